@@ -177,6 +177,23 @@ def test_files_and_names_of_the_code_that_a_page_gives_exist(page: Path) -> None
     assert missing == []
 
 
+TOOL = re.compile(r"python -m (tools[\w.]*)([^`]*)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tools_that_a_page_runs_have_the_commands_and_options_that_it_gives(page: Path) -> None:
+    missing = []
+    for span in SPAN.findall(page.read_text(encoding="utf-8")):
+        for module, arguments in TOOL.findall(span):
+            file = ROOT / module.replace(".", "/")
+            file = file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
+            source = file.read_text(encoding="utf-8") if file.exists() else ""
+            words = re.findall(r"(?<=\s)(?:--)?[a-z][a-z-]+(?![\w/.:=])", arguments)
+            if not all(word in source or word.strip("-").replace("-", "_") in source for word in words) or not source:
+                missing.append(span)
+    assert missing == []
+
+
 # --- commands
 
 

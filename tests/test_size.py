@@ -18,11 +18,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 60_410,
-    "lines of the core": 38_800,
-    "files of docstore/": 229,
-    "classes": 554,
-    "record types": 275,
+    "lines of docstore/": 59_900,
+    "lines of the core": 38_460,
+    "files of docstore/": 228,
+    "classes": 543,
+    "record types": 270,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 311,
@@ -30,7 +30,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_690,
-    "lines of tools/": 11_130,
+    "lines of tools/": 8_640,
 }
 
 

@@ -23,7 +23,6 @@ found by themselves.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import re
 import textwrap
@@ -51,6 +50,7 @@ from tools.bench.extraction import (
     text_pages,
     word_score,
 )
+from tools.bench.harness import run_commands
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int32]
@@ -418,27 +418,26 @@ def write_table(path: Path, signs: Signs, scores: Floats) -> None:
     path.write_text(text, "utf-8")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--passages", type=Path, help="checkout of adbar/trafilatura")
-    parser.add_argument("--texts", type=Path, help="checkout of mozilla/readability")
-    parser.add_argument("--articles", type=Path, help="checkout of scrapinghub/article-extraction-benchmark")
-    parser.add_argument("--held-out", action="store_true", help="judge the fit and write nothing")
-    arguments = parser.parse_args()
-    items: list[tuple[str, int, bytes, str | tuple[list[str], list[str]]]] = list(read_wcxb(arguments.directory))
-    if arguments.passages:
-        found = enumerate(passage_pages(arguments.passages))
+def main(
+    directory: Path,
+    *,
+    passages: Path | None = None,
+    texts: Path | None = None,
+    articles: Path | None = None,
+    held_out: bool = False,
+) -> None:
+    """Fit the scorecard to WCXB and to checkouts of three other sets; with --held-out judge the fit, write nothing."""
+    items: list[tuple[str, int, bytes, str | tuple[list[str], list[str]]]] = list(read_wcxb(directory))
+    if passages:
+        found = enumerate(passage_pages(passages))
         items += [("passages", number, page.body, (page.wanted, page.unwanted)) for number, page in found]
-    if arguments.texts:
-        texts = enumerate(text_pages(arguments.texts))
-        items += [("text", number, page.body, page.expected) for number, page in texts]
-    if arguments.articles:
-        articles = enumerate(article_pages(arguments.articles))
-        items += [("news", number, page.body, page.expected) for number, page in articles]
+    if texts:
+        items += [("text", number, page.body, page.expected) for number, page in enumerate(text_pages(texts))]
+    if articles:
+        items += [("news", number, page.body, page.expected) for number, page in enumerate(article_pages(articles))]
     with Pool() as pool:
         signs = Signs(page for page in pool.imap(look, items, chunksize=8) if page.texts)
-    if arguments.held_out:
+    if held_out:
         show_held_out(signs)
         return
     scores = fit(signs, [page for page in signs.pages if is_learned(page, None)])
@@ -448,4 +447,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

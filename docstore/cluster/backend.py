@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from docstore.cluster import upkeep as upkeep_module
 from docstore.cluster.client import Client, messages
 from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
 from docstore.cluster.commit import SlotCommitter
 from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows, KnownScopes
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
@@ -88,27 +88,35 @@ class HBaseBackend:
         return folder
 
     def committer(self, durability: Durability) -> SlotCommitter:
-        """See `Backend`."""
         return SlotCommitter(self.engine, self.placement, durability, self.session, self.check_writable)
 
     def layer(self) -> Backend:
-        """See `Backend`."""
         raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
 
     def compact(
-        self, table: Table, committer: SlotCommitter, upkeep: Callable[[], Upkeep], **options: Any
+        self,
+        table: Table,
+        committer: SlotCommitter,
+        upkeep: Callable[[], Upkeep],
+        *,
+        tablets: Sequence[int] | None,
+        level: str,
+        dry_run: bool,
+        on_progress: Progress | None,
     ) -> CompactionReport:
-        """See `Backend`."""
-        return upkeep_module.compact(
-            self.client, self.engine, self._chunks, table, committer.durability, upkeep, **options
-        )
+        if tablets is not None:
+            raise InvalidArgument("a store on HBase has no tablets, its regions are HBase's: leave the numbers out")
+        if level != "fast":
+            raise InvalidArgument("HBase writes its files itself, so compact has no levels here: leave --level out")
+        durability = committer.durability
+        return StoreUpkeep(
+            self.client, self.engine, self._chunks, table, durability, upkeep, on_progress, dry_run=dry_run
+        ).run()
 
     def backup(self, committer: SlotCommitter, folder: Path, on_progress: Progress | None) -> BackupReport:
-        """See `Backend`."""
         raise InvalidArgument("a store on HBase is backed up by HBase's snapshots, or copied with `docstore copy`")
 
     def codec_stats(self, committer: SlotCommitter) -> dict[str, dict[str, int]]:
-        """See `Backend`."""
         raise InvalidArgument("a store on HBase has no records to count; see its tables' sizes in HBase")
 
     def acknowledge(self) -> None:
@@ -118,7 +126,6 @@ class HBaseBackend:
         """See `Backend`: nobody needs one, for others open the store themselves."""
 
     def check_writable(self) -> None:
-        """See `Backend`."""
         if self._read_only:
             raise read_only_error(Path(self.address))
 
@@ -126,7 +133,6 @@ class HBaseBackend:
         """See `Backend`: the room is the cluster's."""
 
     def problems(self) -> Iterator[Problem]:
-        """See `Backend`."""
         return iter(())
 
     def stored_bytes(self) -> int:
@@ -134,7 +140,6 @@ class HBaseBackend:
         return sum(self.engine.approximate_bytes(table) for table in ("pages", "bodies"))
 
     def stats(self) -> dict[str, Any]:
-        """See `Backend`."""
         regions = {table: len(self.client.servers_of(self.engine.name(table))) for table in FAMILIES}
         return {
             "path": self.address,
@@ -146,7 +151,6 @@ class HBaseBackend:
         }
 
     def close(self) -> None:
-        """See `Backend`."""
         if self.index is not None:
             self.index.close()
         self.engine.close()
@@ -212,7 +216,6 @@ class OneTablet:
     """See `Tablets`: HBase has regions of its own; what is sampled of small sites serves all of them."""
 
     def tablet_for(self, row_key: bytes) -> Tablet:
-        """See `Tablets`."""
         return Tablet(0, b"", None, 0)
 
 

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.types import Durability
 
 CONNECT_SECONDS: Final = 1.5
 NEWEST: Final = (1 << 63) - 1
@@ -131,6 +132,12 @@ class Connection:
         self._transport.close()
 
 
+def log_level(durability: Durability) -> int:
+    """How HBase logs what is written, by its own number."""
+    level: int = getattr(messages().TDurability, "SKIP_WAL" if durability is Durability.NONE else "SYNC_WAL")
+    return level
+
+
 def put(row: bytes, cells: Sequence[HBaseCell], durability: int | None = None) -> Any:
     """Cells of one row to write."""
     made = messages()
@@ -200,6 +207,7 @@ LONGEST_PAUSE_SECONDS = 1.0
 DEFAULT_PORT = 9090
 BYTES_UNDER_WAY = 4 << 20
 """Of conditional writes that are sent one behind the other on one connection."""
+GETS_A_CALL = 500
 PARALLEL_CALLS = 8
 """Calls of one client that are under way at a time."""
 
@@ -271,8 +279,6 @@ class Client:
         self._is_closed = False
         self._process = os.getpid()
         self._was_reached = False
-        self.calls = 0
-        """Calls made, for measurements."""
 
     def __enter__(self) -> Self:
         return self
@@ -314,9 +320,10 @@ class Client:
         return [cells_of(result) for result in results]
 
     def exist(self, table: str, gets: Sequence[Any]) -> list[bool]:
-        """Whether each of many rows has a cell that is asked for."""
-        found: list[bool] = self._call(_Kind.READ, "existsAll", table.encode(), gets)
-        return found
+        """Whether each of any number of rows has a cell that is asked for."""
+        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
+        found = self.in_parallel(lambda part: self._call(_Kind.READ, "existsAll", table.encode(), part), parts)
+        return [one for part in found for one in part]
 
     def scan(self, table: str, scan: Any, rows: int) -> list[tuple[bytes, list[HBaseCell]]]:
         """The first rows of a scan; of a row that is longer than its batch size, several parts."""
@@ -387,7 +394,6 @@ class Client:
             for answer in connection.call_all(
                 "checkAndMutate", calls, self._timeout_seconds + SECONDS_A_MEGABYTE * megabytes
             ):
-                self.calls += 1
                 refused = _refusal(answer) if isinstance(answer, Exception) else None
                 if refused is not None:
                     raise refused from answer
@@ -488,7 +494,6 @@ class Client:
             connection = None
             try:
                 gateway, connection = self._connection()
-                self.calls += 1
                 was_sent = True
                 answer = connection.call(method, arguments, timeout)
             except Exception as error:

@@ -89,11 +89,11 @@ def encode_key(row_key: bytes) -> bytes:
             f"the row key of {row_key[:60].decode(errors='replace')}... has {len(row_key)} bytes; a store on HBase "
             f"takes {LARGEST_KEY_BYTES}"
         )
-    return b"\x00" + row_key if not row_key or row_key[0] == 0 else row_key
+    return encode_qualifier(row_key)
 
 
 def decode_key(row_key: bytes) -> bytes:
-    """The row key of docstore."""
+    """The row key of docstore, or the qualifier of a bare table."""
     return row_key[1:] if row_key[:1] == b"\x00" else row_key
 
 

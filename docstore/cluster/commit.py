@@ -1,6 +1,6 @@
 """The commit point of one writer among many: what goes before pages, then pages one by one, each if its place is free.
 
-Knows plans and the programs of `storage.protocol`; must not know verdicts.  A page that is new first claims its body;
+Knows plans and the programs of `cluster.protocol`; must not know verdicts.  A page that is new first claims its body;
 then it fills its slot, by one conditional mutation that writes the page with it: capture record, body and text, all or
 none.  A page for which another process was faster is `lost`: whoever made the plan judges it anew, and sees the other's
 page.  The claims of a plan go together, then its slots, in turns: a page comes after those that its verdict names.
@@ -23,13 +23,12 @@ from typing import Final, TypeVar
 from docstore.cluster.client import HBaseCell
 from docstore.cluster.coding import encode_cell
 from docstore.cluster.engine import HBaseEngine, new_generation
-from docstore.cluster.requests import Running, claim_name, slot_name
+from docstore.cluster.protocol import SLOT, Claimed, Read, Running, claim, claim_name, fill, slot_name
 from docstore.cluster.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, SetCell
 from docstore.storage.plan import Plan, Slot, Stage
-from docstore.storage.protocol import SLOT, Claimed, Read, claim, fill
 
 Result = TypeVar("Result")
 
@@ -202,14 +201,12 @@ class SlotCommitter:
         return (yield from program)
 
     def drop_placed(self) -> None:
-        """See `Committer`."""
         self._placement.drop_placed()
 
     def forget_bases(self) -> None:
         """See `Committer`: no value is encoded against another."""
 
     def wait(self) -> None:
-        """See `Committer`."""
         if self._pending_since:
             time.sleep(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)

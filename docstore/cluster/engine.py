@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from docstore.cluster import client as thrift
-from docstore.cluster.client import Answer, Client, HBaseCell, Item, Unknown, batches, messages
+from docstore.cluster.client import GETS_A_CALL, Answer, Client, HBaseCell, Item, Unknown, batches, messages
 from docstore.cluster.coding import (
     LARGEST_CELL_BYTES,
     WRITERS,
@@ -39,7 +39,7 @@ from docstore.cluster.coding import (
     filter_call,
     large_or_small,
 )
-from docstore.cluster.requests import Requests
+from docstore.cluster.protocol import Requests
 from docstore.model.errors import CommitUnknown
 from docstore.model.format import BARE_TABLES, CAPTURE_FAMILY, FAMILY_END
 from docstore.model.types import (
@@ -81,45 +81,29 @@ def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
     if spec.families is None and spec.qualifier_prefix and table not in BARE_TABLES:
         limit = None  # the prefix is looked for among the cells that come
     make = messages()
-    made = []
+
+    def get(families: Sequence[bytes], columns: bytes) -> Any:
+        return make.TGet(
+            row=row,
+            columns=[make.TColumn(family=family) for family in families],
+            timeRange=times,
+            maxVersions=versions,
+            filterString=both(columns, keys_only),
+            storeLimit=limit,
+        )
+
+    filters = {f: column_filter(table, f, spec.families, spec.qualifier_prefix) for f in data_families(table)}
+    wanted = {family: columns for family, columns in filters.items() if columns is not None}
     if spec.after is None:
-        wanted = [
-            family
-            for family in data_families(table)
-            if column_filter(table, family, spec.families, spec.qualifier_prefix) is not None
-        ]
-        if not wanted:
-            return []
-        columns = column_filter(table, None, spec.families, spec.qualifier_prefix)
-        return [
-            make.TGet(
-                row=row,
-                columns=[make.TColumn(family=family) for family in wanted],
-                timeRange=times,
-                maxVersions=versions,
-                filterString=both(columns or b"", keys_only),
-                storeLimit=limit,
-            )
-        ]
-    for family in data_families(table):
-        columns = column_filter(table, family, spec.families, spec.qualifier_prefix)
-        if columns is None:
-            continue
+        columns = column_filter(table, None, spec.families, spec.qualifier_prefix) or b""
+        return [get(list(wanted), columns)] if wanted else []
+    made = []
+    for family, columns in wanted.items():
         column = _column_in(table, family, spec.after)
         if column is not None and spec.after.timestamp > 0:  # older versions of the column itself
             made.append(_older(row, family, column, spec.after, times, spec, limit, keys_only))
         name = encode_column(table, spec.after.family, spec.after.qualifier)[1]
-        columns = both(columns, _columns_behind(name)) or b""
-        made.append(
-            make.TGet(
-                row=row,
-                columns=[make.TColumn(family=family)],
-                timeRange=times,
-                maxVersions=versions,
-                filterString=both(columns, keys_only),
-                storeLimit=limit,
-            )
-        )
+        made.append(get([family], both(columns, _columns_behind(name)) or b""))
     return [one for one in made if one is not None]
 
 
@@ -278,14 +262,11 @@ def cut(table: str, found: Sequence[HBaseCell], spec: ReadSpec) -> list[Cell]:
 
 def limited(row_key: bytes, cells: list[Cell], limit: int | None) -> ScannedRow:
     """A scanned row, cut at a limit."""
-    if limit is None or len(cells) <= limit:
-        return ScannedRow(row_key, cells, False)
-    return ScannedRow(row_key, cells[:limit], True)
+    return ScannedRow(row_key, cells[:limit], limit is not None and len(cells) > limit)
 
 
 # --- the engine
 
-GETS_A_CALL: Final = 500
 PUTS_A_CALL: Final = 1000
 BYTES_A_CALL: Final = 4 << 20
 SCANNED_ROWS: Final = 200
@@ -297,8 +278,6 @@ TOKENS: Final = b"token:"
 """Column of WRITERS, + writer session: the last conditional write of that session which was applied."""
 WRITERS_AT: Final = 1
 """Timestamp of all cells of WRITERS."""
-
-_DURABILITY = {Durability.SYNC: "SYNC_WAL", Durability.FLUSH: "SYNC_WAL", Durability.NONE: "SKIP_WAL"}
 
 
 class HBaseEngine:
@@ -325,9 +304,8 @@ class HBaseEngine:
         return f"{self._namespace}:{table}"
 
     def requests(self, durability: Durability) -> Requests:
-        """Carries out the requests of `storage.protocol` on this store's tables."""
-        level: int = getattr(messages().TDurability, _DURABILITY[durability])
-        return Requests(self._client, self._namespace, level)
+        """Carries out the requests of `cluster.protocol` on this store's tables."""
+        return Requests(self._client, self._namespace, thrift.log_level(durability))
 
     def in_parallel(self, work: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
         """Do something for each of some items, several at a time."""
@@ -336,7 +314,6 @@ class HBaseEngine:
     # --- reading
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """See `Engine`."""
         self._check(table)
         check_spec(spec, scanning=False)
         return self.read_rows(table, [(row_key, spec)])[0]
@@ -375,7 +352,6 @@ class HBaseEngine:
     def read_ahead(
         self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
     ) -> None:
-        """See `ReadsAhead`."""
         self._check(table)
         missing = [one for one in dict.fromkeys(reads) if self._ahead.get(table, *one) is None]
         rows, qualifiers = self._read_beside(table, missing, beside)
@@ -386,15 +362,12 @@ class HBaseEngine:
             held.update(zip(beside.row_keys, qualifiers, strict=True))
 
     def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """See `ReadsAhead`."""
         self._ahead.drop(rows)
 
     def forget_ahead(self) -> None:
-        """See `ReadsAhead`."""
         self._ahead.clear()
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """See `Engine`."""
         self._client.check_open()
         check_not_bare(table)
         held = self._ahead.get(table, row_key, ReadSpec((family,), qualifier, versions=1))
@@ -409,11 +382,9 @@ class HBaseEngine:
         return cells[0] if cells else None
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
-        """See `Engine`."""
         return self.qualifiers_of_rows(table, [row_key], limit)[0]
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
-        """See `Engine`."""
         self._client.check_open()
         check_bare(table)
         if limit < 1:
@@ -427,21 +398,17 @@ class HBaseEngine:
         return [held[row_key] if row_key in held else read[row_key] for row_key in row_keys]
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
-        """See `Engine`."""
         self._check(table)
         asked = list(row_keys)
         make = messages()
         columns = [make.TColumn(family=family) for family in data_families(table)]
         gets = [make.TGet(row=encode_key(row_key), columns=columns) for row_key in asked]
-        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
-        found = self._client.in_parallel(lambda part: self._client.exist(self.name(table), part), parts)
-        exist = [one for part in found for one in part]
+        exist = self._client.exist(self.name(table), gets)
         return {row_key for row_key, exists in zip(asked, exist, strict=True) if not exists}
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
     ) -> Iterator[ScannedRow]:
-        """See `Engine`."""
         self._check(table)
         check_spec(spec, scanning=True)
         return self._scan(table, start, end, spec)
@@ -497,14 +464,13 @@ class HBaseEngine:
     # --- writing
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        """See `Engine`."""
         self._client.check_open()
         for row in rows:
             check_mutations(row.table, row.mutations, self.caps.largest_cell_bytes)
         merged: dict[tuple[str, bytes], list[Mutation]] = {}
         for table, row_key, mutations in rows:
             merged.setdefault((table, encode_key(row_key)), []).extend(mutations)
-        level = getattr(messages().TDurability, _DURABILITY[durability])
+        level = thrift.log_level(durability)
         puts: dict[str, list[tuple[Any, int]]] = {}
         calls: list[Callable[[], None]] = []
         generation = new_generation()
@@ -625,10 +591,9 @@ class HBaseEngine:
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
-        """See `Engine`."""
         self._client.check_open()
         check_mutations(table, [*then, *otherwise], self.caps.largest_cell_bytes)
-        level = getattr(messages().TDurability, _DURABILITY[durability])
+        level = thrift.log_level(durability)
         row = encode_key(row_key)
         column = encode_column(table, condition.family, condition.qualifier)
         expected = None if condition.value is None else encode_value(condition.value)
@@ -704,7 +669,6 @@ class HBaseEngine:
         self._check(table)
 
     def close(self) -> None:
-        """See `Engine`."""
         self._client.close()
 
     def _check(self, table: str) -> None:

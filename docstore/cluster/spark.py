@@ -83,7 +83,6 @@ class SparkEngine:
         self._jobs = 0
 
     def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
-        """See `Engine`."""
         count = len(chosen)
         if not count:
             return Candidates(chosen, chosen, 0, 0)
@@ -96,7 +95,7 @@ class SparkEngine:
             -(-count // RANGE_TEXTS),
             max(self._cores, -(-count // BLOCK_TEXTS)),
         )
-        _write(stages, plan.sketches, {"sketches": sketches[chosen].reshape(-1), "sizes": sizes[chosen]})
+        stages.write_columns(plan.sketches, {"sketches": sketches[chosen].reshape(-1), "sizes": sizes[chosen]})
         parts = -(-count // PART_TEXTS)
         buckets = (BINS // band_width(threshold)) * plan.ranges
         with _translated("candidates"):
@@ -122,7 +121,7 @@ class SparkEngine:
         stages, folder = self._stages, self._job_folder()
         count = 0
         for batch in in_order(self._threads, load, parts):
-            _write(stages, folder / f"{count}.in", batch)
+            stages.write_columns(folder / f"{count}.in", batch)
             count += 1
         tasks = min(count, TASKS_A_CORE * self._cores)
         if count:
@@ -147,7 +146,6 @@ class SparkEngine:
         return partial(shared_of_files, save_sets(sets, members))
 
     def close(self) -> None:
-        """See `Engine`."""
         if self._made is not None:
             shutil.rmtree(self._made, ignore_errors=True)
         if self._is_own and not self._is_closed:
@@ -169,10 +167,6 @@ class SparkEngine:
         folder.mkdir()
         folder.chmod(0o777)
         return folder
-
-
-def _write(stages: Any, path: Path, columns: Columns) -> None:
-    stages.write_columns(path, columns)
 
 
 def _codes(stages: Any, path: Path) -> Numbers:

@@ -44,10 +44,11 @@ from docstore.cluster.coding import (
     encode_timestamp,
 )
 from docstore.cluster.engine import HBaseEngine
-from docstore.cluster.requests import CLAIMS, slot_pointer
+from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
+from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
 from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Wanted
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, cell_named, chunks_named
-from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument
+from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
@@ -57,8 +58,6 @@ from docstore.storage.counts import TAKEN, TOTALS, fold_shared
 from docstore.storage.envelope import encode_inline
 from docstore.storage.parts import Progress
 from docstore.storage.port import Upkeep
-from docstore.storage.protocol import CLAIM as CLAIM_COLUMN
-from docstore.storage.protocol import CheckAndMutate
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import CAPTURE_FAMILIES, Table, is_later
 
@@ -228,7 +227,7 @@ class StoreUpkeep:
         self._engine = engine
         self._table = table
         self._durability = durability
-        self._level: int = getattr(messages().TDurability, "SKIP_WAL" if durability is Durability.NONE else "SYNC_WAL")
+        self._level = thrift.log_level(durability)
         self._upkeep = upkeep
         self._on_progress = on_progress
         self._dry_run = dry_run
@@ -248,16 +247,13 @@ class StoreUpkeep:
         names = [step.name for step in steps]
         first = names.index(name) if name in names else 0
         regions = [self._regions(step) for step in steps]
+        total = sum(map(len, regions))
         done = 0
         if not self._dry_run:
             self._postings.restore()
         for number, step in enumerate(steps):
             if number >= first:
-                tell = partial(self._tell, done, regions[number], sum(map(len, regions)))
-                step.run(
-                    after if number == first else b"",
-                    _Noting(partial(self._note, step.name), tell, dry_run=self._dry_run),
-                )
+                step.run(after if number == first else b"", self._seen(step.name, done, regions[number], total))
             done += len(regions[number])
         if not self._dry_run:
             self._engine.mutate_rows([RowMutations(_META, COMPACTION_ROW, [DeleteRow()])], self._durability)
@@ -270,10 +266,10 @@ class StoreUpkeep:
     def _steps(self) -> list[_Step]:
         steps = [_Step("counts", "", self._fold_counts), _Step("captures", _PAGES, self._drop_captures)]
         for kind in KINDS:
-            sweep = partial(self._sweep_postings, kind)
+            sweep = partial(self._postings.sweep, kind, dry_run=self._dry_run)
             steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
         steps.append(_Step("claims", CLAIMS_TABLE, self._drop_claims))
-        steps.append(_Step("chunks", CHUNKS_TABLE, self._sweep_chunks))
+        steps.append(_Step("chunks", CHUNKS_TABLE, partial(self._chunks.sweep, dry_run=self._dry_run)))
         return steps
 
     def _finish(self) -> None:
@@ -298,9 +294,19 @@ class StoreUpkeep:
         within = [start for start in starts if step.first < start and (not step.end or start < step.end)]
         return [step.first, *within]
 
-    def _tell(self, done: int, regions: Sequence[bytes], total: int, row_key: bytes) -> None:
-        if self._on_progress is not None:
-            self._on_progress(done + bisect_right(regions, row_key) - 1, total)
+    def _seen(self, step: str, done: int, regions: Sequence[bytes], total: int) -> Callable[[bytes], None]:
+        """Told of row keys up to which a step is done: shows how far it is, and notes some of them."""
+        noted = time.monotonic()
+
+        def seen(row_key: bytes) -> None:
+            nonlocal noted
+            if self._on_progress is not None:
+                self._on_progress(done + bisect_right(regions, row_key) - 1, total)
+            if not self._dry_run and time.monotonic() - noted >= NOTE_SECONDS:
+                self._note(step, row_key)
+                noted = time.monotonic()
+
+        return seen
 
     def _noted(self) -> tuple[str, bytes]:
         for cell in self._engine.read_row(_META, COMPACTION_ROW):
@@ -399,14 +405,6 @@ class StoreUpkeep:
             gone += self._table.dropped_of(self._engine.read_row(_PAGES, row_key, ReadSpec(families)))
         return _Change(gone, changed)
 
-    # --- what leads to pages
-
-    def _sweep_postings(self, kind: int, after: bytes, seen: Callable[[bytes], None]) -> None:
-        self._postings.sweep(kind, after, seen, dry_run=self._dry_run)
-
-    def _sweep_chunks(self, after: bytes, seen: Callable[[bytes], None]) -> None:
-        self._chunks.sweep(after, seen, dry_run=self._dry_run)
-
     # --- claims
 
     def _drop_claims(self, after: bytes, seen: Callable[[bytes], None]) -> None:
@@ -454,49 +452,3 @@ class StoreUpkeep:
             if len(found) < CLAIMS_AT_ONCE:
                 return
             start = found[-1][0] + b"\x00"
-
-
-class _Noting:
-    """Told of row keys up to which a step is done: notes some of them, and shows how far it is."""
-
-    def __init__(self, note: Callable[[bytes], None], tell: Callable[[bytes], None], *, dry_run: bool) -> None:
-        self._note = note
-        self._tell = tell
-        self._dry_run = dry_run
-        self._noted = time.monotonic()
-
-    def __call__(self, row_key: bytes) -> None:
-        self._tell(row_key)
-        now = time.monotonic()
-        if not self._dry_run and now - self._noted >= NOTE_SECONDS:
-            self._note(row_key)
-            self._noted = now
-
-
-def check_options(tablets: Sequence[int] | None, level: str) -> None:
-    """Refuse what only segments have.
-
-    Raises:
-        InvalidArgument: with the reason.
-    """
-    if tablets is not None:
-        raise InvalidArgument("a store on HBase has no tablets, its regions are HBase's: leave the numbers out")
-    if level != "fast":
-        raise InvalidArgument("HBase writes its files itself, so compact has no levels here: leave --level out")
-
-
-def compact(
-    client: Client,
-    engine: HBaseEngine,
-    chunks: ChunkRows,
-    table: Table,
-    durability: Durability,
-    upkeep: Callable[[], Upkeep],
-    **options: Any,
-) -> CompactionReport:
-    """See `Backend.compact`."""
-    check_options(options["tablets"], options["level"])
-    run = StoreUpkeep(
-        client, engine, chunks, table, durability, upkeep, options["on_progress"], dry_run=options["dry_run"]
-    )
-    return run.run()

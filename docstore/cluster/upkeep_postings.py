@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import msgpack
 
 from docstore.cluster import client as thrift
-from docstore.cluster.client import Client, messages
+from docstore.cluster.client import GETS_A_CALL, Client, messages
 from docstore.cluster.coding import (
     BARE,
     decode_key,
@@ -34,8 +34,8 @@ from docstore.cluster.coding import (
     encode_key,
     encode_qualifier,
 )
-from docstore.cluster.engine import GETS_A_CALL, HBaseEngine
-from docstore.cluster.requests import slot_name
+from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, Read, slot_name
 from docstore.dedup.buckets import FAMILY, TABLE
 from docstore.dedup.index import page_of
 from docstore.model.capture import CHECKSUM
@@ -56,7 +56,6 @@ from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.envelope import parse_envelope
-from docstore.storage.protocol import FENCE, SLOT, CheckAndMutate, Read
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
 """In the order in which they are looked at."""
@@ -117,7 +116,7 @@ class PostingUpkeep:
         self._durability = durability
         self._session = session
         self._pause = pause
-        self._level: int = getattr(messages().TDurability, "SKIP_WAL" if durability is Durability.NONE else "SYNC_WAL")
+        self._level = thrift.log_level(durability)
         self._table = engine.name(TABLE)
         self._journals = 0
         self._there: LruCache[bytes, bool] = LruCache(LIVE_HELD)
@@ -233,9 +232,7 @@ class PostingUpkeep:
             )
             for one in postings
         ]
-        parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
-        found = self._engine.in_parallel(lambda part: self._client.exist(self._table, part), parts)
-        return [one for part in found for one in part]
+        return self._client.exist(self._table, gets)
 
     # --- removing
 

@@ -201,7 +201,6 @@ class KnownScopes:
         self._looked: float | None = None
 
     def read_row(self, table: str, row_key: bytes) -> Sequence[Cell]:
-        """See `Scopes`."""
         now = time.monotonic()
         if self._looked is None or now - self._looked > REFRESH_SECONDS:
             self._looked = now
@@ -311,7 +310,6 @@ class CellValues:
     # --- placing
 
     def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        """See `Values`."""
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
         codec, related, payload = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
@@ -335,7 +333,6 @@ class CellValues:
         return bytes((codec | CHUNKED,)) + related + name + encode_varint(len(parts))
 
     def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
-        """See `Values`."""
         return {column: self.place(row_key, column, timestamp, raw) for column, raw in values.items()}
 
     def place_near(
@@ -371,7 +368,6 @@ class CellValues:
     # --- fetching
 
     def fetch(self, envelope: bytes) -> bytes:
-        """See `Values`."""
         return self._decoded(self._stored([envelope])[0])
 
     def _stored(self, cell_values: Sequence[bytes]) -> list[bytes]:
@@ -425,11 +421,9 @@ class CellValues:
         return found
 
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
-        """See `Values`."""
         return [self._decoded(stored) for stored in self._stored(envelopes)]
 
     def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
-        """See `Values`."""
         return self.fetch(envelope), b""
 
     def verify(self, envelope: bytes) -> None:
@@ -443,7 +437,6 @@ class CellValues:
                 self._sound.add(record.related)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
-        """See `Values`."""
         if one == other:
             return True
         if envelope_raw_bytes(one) != envelope_raw_bytes(other):
@@ -455,7 +448,6 @@ class CellValues:
         return first == second
 
     def stored_bytes(self, envelope: bytes) -> int:
-        """See `Values`."""
         return len(self._stored([envelope])[0])
 
     def mutations(self) -> list[RowMutations]:

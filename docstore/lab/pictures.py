@@ -22,7 +22,7 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, url_of
 from docstore.model.types import ReadSpec
 from docstore.reference.charset import decode
-from docstore.reference.plateau import WORD_VALUE, Ratio, Span, best_span, stream
+from docstore.reference.plateau import Span, best_span, stream
 from docstore.reference.tokens import split
 from docstore.reports.measures import Measures, measures
 
@@ -80,27 +80,25 @@ def span_tokens(tags: list[int], word_counts: list[int], span: Span) -> tuple[in
     return first, sum(tags[: span.end]) + sum(word_counts[: span.end])
 
 
-def plateau_png(body: bytes, content_type: str | None = None, *, title: str = "", value: Ratio = WORD_VALUE) -> bytes:
+def plateau_png(body: bytes, content_type: str | None = None, *, title: str = "") -> bytes:
     """Draw the cumulative tag curve of a page and mark the span that `plateau` keeps.
 
     Args:
         body: the page as fetched.
         content_type: its Content-Type header, for the encoding.
         title: stands above the curve, its URL say.
-        value: what a word is worth in tags.
     Raises:
-        InvalidArgument: matplotlib is not installed, or the value is no positive ratio.
+        InvalidArgument: matplotlib is not installed.
     """
     tags, word_counts = stream(split(decode(body, content_type).text.replace("\0", "\ufffd")))
-    first, end = span_tokens(tags, word_counts, best_span(tags, word_counts, value))
+    first, end = span_tokens(tags, word_counts, best_span(tags, word_counts))
     tokens, tags_before = curve(tags, word_counts)
     every = -(-len(tokens) // MOST_POINTS)
     figure = new_figure(8.0, 5.0)
     axes = figure.add_subplot()
     axes.plot([*tokens[::every], tokens[-1]], [*tags_before[::every], tags_before[-1]], color="black", linewidth=1)
     if end > first:
-        label = f"plateau: tokens {first:,} to {end:,}, c = {value.numerator}/{value.denominator}"
-        axes.axvspan(first, end, color="tab:orange", alpha=0.3, label=label)
+        axes.axvspan(first, end, color="tab:orange", alpha=0.3, label=f"plateau: tokens {first:,} to {end:,}")
         axes.legend(loc="upper left")
     axes.set_xlabel("tokens (tags and words)")
     axes.set_ylabel("tags so far")

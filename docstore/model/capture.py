@@ -18,7 +18,7 @@ from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import SCHEME_SIMHASH64_1, SKETCH_BYTES
 from docstore.model.keys import url_of
-from docstore.model.types import Headers, Page, Previous, ReadSpec, Verdict, VerdictKind
+from docstore.model.types import Headers, Page, Previous, Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy stays out of the read path
     from docstore.model.analysis import Analysis
@@ -371,8 +371,3 @@ def shown_verdict(stored: StoredVerdict) -> Verdict:
         stored.candidates,
         stored.verified,
     )
-
-
-def visit_spec() -> ReadSpec:
-    """Reads the newest visit that found nothing new."""
-    return ReadSpec(families=(VISIT[0],), qualifier_prefix=VISIT[1], versions=1)

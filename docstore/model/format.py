@@ -251,11 +251,6 @@ of the words of a title -> the same of each page with this text and title."""
 POSTING_BAND = 0x03
 """+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only where such keys have no
 runs: pages of a dry run, and engines that several processes write."""
-POSTING_TEXT_BODIES = 0x02
-POSTING_SHINGLE = 0x04
-POSTING_DIGEST_BODIES = 0x05
-POSTING_DOCNO_OLDEST = 0x06
-"""Retired: never give these numbers to other kinds."""
 POSTING_PAYLOAD_DIGEST = 0x08
 """+ first 8 bytes of the BLAKE3 of a recorded payload digest -> `TIMESTAMP_MAX` - timestamp, and row key, of each page
 that it was recorded of: newest first."""

@@ -34,7 +34,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ada_url._ada_wrapper import ffi, lib
 
@@ -203,14 +203,9 @@ def complete_url(text: str) -> str:
 def resolve(base: str, reference: str) -> str | None:
     """The canonical URL that a reference on a page names (a Location, a link); None where it names nothing storable."""
     base_source, source = base.encode("utf-8", "replace"), reference.encode("utf-8", "replace")
-    handle = lib.ada_parse_with_base(source, len(source), base_source, len(base_source))
-    try:
-        if not lib.ada_is_valid(handle):
-            return None
-        view = lib.ada_get_href(handle)
-        href: str = ffi.unpack(view.data, view.length).decode("ascii")
-    finally:
-        lib.ada_free(handle)
+    href = _serialised(lib.ada_parse_with_base(source, len(source), base_source, len(base_source)))
+    if href is None:
+        return None
     try:
         return canonical_url(href)
     except InvalidArgument:
@@ -372,14 +367,9 @@ def _href(url: str) -> str:
         source = url.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
     except (AttributeError, TypeError) as error:
         raise InvalidArgument(f"a URL must be a str, not {url!r:.100}") from error
-    handle = lib.ada_parse(source, len(source))
-    try:
-        if not lib.ada_is_valid(handle):
-            raise InvalidArgument(_refusal(url))
-        view = lib.ada_get_href(handle)
-        href: str = ffi.unpack(view.data, view.length).decode("ascii")
-    finally:
-        lib.ada_free(handle)
+    href = _serialised(lib.ada_parse(source, len(source)))
+    if href is None:
+        raise InvalidArgument(_refusal(url))
     if "#" in href:
         href = href[: href.index("#")]
     if len(href) > URL_LIMIT_BYTES:
@@ -387,6 +377,18 @@ def _href(url: str) -> str:
             f"URL of {len(href)} bytes, more than the {URL_LIMIT_BYTES} that a row key may have: {_shown(url)}"
         )
     return href
+
+
+def _serialised(handle: Any) -> str | None:
+    """The URL that the parser made, which is freed; None if it refused it."""
+    try:
+        if not lib.ada_is_valid(handle):
+            return None
+        view = lib.ada_get_href(handle)
+        href: str = ffi.unpack(view.data, view.length).decode("ascii")
+        return href
+    finally:
+        lib.ada_free(handle)
 
 
 def _refusal(url: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.analysis import Analysis, Link, TextKeys
+from docstore.model.analysis import Analysis, TextKeys
 from docstore.reference import charset, fingerprints, page
 from docstore.reference.words import words
 
@@ -75,18 +75,6 @@ def analyse_html(
         order: of the bins that make bands; see `fingerprints.band_keys`.
     """
     decoded = charset.decode(body[: charset.TEXT_LIMIT_BYTES], content_type)
-    read = page.read(decoded.text, extract, links=links)
-    declared = Analysis(
-        True,
-        body_checksum,
-        charset=decoded.encoding,
-        title=read.title,
-        description=read.description,
-        keywords=read.keywords,
-        lang=read.lang,
-        canonical=read.canonical,
-        headings=read.headings,
-        main_bytes=read.main.encode("utf-8", "surrogatepass"),
-        links=tuple(Link(href, text) for href, text in read.links),
-    )
+    declared = page.read(decoded.text, extract, links=links)
+    declared = declared._replace(body_checksum=body_checksum, charset=decoded.encoding)
     return with_fingerprints(declared, shingle_words, order)

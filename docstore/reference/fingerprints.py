@@ -50,27 +50,11 @@ Numbers: TypeAlias = NDArray[np.int64]
 """Of pages, sets or positions, from 0."""
 _Number = TypeVar("_Number", bound=np.integer[Any])
 
-WORD_HASHES_HELD = 1 << 17
-"""Words whose hashes are remembered, before all are forgotten and it begins again."""
-
-
-class _WordHashes(dict[str, int]):
-    """Word -> hash, remembered."""
-
-    def __missing__(self, word: str) -> int:
-        hashed = mmh3.mmh3_x64_128_utupledigest(word.encode("utf-8", "surrogatepass"), WORD_SEED)[0]
-        if len(self) >= WORD_HASHES_HELD:
-            self.clear()
-        self[word] = hashed
-        return hashed
-
-
-_WORD_HASHES = _WordHashes()
-
 
 def word_hashes(words: Sequence[str]) -> NDArray[np.uint64]:
     """(n,) uint64: the hash of each word."""
-    return np.fromiter(map(_WORD_HASHES.__getitem__, words), np.uint64, len(words))
+    digests = (mmh3.mmh3_x64_128_utupledigest(word.encode("utf-8", "surrogatepass"), WORD_SEED) for word in words)
+    return np.fromiter((digest[0] for digest in digests), np.uint64, len(words))
 
 
 def fold(columns: Sequence[NDArray[np.uint64]], start: NDArray[np.uint64] | np.uint64 = START) -> NDArray[np.uint64]:
@@ -459,25 +443,7 @@ def pairs_within(values: NDArray[np.uint64], bits: int) -> Iterator[Pairs]:
 
 # --- Bands: groups of sketch values -> band keys; two texts that share a key are a candidate pair.
 #
-# The choice, 16 bands of 5 of the 256 bins, was measured by simulation: 4,000 pairs of random sets a cell, numpy seed
-# 11, both sets of n shingles.  Share of pairs *missed* at J = 0.8 and *proposed* at J = 0.5 and 0.3, by bands x width:
-#
-# =====  ======  ======  ======  ======  ======
-# n      J       12 x 4  14 x 5  16 x 5  20 x 5
-# =====  ======  ======  ======  ======  ======
-# 46     0.8     0.0022  0.0028  0.0012  0.0002
-# 100    0.8     0.0020  0.0060  0.0038  0.0005
-# 250    0.8     0.0012  0.0042  0.0020  0.0000
-# 46     0.5     0.566   0.377   0.421   0.493
-# 100    0.5     0.534   0.369   0.417   0.490
-# 250    0.5     0.532   0.370   0.410   0.486
-# 46     0.3     0.101   0.038   0.046   0.058
-# 100    0.3     0.092   0.036   0.040   0.050
-# 250    0.3     0.106   0.033   0.038   0.050
-# =====  ======  ======  ======  ======  ======
-#
-# More bands are more postings, narrower ones more false candidates.  12 x 4 misses as little with fewer postings but
-# proposes a third more pairs at J = 0.5 and twice as many at 0.3, and every candidate costs a comparison of texts.
+# More bands are more postings, narrower ones more false candidates; docs/dedup-theory.md has what was measured.
 
 BANDS: Final = 16
 BAND_WIDTH: Final = 5

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
+from docstore.model.analysis import Analysis, Link
 from docstore.model.errors import InvalidArgument
 from docstore.reference.tokens import (
     HIDDEN,
@@ -42,24 +43,9 @@ _SPECIAL: Final = frozenset(chain(VISIBLE_RAW, *(({name, f"/{name}"}) for name i
 """Tags that can change what is shown."""
 
 
-class _Separators(dict[str, str]):
-    """Tag name -> what it leaves between two texts: nothing, or a break; remembered up to a bound."""
-
-    bound = 4096
-
-    def __missing__(self, name: str) -> str:
-        separator = "" if not name or name.removeprefix("/") in INLINE else BREAK
-        if len(self) < self.bound:
-            self[name] = separator
-        return separator
-
-
-_SEPARATORS = _Separators()
-
-
-def separators(names: Iterable[str]) -> Iterable[str]:
+def separators(names: Iterable[str]) -> list[str]:
     """What each tag leaves between the texts around it: "" or BREAK."""
-    return map(_SEPARATORS.__getitem__, names)
+    return ["" if not name or name.removeprefix("/") in INLINE else BREAK for name in names]
 
 
 def join(texts: list[str], names: list[str]) -> str:
@@ -160,19 +146,6 @@ def extractor(name: str) -> Extractor:
 # All but hrefs are folded: runs of white space become one space, none at the ends.
 
 
-class PageText(NamedTuple):
-    """What a page says; strings as in `model.analysis.Analysis`, links as (href, anchor text) in document order."""
-
-    title: str
-    description: str
-    keywords: str
-    lang: str
-    canonical: str
-    headings: str
-    main: str
-    links: tuple[tuple[str, str], ...]
-
-
 _HEADINGS: Final = frozenset(f"h{level}" for level in range(1, 7))
 _HEADING_TAGS: Final = _HEADINGS | {f"/{name}" for name in _HEADINGS}
 _LINK_TAGS: Final = frozenset({"a", "/a", "area"})
@@ -191,8 +164,8 @@ def _text_between(markup: Markup, first: int, last: int) -> str:
     return _fold(join(texts, markup.names[first + 1 : last]))
 
 
-def read(source: str, extract: Extractor = visible, *, links: bool = False) -> PageText:
-    """Read one page.
+def read(source: str, extract: Extractor = visible, *, links: bool = False) -> Analysis:
+    """Read one page: what it declares and says, without checksums and fingerprints.
 
     Args:
         source: decoded; U+0000 is read as U+FFFD.
@@ -206,7 +179,7 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> P
     wanted = _DECLARING_AND_LINKS if links else _DECLARING
     declared: dict[str, str] = {}
     headings: list[str] = []
-    outlinks: list[tuple[str, str]] = []
+    outlinks: list[Link] = []
     hidden_depth = 0
     heading_from = anchor_from = -1
     anchor_href = ""
@@ -220,7 +193,7 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> P
             heading_from = number if name[0] != "/" and not hidden_depth else -1
         elif name in _LINK_TAGS:
             if anchor_from >= 0 and name != "area":
-                outlinks.append((anchor_href, _text_between(markup, anchor_from, number)))
+                outlinks.append(Link(anchor_href, _text_between(markup, anchor_from, number)))
                 anchor_from = -1
             if name != "/a" and not hidden_depth:
                 found = attributes(markup.attributes[number])
@@ -228,7 +201,7 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> P
                 if href is not None and name == "a":
                     anchor_from, anchor_href = number, href.strip()
                 elif href is not None:
-                    outlinks.append((href.strip(), _fold(found.get("alt", ""))))
+                    outlinks.append(Link(href.strip(), _fold(found.get("alt", ""))))
         elif name == "title":
             declared.setdefault("title", _fold(decode_text(markup.contents[number] or "")))
         else:
@@ -236,15 +209,17 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> P
     if heading_from >= 0:
         headings.append(_text_between(markup, heading_from, len(names)))
     if anchor_from >= 0:
-        outlinks.append((anchor_href, _text_between(markup, anchor_from, len(names))))
-    return PageText(
+        outlinks.append(Link(anchor_href, _text_between(markup, anchor_from, len(names))))
+    return Analysis(
+        True,
+        b"",
         title=declared.get("title") or declared.get("og:title", ""),
         description=next(filter(None, map(declared.get, _DESCRIPTIONS)), ""),
         keywords=declared.get("keywords", ""),
         lang=declared.get("lang") or declared.get("content-language", ""),
         canonical=declared.get("canonical", ""),
         headings="\n".join(filter(None, headings)),
-        main=extract(markup),
+        main_bytes=extract(markup).encode("utf-8", "surrogatepass"),
         links=tuple(outlinks),
     )
 

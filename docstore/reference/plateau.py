@@ -5,50 +5,27 @@ Knows `tokens`, `words` and `page`.  Must not know elements or classes of tags: 
 A page is a sequence of tokens, tags and words (Finn, Kushmerick, Smyth 2001).  Of all spans i..j, the empty one among
 them, the one is wanted with the greatest
 
-    tags before i + c * words in i..j + tags after j
+    tags before i + words in i..j + tags after j
 
 Of several, the longest in tokens, of these the first.  A span's value less the page's tags is the sum, over its
-tokens, of c for a word and -1 for a tag; with c = p / q, of p and -q: all in integers.  The greatest sum of a run
-ending at j starts where the sum of all tokens before is least, the first such place giving the longest; so one pass
-keeps the least prefix.
+tokens, of 1 for a word and -1 for a tag: as in the paper, leaving out a tag is worth as much as keeping a word.  The
+greatest sum of a run ending at j starts where the sum of all tokens before is least, the first such place giving the
+longest; so one pass keeps the least prefix.
 
-Words stand in bunches between tags, and since p and q are above 0 no best span cuts a bunch of words or ends with a
-tag unless the sums are equal: so bunches, not tokens, are walked.
+Words stand in bunches between tags, and no best span cuts a bunch of words or ends with a tag unless the sums are
+equal: so bunches, not tokens, are walked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from docstore.model.errors import InvalidArgument
 from docstore.reference.page import fold_blocks, separators, shown_texts
 from docstore.reference.tokens import Markup
 from docstore.reference.words import words
-
-
-class Ratio(NamedTuple):
-    """A positive ratio of integers."""
-
-    numerator: int
-    denominator: int
-
-
-WORD_VALUE: Final = Ratio(1, 1)
-"""c as in the paper: leaving out a tag is worth as much as keeping a word."""
-
-
-class Stream(NamedTuple):
-    """A page's tokens in bunches: ``tags[k]`` tags stand before the ``words[k]`` words of text k.
-
-    Attributes:
-        tags: n + 1 counts, 0 or 1, the first 0; comments are no tags.
-        words: n + 1 counts.
-    """
-
-    tags: list[int]
-    words: list[int]
 
 
 class Span(NamedTuple):
@@ -58,37 +35,37 @@ class Span(NamedTuple):
     end: int
 
 
-def stream(markup: Markup) -> Stream:
-    """Tags and shown words of a page; a character of a script without blanks is a word."""
+def stream(markup: Markup) -> tuple[list[int], list[int]]:
+    """A page's tokens in bunches: (n + 1) counts of the tags before each text, and of its shown words.
+
+    Of tags there is 0 or 1, before the first text none; comments are no tags.  A character of a script without blanks
+    is a word.
+    """
     counts = [len(words(text)) if text and not text.isspace() else 0 for text in shown_texts(markup)]
-    return Stream([0, *map(int, map(bool, markup.names))], counts)
+    return [0, *map(int, map(bool, markup.names))], counts
 
 
-def best_span(tags: Sequence[int], word_counts: Sequence[int], value: Ratio = WORD_VALUE) -> Span:
+def best_span(tags: Sequence[int], word_counts: Sequence[int]) -> Span:
     """The span of greatest value, as texts: it begins behind the tags before its first text.
 
     Args:
         tags: number of tags before each text.
         word_counts: words of each text.
-        value: c, what a word is worth in tags.
     Raises:
-        InvalidArgument: the lengths differ, or c is not a positive ratio.
+        InvalidArgument: the lengths differ.
     """
     if len(tags) != len(word_counts):
         raise InvalidArgument(f"every text needs a count of tags: {len(tags)} counts for {len(word_counts)} texts")
-    gain, loss = value
-    if gain <= 0 or loss <= 0:
-        raise InvalidArgument(f"a word's value must be a ratio of positive integers, not {gain}/{loss}")
     best, best_tokens, found = 0, 0, Span(0, 0)
     prefix = tokens = 0
     least, least_tokens, least_start = 0, 0, 0
     for number, (tag_count, word_count) in enumerate(zip(tags, word_counts, strict=True)):
-        prefix -= loss * tag_count
+        prefix -= tag_count
         tokens += tag_count
         if prefix < least or number == 0:
             least, least_tokens, least_start = prefix, tokens, number
         if word_count:
-            prefix += gain * word_count
+            prefix += word_count
             tokens += word_count
             sum_here, length = prefix - least, tokens - least_tokens
             if sum_here > best or (sum_here == best and length > best_tokens):

@@ -16,7 +16,8 @@ whether it has more texts, place of the first), then for each bucket the lists o
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ from docstore.model.format import (
     RUN_SLICE_HEAD,
     TEXT_NUMBER_BYTES,
 )
-from docstore.reference.fingerprints import Numbers, spans
+from docstore.reference.fingerprints import Numbers
 from docstore.reference.ranking import Keys, first_of_each
 
 Encoded: TypeAlias = tuple[bytes, bytes, int, int]
@@ -44,8 +45,8 @@ _COUNT_BITS, _WIDTH_BITS = RUN_LIST_HEAD_BITS
 _LIST_HEAD_BITS: Final = _COUNT_BITS + _WIDTH_BITS
 _HEAD_BYTES: Final = struct.calcsize(RUN_SLICE_HEAD)
 _NARROW: Final = 1 << 16
-_ONE: Final = np.uint64(1)
-_WORD_BITS: Final = np.uint64(63)
+_FENCES: Final = {2: "<4H", 4: "<4I"}
+"""Of a bucket and of the next one: keys before it, and bytes of lists before it; by the bytes of a number."""
 _PLACE_BITS: Final = np.uint64(RUN_PLACE_BITS)
 _PLACE_MASK: Final = np.uint64((1 << RUN_PLACE_BITS) - 1)
 _CUT: Final = np.uint64(64 - RUN_KEY_BITS)
@@ -129,34 +130,29 @@ class Shape(NamedTuple):
 
     @property
     def entry_bits(self) -> int:
-        """Tag, whether a list follows, first place: at most 57, so that 8 bytes hold one wherever it begins."""
+        """Tag, whether a list follows, first place."""
         return self.tag_bits + 1 + self.place_bits
 
-
-def words_at_bytes(raw: NDArray[np.uint8]) -> Keys:
-    """The 8 bytes from each byte on as one number; nothing is copied, and not to be taken as a whole."""
-    return np.ndarray((max(len(raw) - 7, 0),), "<u8", raw.data, strides=(1,))
-
-
-def read_bits(words: Keys, positions: Numbers, widths: Keys | np.uint64) -> Keys:
-    """Numbers of `widths` bits (0 to 57) at bit positions of `words_at_bytes`."""
-    found: Keys = words[positions >> 3] >> (positions & 7).view(np.uint64)
-    found &= (_ONE << widths) - _ONE
-    return found
+    @property
+    def tag_mask(self) -> int:
+        """The bits of a tag."""
+        return (1 << self.tag_bits) - 1
 
 
-def write_bits(positions: Keys, values: Keys, total_bytes: int) -> Keys:
-    """Numbers at bit positions, each with no bit beyond its width; gives words, a multiple of 8 bytes in all."""
-    words = np.zeros(-(-total_bytes // 8) + 1, np.uint64)
-    at = (positions >> np.uint64(6)).astype(np.int64)
-    shift = positions & _WORD_BITS
-    np.bitwise_or.at(words, at, values << shift)
-    np.bitwise_or.at(words, at + 1, (values >> _ONE) >> (_WORD_BITS - shift))
-    return words[:-1]
+def bits_of(fields: Sequence[tuple[int, int]]) -> bytes:
+    """Numbers and their widths in bits, one after the other, filled up to a byte."""
+    digits = "".join(f"{number:0{width}b}" for number, width in reversed(fields) if width)
+    return int(digits or "0", 2).to_bytes(-(-len(digits) // 8), "little")
 
 
-def _bit_lengths(values: Keys) -> Keys:
-    return np.frexp(values.astype(np.float64))[1].astype(np.uint64)  # exact below 2**53
+def number_at(raw: memoryview, bit: int, width: int) -> int:
+    """The number of so many bits at a place counted in bits."""
+    found = int.from_bytes(raw[bit >> 3 : (bit + width + 7) >> 3], "little")
+    return found >> (bit & 7) & ((1 << width) - 1)
+
+
+def _filled(raw: bytes) -> bytes:
+    return raw + bytes(-len(raw) % UNIT_BYTES)
 
 
 def encode_slice(postings: Keys, shape: Shape) -> bytes:
@@ -168,47 +164,32 @@ def encode_slice(postings: Keys, shape: Shape) -> bytes:
     """
     if not len(postings):
         return b""
-    keys, places = postings >> _PLACE_BITS, postings & _PLACE_MASK
-    is_first = np.ones(len(keys), bool)
-    is_first[1:] = keys[1:] != keys[:-1]
-    starts = np.flatnonzero(is_first)
-    counts = np.diff(np.append(starts, len(keys)))
-    tag_bits = np.uint64(shape.tag_bits)
-    bucket = (keys[starts] >> tag_bits).astype(np.int64) & (BUCKETS - 1)
-    has_list = counts > 1
-
-    steps = np.diff(places, prepend=places[:1]) - _ONE
-    steps[is_first] = 0
-    many = np.flatnonzero(has_list)
-    widths = _bit_lengths(np.maximum.reduceat(steps, starts)[many])
-    list_bits = np.uint64(_LIST_HEAD_BITS) + (counts[many] - 1).astype(np.uint64) * widths
-    bits_before = np.concatenate([[0], np.cumsum(list_bits)]).astype(np.uint64)
-    lists_before = np.searchsorted(bucket[many], np.arange(BUCKETS + 1))
-    bucket_bytes = (np.diff(bits_before[lists_before]) + np.uint64(7)) >> np.uint64(3)
-    list_fence = np.concatenate([[0], np.cumsum(bucket_bytes)]).astype(np.uint64)
-    key_fence = np.searchsorted(bucket, np.arange(BUCKETS + 1)).astype(np.uint64)
-
-    owner = bucket[many]
-    begins = (list_fence[owner] << np.uint64(3)) + bits_before[:-1] - bits_before[lists_before[owner]]
-    heads = (counts[many] - 2).astype(np.uint64) | widths << np.uint64(_COUNT_BITS)
-    inner = spans(starts[many] + 1, counts[many] - 1)
-    place_in_list = (inner - np.repeat(starts[many] + 1, counts[many] - 1)).astype(np.uint64)
-    each = np.repeat(np.arange(len(many)), counts[many] - 1)
-    step_begins = begins[each] + np.uint64(_LIST_HEAD_BITS) + place_in_list * widths[each]
-    lists = write_bits(
-        np.concatenate([begins, step_begins]), np.concatenate([heads, steps[inner]]), int(list_fence[-1])
-    )
-
-    entries = keys[starts] & ((_ONE << tag_bits) - _ONE)
-    entries |= has_list.astype(np.uint64) << tag_bits
-    entries |= places[starts] << np.uint64(shape.tag_bits + 1)
-    begins = np.arange(len(starts), dtype=np.uint64) * np.uint64(shape.entry_bits)
-    packed = write_bits(begins, entries, -(-len(starts) * shape.entry_bits // 8))
-
-    fence_bytes = 2 if max(len(starts), int(list_fence[-1])) < _NARROW else 4
-    fence = np.stack([key_fence, list_fence], axis=1).astype(f"<u{fence_bytes}").tobytes()
-    head = struct.pack(RUN_SLICE_HEAD, len(starts), fence_bytes)
-    return b"".join([head, fence, bytes(-len(fence) % 8), packed.tobytes(), lists.tobytes(), bytes(UNIT_BYTES)])
+    buckets: list[dict[int, list[int]]] = [{} for _ in range(BUCKETS)]
+    for posting in postings.tolist():
+        key = posting >> RUN_PLACE_BITS
+        bucket = buckets[key >> shape.tag_bits & (BUCKETS - 1)]
+        bucket.setdefault(key & shape.tag_mask, []).append(posting & ((1 << RUN_PLACE_BITS) - 1))
+    entries: list[tuple[int, int]] = []
+    fence: list[int] = []
+    lists = b""
+    for bucket in buckets:
+        fence += len(entries), len(lists)
+        of_bucket: list[tuple[int, int]] = []
+        for tag, places in bucket.items():
+            has_list = len(places) > 1
+            entry = tag | has_list << shape.tag_bits | places[0] << shape.tag_bits + 1
+            entries.append((entry, shape.entry_bits))
+            if has_list:
+                steps = [after - before - 1 for before, after in pairwise(places)]
+                width = max(steps).bit_length()
+                of_bucket.append((len(steps) - 1 | width << _COUNT_BITS, _LIST_HEAD_BITS))
+                of_bucket += [(step, width) for step in steps]
+        lists += bits_of(of_bucket)
+    fence += len(entries), len(lists)
+    fence_bytes = 2 if max(len(entries), len(lists)) < _NARROW else 4
+    head = struct.pack(RUN_SLICE_HEAD, len(entries), fence_bytes)
+    fences = np.array(fence, f"<u{fence_bytes}").tobytes()
+    return b"".join([head, _filled(fences), _filled(bits_of(entries)), _filled(lists), bytes(UNIT_BYTES)])
 
 
 class RunView:
@@ -225,13 +206,10 @@ class RunView:
             slice_bits, place_bits: its `Shape`.
         """
         texts, slices, index, footer = parts
-        self._heads = buffer[slices:].view("<u8")
-        self._words = words_at_bytes(buffer[slices:])
+        self._slices = memoryview(buffer[slices:])  # type: ignore[arg-type]
         self._index = buffer[index:footer].view("<u4")[: (1 << slice_bits) + 1]
         self._text_words = buffer[texts : texts + (slices - texts) // TEXT_NUMBER_BYTES * TEXT_NUMBER_BYTES].view("<u2")
         self._shape = Shape(slice_bits, place_bits)
-        self._tag_bits = np.uint64(self._shape.tag_bits)
-        self._tag_mask = (_ONE << self._tag_bits) - _ONE
 
     def text_numbers(self, places: Keys | slice) -> Keys:
         """Text numbers (uint64, 48 bits) of places in the run."""
@@ -241,8 +219,15 @@ class RunView:
 
     def find(self, mixed: Keys) -> tuple[Numbers, Keys]:
         """Look up keys: for each posting which key (its index, ascending), and its text, in order of arrival."""
-        owner, places = self._find(mixed)
-        return owner, self.text_numbers(places)
+        owner: list[int] = []
+        found: list[int] = []
+        for number, key in enumerate(mixed.tolist()):
+            bucket = key >> self._shape.tag_bits
+            for tag, places in self._keys(bucket >> RUN_BUCKET_BITS, bucket & (BUCKETS - 1)):
+                if tag == key & self._shape.tag_mask:
+                    owner += [number] * len(places)
+                    found += places
+        return np.array(owner, np.int64), self.text_numbers(np.array(found, np.uint64))
 
     def postings_between(self, first: int, end: int, slice_bits: int) -> Keys:
         """Postings of slices first..end of a run that is cut into ``2**slice_bits`` of them, finer or coarser."""
@@ -254,97 +239,46 @@ class RunView:
         high = np.searchsorted(postings, np.uint64(end << shift)) if end < 1 << slice_bits else len(postings)
         return postings[low:high]
 
-    def _find(self, mixed: Keys) -> tuple[Numbers, Keys]:
-        """Look up keys: for each posting which key (its index, ascending), and its place."""
-        bucket = (mixed >> self._tag_bits).view(np.int64)
-        owner, entry, first, lists = self._entries(bucket >> RUN_BUCKET_BITS, bucket & (BUCKETS - 1))
-        hit = ((entry ^ mixed[owner]) & self._tag_mask == 0).nonzero()[0]
-        of_hit, found = owner[hit], entry[hit]
-        has_list = (found >> self._tag_bits & _ONE).view(np.int64)
-        if not has_list.any():
-            return of_hit, found >> np.uint64(self._shape.tag_bits + 1)
-        each, places = self._places(found, self._rank(entry, first)[hit], lists[of_hit])
-        return of_hit[each], places
-
     def _postings(self, number: int) -> Keys:
         """All postings of one slice, sorted."""
-        if self._index[number] == self._index[number + 1]:
-            return np.empty(0, np.uint64)
-        buckets = np.arange(BUCKETS)
-        owner, entry, first, lists = self._entries(np.full(BUCKETS, number), buckets)
-        each, places = self._places(entry, self._rank(entry, first), lists[owner])
-        keys = (np.uint64(number << RUN_BUCKET_BITS) | owner.astype(np.uint64)) << self._tag_bits
-        keys |= entry & self._tag_mask
-        return pack(keys[each], places)
+        found = [
+            ((number << RUN_BUCKET_BITS | bucket) << self._shape.tag_bits | tag) << RUN_PLACE_BITS | place
+            for bucket in range(BUCKETS)
+            for tag, places in self._keys(number, bucket)
+            for place in places
+        ]
+        return np.array(found, np.uint64)
 
-    def _entries(self, slices: Numbers, buckets: Numbers) -> tuple[Numbers, Keys, Numbers, Numbers]:
-        """Entries of buckets: which was asked, entry, number of the first in its bucket; where lists of each begin."""
-        begin = self._index[slices].astype(np.int64)
-        is_there = self._index[slices + 1] != begin
-        begin *= is_there  # where there is none, any other does: no bucket of it is read
-        head = self._heads[begin]
-        keys = (head & np.uint64(0xFFFFFFFF)).view(np.int64)
-        number_bytes = (head >> np.uint64(32)).view(np.int64) & 0xFF
-        fence = (begin + 1) * 64 + buckets * number_bytes * 16
-        first, lists, last = self._fences(fence, number_bytes * 8)
-        if ((first > last) | (last > keys))[is_there].any():
+    def _keys(self, number: int, bucket: int) -> Iterator[tuple[int, list[int]]]:
+        """Keys of one bucket of a slice, each with its tag and its places, ascending."""
+        begin, end = self._index[number : number + 2].tolist()
+        if begin == end:
+            return
+        raw = self._slices[begin * UNIT_BYTES :]
+        try:
+            keys, fence_bytes = struct.unpack_from(RUN_SLICE_HEAD, raw)
+            fence = _FENCES.get(fence_bytes, "<4I")
+            first, list_bytes, last, _ = struct.unpack_from(fence, raw, _HEAD_BYTES + bucket * 2 * fence_bytes)
+        except struct.error as error:
+            raise IndexError("a slice is cut off") from error
+        if not first <= last <= keys:
             raise IndexError("a bucket ends behind its slice")
-        packed = begin + 1 + (number_bytes * 2 * (BUCKETS + 1) + 7) // 8
-        list_begin = (packed + (keys * self._shape.entry_bits + 63) // 64) * 64 + lists * 8
-        counts = (last - first) * is_there
-        ends = counts.cumsum()
-        owner = np.arange(len(counts)).repeat(counts)
-        before = ends - counts
-        at = (packed * 64 + (first - before) * self._shape.entry_bits)[owner]
-        at += np.arange(len(owner)) * self._shape.entry_bits
-        entry = read_bits(self._words, at, np.uint64(self._shape.entry_bits))
-        return owner, entry, before[owner], list_begin
-
-    def _fences(self, positions: Numbers, number_bits: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """Keys before a bucket, bytes of lists before it, keys before the next one."""
-        if (number_bits == 16).all():  # of nearly all runs: all three in one word
-            word = self._words[positions >> 3].view(np.int64)
-            return word & 0xFFFF, word >> 16 & 0xFFFF, word >> 32 & 0xFFFF
-        widths = number_bits.view(np.uint64)
-        first, lists, last = (
-            read_bits(self._words, positions + at * number_bits, widths).view(np.int64) for at in (0, 1, 2)
-        )
-        return first, lists, last
-
-    def _rank(self, entry: Keys, first: Numbers) -> Numbers:
-        """How many lists stand before that of each entry in its bucket."""
-        has_list = (entry >> self._tag_bits & _ONE).view(np.int64)
-        before = has_list.cumsum() - has_list
-        rank: Numbers = before - before[first]
-        return rank
-
-    def _places(self, entry: Keys, rank: Numbers, lists: Numbers) -> tuple[Numbers, Keys]:
-        """Places of entries, ascending: which entry, and the place."""
-        first = entry >> np.uint64(self._shape.tag_bits + 1)
-        many = (entry >> self._tag_bits & _ONE).nonzero()[0]
-        at, left = lists[many], rank[many]
-        while len(walking := left.nonzero()[0]):  # lists have no index: those before it in the bucket are skipped
-            count, width = self._list_head(at[walking])
-            at[walking] += _LIST_HEAD_BITS + count * width
-            left[walking] -= 1
-        count, width = self._list_head(at)
-        counts = np.ones(len(entry), np.int64)
-        counts[many] += count
-        each = np.arange(len(entry)).repeat(counts)
-        begins = counts.cumsum() - counts
-        places = np.zeros(len(each), np.uint64)
-        its = np.arange(len(many)).repeat(count)
-        number = np.arange(len(its)) - (count.cumsum() - count)[its]
-        positions = at[its] + _LIST_HEAD_BITS + number * width[its]
-        places[begins[many][its] + 1 + number] = read_bits(self._words, positions, width[its].view(np.uint64)) + _ONE
-        walked = places.cumsum()
-        result: Keys = first[each] + walked - walked[begins[each]]
-        return each, result
-
-    def _list_head(self, at: Numbers) -> tuple[Numbers, Numbers]:
-        """Steps in a list, and bits of each."""
-        head = read_bits(self._words, at, np.uint64(_LIST_HEAD_BITS)).view(np.int64)
-        return (head & (1 << _COUNT_BITS) - 1) + 1, head >> _COUNT_BITS
+        entries = _HEAD_BYTES + (fence_bytes * 2 * (BUCKETS + 1) + 7) // UNIT_BYTES * UNIT_BYTES
+        entry_bits, tag_bits = self._shape.entry_bits, self._shape.tag_bits
+        lists = entries + (keys * entry_bits + 63) // 64 * UNIT_BYTES + list_bytes
+        at = lists * 8
+        packed = number_at(raw, entries * 8 + first * entry_bits, (last - first) * entry_bits)
+        for place in range(last - first):
+            entry = packed >> place * entry_bits & (1 << entry_bits) - 1
+            places = [entry >> tag_bits + 1]
+            if entry >> tag_bits & 1:
+                head = number_at(raw, at, _LIST_HEAD_BITS)
+                at += _LIST_HEAD_BITS
+                width = head >> _COUNT_BITS
+                for _ in range((head & (1 << _COUNT_BITS) - 1) + 1):
+                    places.append(places[-1] + number_at(raw, at, width) + 1)
+                    at += width
+            yield entry & self._shape.tag_mask, places
 
 
 # --- the table in memory

@@ -28,7 +28,6 @@ names and values; `split` itself treats U+0000 as any character.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html.entities import html5
 from typing import Final, NamedTuple
 
@@ -79,25 +78,12 @@ ATTRIBUTE = re.compile(
 )
 
 
-class _Names(dict[str | None, str]):
-    """Tag name as written -> in lower case, remembered up to a bound; None (a comment) -> ""."""
-
-    bound = 4096
-
-    def __missing__(self, name: str | None) -> str:
-        lower = "" if name is None else ascii_lower(name)
-        if len(self) < self.bound:
-            self[name] = lower
-        return lower
-
-
 def ascii_lower(text: str) -> str:
     """Lower case for A to Z alone, so that no other letter turns into an ASCII one (the Kelvin sign is no k)."""
     return text.lower() if text.isascii() else text.translate(_ASCII_LOWER)
 
 
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-_NAMES = _Names()
 
 
 class Markup(NamedTuple):
@@ -119,12 +105,12 @@ class Markup(NamedTuple):
 
 
 def split(source: str) -> Markup:
-    """Cut a page's source at its markup; the fast form of `tokenize`, about 7 us per KB of source."""
+    """Cut a page's source at its markup."""
     pieces = MARKUP.split(source)
     texts: list[str] = pieces[0::_GROUPS]
     attribute_sources: list[str | None] = pieces[3::_GROUPS]
     contents: list[str | None] = pieces[4::_GROUPS]
-    names = list(map(_NAMES.__getitem__, pieces[2::_GROUPS]))
+    names = [ascii_lower(name) if name else "" for name in pieces[2::_GROUPS]]
     if names and names[-1] and not texts[-1] and not contents[-1]:
         # Only the last tag can have met EOF, and then the source ends with it as far as it was cut.
         last = f"<{pieces[-5]}{attribute_sources[-1] or ''}"
@@ -142,47 +128,6 @@ def attributes(source: str | None) -> dict[str, str]:
             if name:
                 found.setdefault(ascii_lower(name), decode_attribute(double or single or bare))
     return found
-
-
-class Token(NamedTuple):
-    """One piece of the source; ``source[start:end]`` of all tokens, in order, is the whole source.
-
-    Attributes:
-        kind: "text", "start", "end", "comment" (bogus ones too), "content" (of a raw element), or "eof" (a tag that
-            met the end of the source).
-        name: lowercased name of a tag, or of the raw element whose content this is; else "".
-        attributes: source of a start tag's attributes; else "".
-    """
-
-    kind: str
-    name: str
-    attributes: str
-    start: int
-    end: int
-
-
-def tokenize(source: str) -> Iterator[Token]:
-    """The tokens of a page, in order: the readable form of `split`, by the same expression."""
-    position = 0
-    for match in MARKUP.finditer(source):
-        if match.start() > position:
-            yield Token("text", "", "", position, match.start())
-        start, position = match.span()
-        if match[2] is None:
-            yield Token("comment", "", "", start, position)
-            continue
-        name = ascii_lower(match[2])
-        content_start = position if match[4] is None else match.start(4)
-        if content_start == len(source) and source.endswith(f"<{match[2]}{match[3] or ''}"):
-            yield Token("eof", name.removeprefix("/"), "", start, position)
-        elif name[0] == "/":
-            yield Token("end", name[1:], "", start, position)
-        else:
-            yield Token("start", name, match[3] or "", start, content_start)
-            if content_start < position:
-                yield Token("content", name, "", content_start, position)
-    if position < len(source):
-        yield Token("text", "", "", position, len(source))
 
 
 # --- Character references: `&amp;`, `&#228;`, `&#xE4;` -> characters, in text and in attribute values.
@@ -269,29 +214,9 @@ _DIGITS_THAT_MATTER = 8
 """Eight digits without leading zeros, decimal or hexadecimal, are above 0x10FFFF already."""
 
 
-class _Decoded(dict[str, str]):
-    """Reference as it stands in text -> its characters, remembered up to a bound: few are used again and again."""
-
-    bound = 4096
-
-    def __missing__(self, reference: str) -> str:
-        match = _REFERENCE.fullmatch(reference)
-        characters = reference if match is None else _in_text(match)
-        if len(self) < self.bound and len(reference) <= _LONGEST_NAME + 1:
-            self[reference] = characters
-        return characters
-
-
-_DECODED = _Decoded()
-
-
-def _in_text_remembered(match: re.Match[str]) -> str:
-    return _DECODED[match[0]]
-
-
 def decode_text(source: str) -> str:
     """Text with its character references replaced, by the rule for text."""
-    return _REFERENCE.sub(_in_text_remembered, source) if "&" in source else source
+    return _REFERENCE.sub(_in_text, source) if "&" in source else source
 
 
 def decode_attribute(source: str) -> str:

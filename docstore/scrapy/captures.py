@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from scrapy.http import Response
@@ -22,19 +21,13 @@ CACHED = "cached"
 """Scrapy's flag of a response that came from the cache."""
 
 
-class Skipped(NamedTuple):
-    """Why a response is not stored, in a word for the statistics."""
-
-    reason: str
-
-
 def now_micros() -> int:
     """Microseconds since 1970, in whole milliseconds as captures have them."""
     return time.time_ns() // 1_000_000 * 1000
 
 
-def page_of(response: Response, error_statuses: frozenset[int], *, from_cache: bool = False) -> Page | Skipped:
-    """A response as a page; a confirmed one is a visit of status 304, without a body.
+def page_of(response: Response, error_statuses: frozenset[int], *, from_cache: bool = False) -> Page | str:
+    """A response as a page, or a word that says why it is not stored; a confirmed one is a visit of status 304.
 
     Args:
         response: of Scrapy.
@@ -43,19 +36,19 @@ def page_of(response: Response, error_statuses: frozenset[int], *, from_cache: b
     """
     request = response.request
     if request is not None and request.meta.get("docstore_store", True) is False:
-        return Skipped("asked")
+        return "asked"
     if urlsplit(response.url).scheme not in {"http", "https"}:
-        return Skipped("scheme")
+        return "scheme"
     if request is not None and request.method != "GET":
-        return Skipped("method")  # the answer to a form is no page of this URL
+        return "method"  # the answer to a form is no page of this URL
     if "dataloss" in response.flags or "partial" in response.flags:
-        return Skipped("cut_short")  # it would be taken for a changed page
+        return "cut_short"  # it would be taken for a changed page
     if NOT_MODIFIED in response.flags:
         return Page(response.url, b"", 304, (), now_micros())
     if CACHED in response.flags and not from_cache:
-        return Skipped("cached")
+        return "cached"
     if response.status >= 400 and response.status not in error_statuses:
-        return Skipped("status")  # a site that is down for an hour must not hide its pages
+        return "status"  # a site that is down for an hour must not hide its pages
     at = _sent_at(response) if from_cache else now_micros()
     return Page(response.url, response.body, response.status, headers_of(response), at)
 

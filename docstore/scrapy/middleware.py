@@ -36,7 +36,7 @@ from scrapy.utils.asyncio import run_in_thread
 from docstore.model import capture
 from docstore.model.errors import CommitUnknown, DocstoreError
 from docstore.model.types import Page, Previous, PutResult, ReadSpec, SetCell, Verdict
-from docstore.scrapy.captures import CACHED, Skipped, now_micros, page_of, redirects_of
+from docstore.scrapy.captures import CACHED, now_micros, page_of, redirects_of
 from docstore.scrapy.links import MOST_SHAPES, LinkGate, Passed, State, shape_of
 from docstore.scrapy.options import FollowDuplicates, hold, options, release
 
@@ -148,9 +148,9 @@ class StoreMiddleware:
     async def _judge(self, response: Response) -> Judged:
         try:
             page = page_of(response, self._options.error_statuses)
-            if isinstance(page, Skipped):
-                self._count(f"skipped/{page.reason}")
-                if page.reason != CACHED:
+            if isinstance(page, str):
+                self._count(f"skipped/{page}")
+                if page != CACHED:
                     return Judged()
             judged = await run_in_thread(self._write, response, page)
         except Exception as error:  # whatever it is: the callback's links and items must not be lost by it
@@ -164,12 +164,12 @@ class StoreMiddleware:
             self._without_links.add(hash(judged.url))
         return judged
 
-    def _write(self, response: Response, page: Page | Skipped) -> Judged:
+    def _write(self, response: Response, page: Page | str) -> Judged:
         """Write or look up; in a thread."""
-        if isinstance(page, Skipped):
+        if isinstance(page, str):
             known = self._known(response)
             page = page_of(response, self._options.error_statuses, from_cache=True)
-            if known.url or isinstance(page, Skipped):
+            if known.url or isinstance(page, str):
                 return known
         at = page.fetched_at or now_micros()
         counts = []

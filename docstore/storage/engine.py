@@ -11,8 +11,7 @@ One contract suite, `tests/contract/`, runs on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from docstore.model.errors import InvalidArgument
@@ -189,20 +188,6 @@ class ReadsAhead(Protocol):
 
     def forget_ahead(self) -> None:
         """Forget what was read ahead."""
-        ...
-
-
-@runtime_checkable
-class Copyable(Protocol):
-    """An engine that can copy itself to another directory while it is open."""
-
-    def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
-        """Copy everything as it is at one moment.
-
-        Args:
-            path: a directory that is not there yet; becomes an engine of the same kind, durable on return.
-            when_fixed: called as soon as later writes are no part of the copy.
-        """
         ...
 
 

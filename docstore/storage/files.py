@@ -178,6 +178,13 @@ class ReadFile:
 class Files:
     """The real file system.  A test replaces `write`, `sync`, `read` and the whole-file operations."""
 
+    _read_only: Path | None = None
+
+    def _refuse_if_read_only(self, path: Path) -> None:
+        folder = self._read_only
+        if folder and (path.parent.resolve() / path.name).is_relative_to(folder):  # a link to a file in it may go
+            raise read_only_error(folder)
+
     # --- descriptors: what AppendFile and ReadFile stand on; these raise OSError ---
 
     def write(self, descriptor: int, raw: memoryview) -> int:
@@ -205,6 +212,7 @@ class Files:
 
         A created file survives power loss only after `sync_folder` of its folder.
         """
+        self._refuse_if_read_only(path)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         with translated("create" if create else "open", path):
             descriptor = os.open(path, flags, 0o644)
@@ -240,11 +248,14 @@ class Files:
 
     def rename(self, path: Path, target: Path) -> None:
         """Rename, replacing the target; durable after `sync_folder`."""
+        self._refuse_if_read_only(path)
+        self._refuse_if_read_only(target)
         with translated("rename", path):
             path.replace(target)
 
     def truncate(self, path: Path, length_bytes: int) -> None:
         """Cut a file off and sync it."""
+        self._refuse_if_read_only(path)
         with translated("truncate", path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -264,6 +275,7 @@ class Files:
 
     def unlink(self, path: Path) -> None:
         """Remove a file; durable after `sync_folder`."""
+        self._refuse_if_read_only(path)
         with translated("remove", path):
             path.unlink()
 
@@ -283,6 +295,8 @@ class Files:
         """
         with translated("make folder", path):
             is_there = path.is_dir()
+            if not is_there:
+                self._refuse_if_read_only(path)
             path.mkdir(mode, exist_ok=True)
         if not is_there:
             self.sync_folder(path.parent)
@@ -299,6 +313,7 @@ class Files:
 
     def allocate(self, path: Path, length_bytes: int) -> None:
         """Make a file that takes so much room; nothing of it is left where there is not as much."""
+        self._refuse_if_read_only(path)
         with translated("allocate", path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
@@ -335,46 +350,10 @@ class Files:
 
 
 class ReadOnlyFiles(Files):
-    """The real file system, but for one folder, in which nothing is changed: for a store that is only read."""
+    """The same, but for one folder, in which nothing is changed: for a store that is only read."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()
-
-    def _refuse(self, path: Path) -> None:
-        if (path.parent.resolve() / path.name).is_relative_to(self._folder):  # a link to a file in it may go
-            raise read_only_error(self._folder)
-
-    def open_append(self, path: Path, *, create: bool) -> AppendFile:
-        """See `Files`."""
-        self._refuse(path)
-        return super().open_append(path, create=create)
-
-    def rename(self, path: Path, target: Path) -> None:
-        """See `Files`."""
-        self._refuse(path)
-        self._refuse(target)
-        super().rename(path, target)
-
-    def truncate(self, path: Path, length_bytes: int) -> None:
-        """See `Files`."""
-        self._refuse(path)
-        super().truncate(path, length_bytes)
-
-    def unlink(self, path: Path) -> None:
-        """See `Files`."""
-        self._refuse(path)
-        super().unlink(path)
-
-    def allocate(self, path: Path, length_bytes: int) -> None:
-        """See `Files`."""
-        self._refuse(path)
-        super().allocate(path, length_bytes)
-
-    def make_folder(self, path: Path, mode: int = 0o777) -> None:
-        """See `Files`; one that is there is left alone."""
-        if not self.exists(path):
-            self._refuse(path)
-        super().make_folder(path, mode)
+        self._read_only = folder.resolve()
 
 
 def read_only_error(store: Path) -> StorageError:

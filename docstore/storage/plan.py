@@ -49,7 +49,7 @@ class Cut(Enum):
 
 
 class Slot(NamedTuple):
-    """A page of a plan where several processes write: it is written if its place is free (see `storage.protocol`).
+    """A page of a plan where several processes write: it is written if its place is free (see `cluster.protocol`).
 
     Attributes:
         pointer: its row and time.

@@ -43,7 +43,6 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.model.types import RowMutations, SetCell
-from docstore.storage.engine import Copyable
 from docstore.storage.files import PRIVATE, Files, ReadFile
 from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
@@ -84,8 +83,6 @@ def backup(
     opened: LocalBackend, committer: Committer, folder: Path, on_progress: Progress | None = None
 ) -> BackupReport:
     """Copy an open store; see `DocumentStore.backup`."""
-    if not isinstance(opened.engine, Copyable):
-        raise InvalidArgument("this store's engine cannot be copied while it is open; back up its own files")
     files = opened.files
     if folder.resolve().is_relative_to(opened.path.resolve()):
         raise InvalidArgument(f"{folder} lies in the store itself and would go with it; name a folder outside")

@@ -1,4 +1,4 @@
-"""Every interleaving of a few programs of `storage.protocol`, with faults: an explicit-state model checker.
+"""Every interleaving of a few programs of `cluster.protocol`, with faults: an explicit-state model checker.
 
 A state is what rows hold, what each process has been answered, and which requests are still on their way.  Programs are
 deterministic, so a process is known by its answers.  From each state every next step is taken: a process's request is
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from docstore.storage.protocol import CheckAndMutate, Program, Read, Request
+from docstore.cluster.protocol import CheckAndMutate, Read, Request, Running
 
 Rows = Mapping[str, Mapping[str, str]]
+Program = Running[str]
 Make = Callable[[Iterator[str]], Program]
 """Makes a program, given the tokens that are its own."""
 Frozen = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]

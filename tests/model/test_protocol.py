@@ -1,4 +1,4 @@
-"""The protocol of claims and bases keeps its promises in every order of steps, with lost, late and double requests."""
+"""The protocol of claims keeps its promises in every order of steps, with lost, late and double requests."""
 
 from __future__ import annotations
 
@@ -7,43 +7,18 @@ from functools import partial
 from typing import Any
 
 import pytest
-from scheduler import Make, Rows, Scheduler
+from programs import CONTENT, delete, write
+from scheduler import Make, Program, Rows, Scheduler
 
-from docstore.storage import protocol
-from docstore.storage.protocol import (
-    BODY,
-    CLAIM,
-    CONTENT,
-    FENCE,
-    LEANS,
-    SLOT,
-    STATE,
-    USER,
-    CheckAndMutate,
-    Columns,
-    Program,
-    Read,
-    Request,
-    delete,
-    end_base,
-    is_fence,
-    write,
-)
-
-BASE = "base"
-LEANING = {"slot": "old0", "content": LEANS + BASE, "verdict": "new"}
+from docstore.cluster import protocol
+from docstore.cluster.protocol import CLAIM, FENCE, SLOT, CheckAndMutate, Columns, Read, Request, is_fence
 
 
 def check(rows: Rows, results: Mapping[str, str | None]) -> None:
     """What must hold in every state: pages can be read, what was acknowledged is there, one page of a body is new."""
     new = []
     for row, columns in rows.items():
-        content = columns.get(CONTENT)
-        if content is None:
-            continue
-        if content.startswith(LEANS):
-            assert BODY in rows[content.removeprefix(LEANS)], f"{row} leans on a base without a body: {rows}"
-        if columns["verdict"] == "new":
+        if CONTENT in columns and columns["verdict"] == "new":
             new.append(row)
     claims = sum(CLAIM in columns for columns in rows.values())
     assert len(new) <= claims, f"{new} are new, of {claims} claims: {rows}"
@@ -54,25 +29,12 @@ def check(rows: Rows, results: Mapping[str, str | None]) -> None:
             assert was_deleted or (held or "").startswith(name), f"{name} was acknowledged and is gone: {rows}"
 
 
-def writer(name: str, base: str | None = None, checksum: str = "claim") -> Make:
-    return partial(write, f"page-{name}", "body", checksum, base)
+def writer(name: str) -> Make:
+    return partial(write, f"page-{name}", "body", "claim")
 
 
 def states(programs: Mapping[str, Make], rows: Rows, faults: int) -> int:
     return Scheduler(programs, check, faults).run(rows)
-
-
-def live(*users: str) -> dict[str, dict[str, str]]:
-    return {BASE: {STATE: "live:1", BODY: "body"} | {USER + one: f"page-{one}" for one in users}}
-
-
-def old_page() -> dict[str, dict[str, str]]:
-    """A page that leans on a base, as its user, and has the claim."""
-    return {
-        BASE: {STATE: "live:1", BODY: "body", USER + "old0": "page-old"},
-        "page-old": dict(LEANING),
-        "claim": {CLAIM: "page-old old0"},
-    }
 
 
 SCENES: dict[str, tuple[dict[str, Make], dict[str, dict[str, str]]]] = {
@@ -80,23 +42,6 @@ SCENES: dict[str, tuple[dict[str, Make], dict[str, dict[str, str]]]] = {
     "two claim the body of a page that is being deleted": (
         {"wa": writer("wa"), "wb": writer("wb"), "d": partial(delete, "page-old")},
         {"page-old": {"slot": "old0", "content": "body", "verdict": "new"}, "claim": {CLAIM: "page-old old0"}},
-    ),
-    "a base ends while one leans on it": ({"wa": writer("wa", BASE), "m": partial(end_base, BASE)}, live("gone")),
-    "two end a base while one leans on it": (
-        {"wa": writer("wa", BASE), "m": partial(end_base, BASE), "n": partial(end_base, BASE)},
-        live(),
-    ),
-    "two lean on a base that ends": (
-        {"wa": writer("wa", BASE, "one"), "wb": writer("wb", BASE, "other"), "m": partial(end_base, BASE)},
-        live(),
-    ),
-    "a base ends while its page is deleted and brought again": (
-        {"wa": writer("wa", BASE), "m": partial(end_base, BASE), "d": partial(delete, "page-old")},
-        old_page(),
-    ),
-    "two end a base whose page is deleted": (
-        {"m": partial(end_base, BASE), "n": partial(end_base, BASE), "d": partial(delete, "page-old")},
-        old_page(),
     ),
 }
 
@@ -139,28 +84,20 @@ def delete_that_empties(slot: str, _: Iterator[str]) -> Program:
     return "deleted"
 
 
-@pytest.mark.parametrize("scene", ["two claim a body", "a base ends while one leans on it"])
-def test_without_fences_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch, scene: str) -> None:
+def test_without_fences_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "shut_out", no_fences)
-    with pytest.raises(AssertionError, match=r"are new|without a body"):
-        states(*SCENES[scene], faults=0)
+    with pytest.raises(AssertionError, match="are new"):
+        states(*SCENES["two claim a body"], faults=0)
 
 
 def test_a_fence_that_another_left_must_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "shut_out", only_empty_slots)
-    programs = {"wa": writer("wa", BASE), "m": partial(end_base, BASE)}
-    fenced = {**live(), "page-wa": {SLOT: FENCE + "x0"}}
-    with pytest.raises(AssertionError, match="without a body"):
-        states(programs, fenced, faults=0)
-
-
-def test_a_state_that_comes_again_lets_a_late_request_free_a_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "generation_of", lambda _: 0)
-    with pytest.raises(AssertionError, match="without a body"):
-        states(*SCENES["two end a base while one leans on it"], faults=1)
+    fenced = {"page-wa": {SLOT: FENCE + "x0"}}
+    with pytest.raises(AssertionError, match="are new"):
+        states({"wa": writer("wa"), "wb": writer("wb")}, fenced, faults=0)
 
 
 def test_a_delete_that_empties_a_slot_lets_a_late_page_in() -> None:
-    programs = {"wa": writer("wa", BASE), "d": partial(delete_that_empties, "page-wa"), "m": partial(end_base, BASE)}
-    with pytest.raises(AssertionError, match="without a body"):
-        states(programs, live(), faults=1)
+    programs = {"wa": writer("wa"), "wb": writer("wb"), "d": partial(delete_that_empties, "page-wa")}
+    with pytest.raises(AssertionError, match="are new"):
+        states(programs, {}, faults=1)

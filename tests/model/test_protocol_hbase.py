@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from scheduler import Frozen, Make, Rows, Scheduler, freeze, thaw
+from programs import delete, write
+from scheduler import Frozen, Make, Program, Rows, Scheduler, freeze, thaw
 from test_protocol import check, states
 
 from docstore.cluster.client import Conditional, HBaseCell
 from docstore.cluster.commit import SlotCommitter
-from docstore.cluster.requests import Requests, claim_name, slot_name
+from docstore.cluster.protocol import CheckAndMutate, Read, Requests, claim_name, slot_name
 from docstore.model.capture import BODY
 from docstore.model.errors import CommitUnknown, StorageError
 from docstore.model.format import CAPTURE_STORED
@@ -23,7 +24,6 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, RowMutations
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.plan import Plan, Slot
-from docstore.storage.protocol import CheckAndMutate, Program, Read, delete, write
 
 PAGE = slot_name(PagePointer(1000, b"com,example)/a "))
 SAME_ROW = slot_name(PagePointer(2000, b"com,example)/a "))
@@ -109,7 +109,7 @@ class OverHBase(Scheduler):
 
 
 def writer(slot: str) -> Make:
-    return partial(write, slot, "body", CLAIM, None)
+    return partial(write, slot, "body", CLAIM)
 
 
 def promises(rows: Rows, results: Any) -> None:
@@ -139,14 +139,14 @@ def test_every_order_of_the_backends_calls_keeps_the_promises(scene: str) -> Non
 
 def test_the_backends_calls_reach_as_many_states_as_the_model() -> None:
     programs, rows = SCENES["two claim a body"]
-    plain: dict[str, Make] = {name: partial(write, f"page-{name}", "body", "claim", None) for name in programs}
+    plain: dict[str, Make] = {name: partial(write, f"page-{name}", "body", "claim") for name in programs}
     assert OverHBase(programs, promises, 1).run(rows) == states(plain, {}, 1)
 
 
 def test_a_page_that_was_shut_out_comes_with_its_second_attempt() -> None:
     _, requests = over(freeze({PAGE: {"slot": "fence of maintenance"}}))
     tokens = (f"w{number}" for number in range(6))  # a program that shuts itself out takes any number
-    assert requests.run(write(PAGE, "body", CLAIM, None, tokens)) == "new"
+    assert requests.run_all([write(PAGE, "body", CLAIM, tokens)], [()]) == ["new"]
     held = requests.read(Read(PAGE))["slot"]
     assert requests.read(Read(CLAIM)) == {"claim": f"{PAGE} {held}"}
 
@@ -188,7 +188,7 @@ def test_a_program_of_which_nothing_is_known_ends() -> None:
     seconds = iter(range(1000))
     requests = Requests(Silent({}), "store", clock=lambda: float(next(seconds)))  # type: ignore[arg-type]
     with pytest.raises(CommitUnknown, match="for 60 s the cluster has not said"):
-        requests.run(write(PAGE, "body", CLAIM, None, iter("abcdefg")))
+        requests.run_all([write(PAGE, "body", CLAIM, iter("abcdefg"))], [()])
     assert next(seconds) < 100
 
 

@@ -12,7 +12,7 @@ from docstore.lab.tune import tune
 from docstore.model.errors import InvalidArgument
 from docstore.reference import fingerprints
 from docstore.sweep import candidates
-from tools.bench import theory
+from tests import theory
 
 SEED = 20261120
 

@@ -14,8 +14,8 @@ from docstore.model.analysis import Analysis
 from docstore.reference import fingerprints
 from docstore.reference.fingerprints import BAND_WIDTH, BANDS
 from docstore.sweep import candidates
+from tests import theory
 from tests.pages import changed, page, words
-from tools.bench import theory
 
 SEED = 20261121
 PAIRS = 1500

@@ -1,4 +1,4 @@
-"""The bench over kinds of pages: its scoring is the set's own, and it finds verdicts that the wanted texts deny."""
+"""The bench over kinds of pages: its scoring is the set's own."""
 
 import gzip
 import json
@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docstore.model.types import Schema
-from tests.pages import page, words
-from tools.bench.extraction import Guarded, KindPage, Runner, false_verdicts, read_pages, word_score
+from tools.bench.extraction import Guarded, KindPage, Runner, read_pages, word_score
 
 
 @pytest.mark.parametrize(
@@ -53,17 +51,3 @@ def test_an_extractor_that_fails_or_hangs_on_a_page_goes_on_with_the_next() -> N
     bodies = (b"tea", b"\xff", b"none", b"hang", b"time")
     assert [extractor.run(body)[0] for body in bodies] == ["tea", "", "", "", "time"]
     extractor.close()
-
-
-def test_a_verdict_that_the_wanted_texts_deny_is_found() -> None:
-    shared, other = words(1, 80), words(2, 80)
-    pages = [
-        KindPage("1", "product", page(shared, "Page 1"), "Page 1", " ".join(words(3, 60))),
-        KindPage("2", "product", page(shared, "Page 2"), "Page 2", " ".join(words(4, 60))),
-        KindPage("3", "product", page(other, "Three"), "Three", " ".join(other)),
-        KindPage("4", "product", page(other, "Four"), "Four", " ".join(other)),
-    ]
-    found = false_verdicts(pages, Schema())
-    assert [(each.verdict, each.similarity, each.first.name, each.second.name) for each in found] == [
-        ("near", 1.0, "1", "2")
-    ]

@@ -5,13 +5,57 @@ from __future__ import annotations
 import html
 import re
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from docstore.reference import tokens as grammar
-from docstore.reference.tokens import attributes, decode_attribute, decode_text, split, tokenize
+from docstore.reference.tokens import MARKUP, ascii_lower, attributes, decode_attribute, decode_text, split
+
+
+class Token(NamedTuple):
+    """One piece of the source; ``source[start:end]`` of all tokens, in order, is the whole source.
+
+    Attributes:
+        kind: "text", "start", "end", "comment" (bogus ones too), "content" (of a raw element), or "eof" (a tag that
+            met the end of the source).
+        name: lowercased name of a tag, or of the raw element whose content this is; else "".
+        attributes: source of a start tag's attributes; else "".
+    """
+
+    kind: str
+    name: str
+    attributes: str
+    start: int
+    end: int
+
+
+def tokenize(source: str) -> Iterator[Token]:
+    """The tokens of a page, in order: the readable form of `split`, by the same expression."""
+    position = 0
+    for match in MARKUP.finditer(source):
+        if match.start() > position:
+            yield Token("text", "", "", position, match.start())
+        start, position = match.span()
+        if match[2] is None:
+            yield Token("comment", "", "", start, position)
+            continue
+        name = ascii_lower(match[2])
+        content_start = position if match[4] is None else match.start(4)
+        if content_start == len(source) and source.endswith(f"<{match[2]}{match[3] or ''}"):
+            yield Token("eof", name.removeprefix("/"), "", start, position)
+        elif name[0] == "/":
+            yield Token("end", name[1:], "", start, position)
+        else:
+            yield Token("start", name, match[3] or "", start, content_start)
+            if content_start < position:
+                yield Token("content", name, "", content_start, position)
+    if position < len(source):
+        yield Token("text", "", "", position, len(source))
+
 
 MARKUP_ALPHABET = st.sampled_from(
     ["<", ">", "</", "/", "!", "--", "-", "?", "=", '"', "'", " ", "\n", "a", "b", "script", "title", "plaintext",

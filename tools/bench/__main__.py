@@ -1,16 +1,16 @@
-"""`python -m tools.bench [--corpus DIR] [--limit N] [--only NAME]`: print tables of docs/benchmarks.md."""
+"""`python -m tools.bench [--corpus DIR] [--limit N] [--only NAME ...]`: print tables of docs/benchmarks.md."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools.bench import dedup_peers, kernel, paths
-from tools.bench.harness import load_pages, machine
+from tools.bench.harness import Section, load_pages, run_commands
 
-ROOT = Path(__file__).parent.parent.parent
+CORPUS = Path(os.environ.get("DOCSTORE_CORPUS", Path(__file__).parent.parent.parent / "examples"))
 SECTIONS = {
     "kernel": kernel.run,
     "write": paths.write,
@@ -23,26 +23,21 @@ SECTIONS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        default=Path(os.environ.get("DOCSTORE_CORPUS", ROOT / "examples")),
-        help="folder of WARC files (default: $DOCSTORE_CORPUS, else the sample crawl)",
-    )
-    parser.add_argument("--limit", type=int, help="at most so many pages")
-    parser.add_argument("--only", choices=sorted(SECTIONS), action="append", help="only this section; may be repeated")
-    arguments = parser.parse_args()
-    pages = load_pages(arguments.corpus, arguments.limit)
+def main(
+    *,
+    corpus: Path = CORPUS,
+    limit: int | None = None,
+    only: tuple[str, ...] = tuple(SECTIONS),
+) -> Iterator[Section]:
+    """Print tables of docs/benchmarks.md, by the pages of a folder of WARC files ($DOCSTORE_CORPUS)."""
+    pages = load_pages(corpus, limit)
     if not pages:
-        sys.exit(f"no pages in {arguments.corpus}: name a folder of WARC files with --corpus")
-    print(machine())
-    for name, run in SECTIONS.items():
-        if not arguments.only or name in arguments.only:
-            section = run(pages, f"python -m tools.bench --corpus DIR --only {name}")
-            print(f"\n{section.render()}", flush=True)
+        sys.exit(f"no pages in {corpus}: name a folder of WARC files with --corpus")
+    for name in only:
+        if name not in SECTIONS:
+            sys.exit(f"there is no table {name!r}: {', '.join(SECTIONS)}")
+        yield SECTIONS[name](pages, f"python -m tools.bench --corpus DIR --only {name}")
 
 
 if __name__ == "__main__":
-    main()
+    run_commands(main)

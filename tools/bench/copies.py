@@ -24,7 +24,6 @@ from __future__ import annotations
 import html
 import random
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from html.entities import codepoint2name
@@ -43,7 +42,7 @@ from docstore.reference.words import words
 from docstore.sweep.job import SweepOptions, sweep
 from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, run_commands
-from tools.bench.stability import Advert, advert
+from tools.bench.real_sites import Advert, advert
 
 COMMAND: Final = "python -m tools.bench.copies DATA_DIR"
 SEED: Final = 20261122
@@ -379,56 +378,10 @@ def _share(found: Sequence[tuple[bool, bool, bool]], way: int) -> float:
     return sum(each[way] for each in found) / max(1, len(found))
 
 
-def notice_site(pages: Sequence[KindPage], siblings: int, mirrored: int, own_words: int) -> Section:
-    """A site whose pages have a notice of 300 words as main text and so many words of their own, and its mirror."""
-    draw = random.Random(SEED)
-    text = next(page.wanted.split() for page in pages if page.kind == "service" and len(page.wanted.split()) > 400)
-    notice = "".join(f"<p>{html.escape(' '.join(text[at : at + 60]))}</p>" for at in range(0, 300, 60))
-    products = [
-        page for page in pages if page.kind == "product" and len(page.wanted.split()) >= own_words and page.title
-    ]
-    made = []
-    for number, page in enumerate(draw.sample(products, siblings)):
-        label = f"<ul class=facts><li>{html.escape(' '.join(page.wanted.split()[:own_words]))}</ul>"
-        for host, name in (("shop", "Daily Star"), ("mirror", "Evening Post"))[: 1 + (number < mirrored)]:
-            title = html.escape(f"{page.title} - {name}")
-            source = f"<title>{title}</title>{MENU}<main>{label}<article>{notice}</article></main>"
-            made.append(
-                Page(f"https://{host}.example/{number}", source.encode(), headers=(("Content-Type", "text/html"),))
-            )
-    draw.shuffle(made)
-    counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        fresh = docstore.open(Path(folder) / "store", create=True, durability=Durability.NONE)
-        with fresh as store:
-            for written_page, result in zip(made, store.put_pages(made), strict=True):
-                verdict = result.verdict
-                if verdict.kind in FOUND:
-                    counts["true" if written_page.url.split("/")[3] == verdict.of_url.split("/")[3] else "false"] += 1
-            listing = Path(folder) / "pairs.tsv"
-            sweep(store, SweepOptions(pairs=listing, all_pairs=True, threads=1))
-            for line in listing.read_text("utf-8").splitlines():
-                one, _, other, _, _, *reason = line.split("\t")
-                counts[
-                    "set apart"
-                    if reason
-                    else "swept true"
-                    if one.split("/")[3] == other.split("/")[3]
-                    else "swept false"
-                ] += 1
-    names = ("true", "false", "swept true", "swept false", "set apart")
-    section = Section("One notice on all pages of a site", COMMAND, ("own words", "pages", "mirrored", *names))
-    section.rows.append((str(own_words), str(siblings), str(mirrored), *(str(counts[name]) for name in names)))
-    return section
-
-
-def main(data: Path, *, pages: int = 25) -> Iterator[Section]:
+def main(data: Path, *, pages: int = 25) -> Section:
     """Make so many copies of each kind, write them, and look for them."""
-    of_set = list(read_pages(data))
-    sources = sources_of(of_set, pages)
-    yield table({how: run(sources, how) for how in combinations()})
-    for own_words in (3, 20, 100):
-        yield notice_site(of_set, 50, 10, own_words)
+    sources = sources_of(list(read_pages(data)), pages)
+    return table({how: run(sources, how) for how in combinations()})
 
 
 if __name__ == "__main__":

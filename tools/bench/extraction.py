@@ -2,7 +2,6 @@
 
     python -m tools.bench.extraction sets CHECKOUT [CHECKOUT ...] [--extractors visible combined ...] [--half odd]
     python -m tools.bench.extraction kinds DATA_DIR [--extractors combined trafilatura ...] [--worst 30] [--half even]
-    python -m tools.bench.extraction wrong-verdicts DATA_DIR
 
 A CHECKOUT is a clone of adbar/trafilatura (``tests/evaldata.json``: for each of its pages passages that must, and
 others that must not, come out), of mozilla/readability (``test/test-pages``: pages with the text that is expected) or
@@ -26,8 +25,6 @@ test split is not read: its authors ask that it be left alone.
 - F1 is that of the set's own ``evaluate.py``: precision and recall over the multiset of ``\\w+`` words in lower case,
   their harmonic mean a page, then the mean over pages.  Pages with an even and with an odd number in their name are
   given apart too.
-- *Wrong verdicts*: every pair of pages that would be `same_text`, `near` or `contained` by the text that carries the
-  fingerprints, though the wanted texts of the two have less than .4 of their shingles in common.
 
 Times of `kinds` are processor time.  There each extractor runs in a process of its own; a page that takes longer than
 ``--timeout`` counts as an empty text.
@@ -46,7 +43,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from itertools import combinations
 from multiprocessing import Pipe, Process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -54,13 +50,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 
-from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, TitledPage, same_title, title_mismatch
-from docstore.dedup.kernel import Kernel
-from docstore.model.analysis import Analysis
-from docstore.model.keys import row_key
-from docstore.model.types import Schema
 from docstore.reference.charset import decode
 from docstore.reference.page import EXTRACTORS, extractor, visible
 from docstore.reference.tokens import Markup, split
@@ -74,6 +64,7 @@ PEERS: Final = ("trafilatura", "trafilatura-fast", "readability-lxml", "resilipa
 class PassagePage(NamedTuple):
     """A page of trafilatura's set."""
 
+    name: str
     body: bytes
     wanted: list[str]
     unwanted: list[str]
@@ -82,6 +73,7 @@ class PassagePage(NamedTuple):
 class TextPage(NamedTuple):
     """A page of readability's or scrapinghub's set, with the text that is expected of it."""
 
+    name: str
     body: bytes
     expected: str
 
@@ -140,13 +132,13 @@ def passage_pages(checkout: Path) -> Iterator[PassagePage]:
     for url in sorted(annotations):
         item = annotations[url]
         path = next(path for folder in ("cache", "eval") if (path := tests / folder / item["file"]).is_file())
-        yield PassagePage(path.read_bytes(), list(map(folded, item["with"])), list(map(folded, item["without"])))
+        yield PassagePage(url, path.read_bytes(), list(map(folded, item["with"])), list(map(folded, item["without"])))
 
 
 def text_pages(checkout: Path) -> Iterator[TextPage]:
     for folder in sorted((checkout / "test" / "test-pages").iterdir()):
         expected = visible(split((folder / "expected.html").read_text("utf-8")))
-        yield TextPage((folder / "source.html").read_bytes(), expected)
+        yield TextPage(folder.name, (folder / "source.html").read_bytes(), expected)
 
 
 def word_counts(text: str) -> Counter[str]:
@@ -157,7 +149,7 @@ def article_pages(checkout: Path) -> Iterator[TextPage]:
     wanted: dict[str, Any] = json.loads((checkout / "ground-truth.json").read_text("utf-8"))
     for name, item in sorted(wanted.items()):
         body = gzip.decompress((checkout / "html" / f"{name}.html.gz").read_bytes())
-        yield TextPage(body, item.get("articleBody", ""))
+        yield TextPage(name, body, item.get("articleBody", ""))
 
 
 def word_runs(text: str, words: int = 4) -> Counter[tuple[str, ...]]:
@@ -228,10 +220,19 @@ def score_articles(pages: list[TextPage], runner: Runner) -> Score:
     return score
 
 
+def public_set(checkout: Path) -> tuple[str, list[Any], Callable[[list[Any], Runner], Score]]:
+    """What the pages of a checkout are, the pages, and how they are scored."""
+    if (checkout / "tests" / "evaldata.json").is_file():
+        return "pages with passages", list(passage_pages(checkout)), score_passages
+    if (checkout / "test" / "test-pages").is_dir():
+        return "pages with expected text", list(text_pages(checkout)), score_words
+    if (checkout / "ground-truth.json").is_file():
+        return "articles of news sites", list(article_pages(checkout)), score_articles
+    sys.exit(f"{checkout} has none of tests/evaldata.json, test/test-pages, ground-truth.json: not one of the sets")
+
+
 KINDS: Final = ("article", "documentation", "service", "forum", "product", "listing", "collection")
 FAILED_BELOW: Final = 0.3
-UNLIKE_BELOW: Final = 0.4
-"""Wanted texts with less in common are of different pages."""
 
 
 class KindPage(NamedTuple):
@@ -252,16 +253,6 @@ class KindScore(NamedTuple):
     recall: float
     f1: float
     seconds: float
-
-
-class FalseVerdict(NamedTuple):
-    """Two pages that would be called alike and are not."""
-
-    verdict: str
-    similarity: float
-    wanted_similarity: float
-    first: KindPage
-    second: KindPage
 
 
 def read_pages(directory: Path) -> Iterator[KindPage]:
@@ -371,87 +362,14 @@ def kind_row(name: str, pages: Sequence[KindPage], scores: Sequence[KindScore]) 
     return (name, *cells, str(failed), f"{milliseconds:.2f}")
 
 
-# --- false verdicts
-
-
-def shared_shingles(sets: Sequence[NDArray[np.uint64]]) -> Counter[tuple[int, int]]:
-    """How many shingles each pair of sets shares, for pairs that share any."""
-    holders: dict[int, list[int]] = defaultdict(list)
-    for number, members in enumerate(sets):
-        for value in members.tolist():
-            holders[value].append(number)
-    shared: Counter[tuple[int, int]] = Counter()
-    for numbers in holders.values():
-        if len(numbers) > 1:
-            shared.update(combinations(numbers, 2))
-    return shared
-
-
-def false_verdicts(pages: Sequence[KindPage], schema: Schema) -> list[FalseVerdict]:
-    """Pairs that would get a text verdict, whichever is written first, and whose wanted texts are unlike."""
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
-    analyses = [kernel.analyse(page.body, "text/html") for page in pages]
-    sets = [kernel.shingles(each.main) for each in analyses]
-    wanted = [set(kernel.shingles(page.wanted).tolist()) for page in pages]
-    found = []
-    for (first, second), shared in shared_shingles(sets).items():
-        one, two = analyses[first], analyses[second]
-        similarity = shared / (len(sets[first]) + len(sets[second]) - shared)
-        contained = max(
-            shared / len(sets[each]) if analyses[each].word_count >= MIN_NEAR_WORDS else 0.0 for each in (first, second)
-        )
-        least_words = min(one.word_count, two.word_count)
-        same_text = one.text_checksum == two.text_checksum and same_title(one.title, two.title)
-        if same_text and least_words >= MIN_SAME_TEXT_WORDS:
-            verdict = "same_text"
-        elif similarity >= schema.near_threshold and least_words >= MIN_NEAR_WORDS:
-            verdict = "near"
-        elif contained >= schema.contained_threshold and least_words >= MIN_NEAR_WORDS:
-            verdict, similarity = "contained", contained
-        else:
-            continue
-        if set_apart(pages[first], one, pages[second], two):
-            continue
-        either = len(wanted[first] | wanted[second])
-        alike = len(wanted[first] & wanted[second]) / either if either else 1.0
-        if alike < UNLIKE_BELOW:
-            found.append(FalseVerdict(verdict, similarity, alike, pages[first], pages[second]))
-    return found
-
-
-def set_apart(first: KindPage, one: Analysis, second: KindPage, other: Analysis) -> bool:
-    """Whether titles set two pages apart that are all that is stored."""
-    left, right = (
-        TitledPage(
-            row_key(page.url) if page.url else b"",
-            analysis.title,
-            partial(str, analysis.main),
-            partial(bytes, page.body),
-        )
-        for page, analysis in ((first, one), (second, other))
-    )
-    return title_mismatch(left, right, ())
-
-
 def sets(
     *checkouts: Path, extractors: tuple[str, ...] = (*OURS, *PEERS), limit: int | None = None, half: str = ""
 ) -> Iterator[Section]:
     """Score extractors on checkouts of public sets; of texts and articles only the "even" or "odd" half."""
     chosen = {"": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}[half]
     for checkout in checkouts:
-        if (checkout / "tests" / "evaldata.json").is_file():
-            pages: list[Any] = list(passage_pages(checkout))[:limit]
-            title = "pages with passages"
-            scored: Callable[[list[Any], Runner], Score] = score_passages
-        elif (checkout / "test" / "test-pages").is_dir():
-            pages, title, scored = list(text_pages(checkout))[chosen][:limit], "pages with expected text", score_words
-        elif (checkout / "ground-truth.json").is_file():
-            pages = list(article_pages(checkout))[chosen][:limit]
-            title, scored = "articles of news sites", score_articles
-        else:
-            sys.exit(
-                f"{checkout} has none of tests/evaldata.json, test/test-pages, ground-truth.json: not one of the sets"
-            )
+        title, pages, scored = public_set(checkout)
+        pages = pages[slice(None) if scored is score_passages else chosen][:limit]
         columns = ("extractor", "precision", "recall", "F1", "F1 even pages", "F1 odd pages", "ms/page", "errors")
         section = Section(f"{len(pages)} {title} ({checkout.name})", "python -m tools.bench.extraction sets", columns)
         for name, runner in _available(extractors, markup=scored is score_passages):
@@ -483,20 +401,6 @@ def kinds(
     return section
 
 
-def wrong_verdicts(directory: Path, *, limit: int | None = None) -> Section:
-    """Pairs of pages with a wrong text verdict."""
-    schema = Schema()
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
-    columns = ("verdict", "similarity", "wanted", "pages", "kinds", "text")
-    section = Section("False verdicts", "python -m tools.bench.extraction wrong-verdicts", columns)
-    for each in false_verdicts(list(read_pages(directory))[:limit], schema):
-        one, other = each.first, each.second
-        text = " ".join(kernel.analyse(one.body, "text/html").main.split())[:120].replace("|", " ")
-        numbers = (f"{each.similarity:.3f}", f"{each.wanted_similarity:.3f}")
-        section.rows.append((each.verdict, *numbers, f"{one.name} {other.name}", f"{one.kind}, {other.kind}", text))
-    return section
-
-
 def _available(names: Sequence[str], *, markup: bool = False) -> Iterator[tuple[str, Runner]]:
     """Extractors of these names, but for those that cannot be imported."""
     for name in names:
@@ -507,4 +411,4 @@ def _available(names: Sequence[str], *, markup: bool = False) -> Iterator[tuple[
 
 
 if __name__ == "__main__":
-    run_commands(sets, kinds, wrong_verdicts)
+    run_commands(sets, kinds)

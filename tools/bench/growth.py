@@ -24,7 +24,6 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 from docstore.model.types import (
-    GCPolicy,
     Page,
     Policy,
     PutResult,
@@ -83,20 +82,6 @@ def _one_body(number: int, _: int) -> Page:
     return _at(f"http://a.example/{number}", body(), number)
 
 
-def _one_text(number: int, title: str = "") -> Page:
-    title = title or f"title {number}".translate(str.maketrans("0123456789", "abcdefghij"))
-    source = body(0, title=title).replace(b"<p>", b"<p class=n%d>" % number)
-    return _at(f"http://h{number}.example/", source, number)
-
-
-def _one_text_hidden(number: int, _: int) -> Page:
-    page = _one_text(number, "Page")
-    if number % 2:
-        near = body(0, 120).replace(b"</p>", b" other</p>")
-        return Page(f"http://b.example/{page.fetched_at}", near, fetched_at=page.fetched_at)
-    return page._replace(url="http://a.example/")
-
-
 def _two_statuses(number: int, count: int) -> Page:
     late = number % 2
     page = _at(f"http://a.example/{number}", body(), number + late * count)
@@ -115,14 +100,6 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "one-body-deleted": Scenario(
         "One body under different URLs, each slice deleted before the next", _one_body, deleted=True
-    ),
-    "one-text": Scenario(
-        "One text under different URLs, each with a body and a title of its own", lambda n, _: _one_text(n)
-    ),
-    "one-text-hidden": Scenario(
-        "The same text, versions of one URL of which a policy keeps the last; each second page is near to it",
-        _one_text_hidden,
-        schema=Schema(captures=GCPolicy(1)),
     ),
     "one-time": Scenario(
         "Different bodies at one URL and time", lambda n, _: Page("http://a.example/", body(n, 30), fetched_at=START)

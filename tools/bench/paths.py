@@ -40,7 +40,7 @@ from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_PAGES
 from docstore.writing.writer import Request
 from tools.bench.harness import Section, children_seconds, folder_bytes, median, one_core, seconds_of, zstd_seconds
-from tools.bench.peers import Peer, open_frames_alone, rocksdb, sqlite, write_frames_alone, write_gzip_warc
+from tools.bench.peers import frames, rocksdb, sqlite, write_gzip_warc
 
 ROUNDS = 3
 CALLER_PAGES = 1500
@@ -83,8 +83,8 @@ CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], object]], ...] = (
         lambda pages, folder: write_by_reference(pages, folder, "visible"),
     ),
     ("docstore, durability flush", lambda pages, folder: write_docstore(pages, folder, durability="flush")),
-    ("RocksDB, zstd (rocksdict), synced batches", rocksdb("", synced=True).write),
-    ("SQLite + zstd -3, synced transactions", sqlite("", synced=True).write),
+    ("RocksDB, zstd (rocksdict), synced batches", rocksdb(synced=True).write),
+    ("SQLite + zstd -3, synced transactions", sqlite(synced=True).write),
     ("WARC, gzip per record (warcio)", write_gzip_warc),
 )
 
@@ -428,14 +428,13 @@ def _time_reads(reader: Callable[[int], object], chosen: Sequence[int]) -> list[
 
 
 def _readers(pages: Sequence[Page], folder: Path) -> dict[str, Callable[[int], object]]:
-    bare = Peer("pread + zstd decode", write_frames_alone, open_frames_alone)
     readers: dict[str, Callable[[int], object]] = {}
-    for number, peer in enumerate((bare, sqlite("SQLite + zstd"), rocksdb("RocksDB, zstd (rocksdict)"))):
-        path = folder / str(number) / "files"
-        path.mkdir(parents=True)
+    peers = {"pread + zstd decode": frames(), "SQLite + zstd": sqlite(), "RocksDB, zstd (rocksdict)": rocksdb()}
+    for number, (name, peer) in enumerate(peers.items()):
+        path = folder / str(number)
+        path.mkdir()
         peer.write(pages, path)
-        assert peer.open is not None
-        readers[peer.name] = peer.open(pages, path)
+        readers[name] = peer.open(pages, path)
     write_docstore(pages, folder)
     store = docstore.open(folder / "store")
 

@@ -1,6 +1,6 @@
 """Sites made of real pages: verdicts on siblings that share a template, and on true copies of them.
 
-    python -m tools.bench.real_sites siblings DATA_DIR [--sites 30] [--siblings 200] [--copies 20] [--missed]
+    python -m tools.bench.real_sites siblings DATA_DIR [--sites 30] [--siblings 200] [--copies 20]
     python -m tools.bench.real_sites unlike-sites CHECKOUT [CHECKOUT ...]
 
 DATA_DIR holds the development split of Murrough-Foley/web-content-extraction-benchmark as published:
@@ -12,16 +12,12 @@ A site is made of one real page of a shop, a forum or a listing (cut into templa
 - *siblings* have other content in the page's own content (titles, names, prices, posts), and the same template: menus,
   footer, notices, dialogs;
 - *copies* have the content of one sibling, other dates and counters outside of it, and adverts: four of five such as
-  say by their markup that they are adverts, every fifth one to three without any mark (`stability`).
+  say by their markup that they are adverts, every fifth one to three without any mark.
 
 All pages of all sites are written to one store in an order drawn from the seed.  A verdict on text (`same_text`,
 `near`, `contained`) is *true* where it names a page with the same content.  *Precision* is the true ones among these
 verdicts; *recall* the pairs of sibling and copy of which the later is `exact`, `same_text` or `near` to the other.
 Recall *with contained* counts the later pages, too, that are `contained` in the other: the right page is named.
-
-With ``--missed`` each pair that was missed is printed: J of the two main texts and of the two visible texts, the
-words of the sibling's main text and those of adverts in the copy's, and the other lines that only one main text has,
-with what speaks against them on the other page.
 
 The text nodes of a real page are of three kinds:
 
@@ -41,7 +37,6 @@ Structured data in scripts (JSON-LD) repeats content, so it is taken out.
 from __future__ import annotations
 
 import html
-import json
 import random
 import re
 from collections import Counter, defaultdict
@@ -57,23 +52,71 @@ from lxml import etree
 from lxml import html as lxml_html
 
 import docstore
-from docstore.dedup.kernel import Kernel
-from docstore.model.types import Page, PutResult, VerdictKind
+from docstore.model.types import Page, VerdictKind
 from docstore.reference.charset import decode
-from docstore.text.explain import explain
-from tools.bench.extraction import KindPage, article_pages, passage_pages, read_pages, text_pages
+from tools.bench.extraction import KindPage, public_set, read_pages
 from tools.bench.harness import Section, fresh_store, run_commands
-from tools.bench.stability import Advert, advert, how_many, likeness
 
 COMMAND: Final = "python -m tools.bench.real_sites siblings DATA_DIR"
 SEED: Final = 20261122
 TEXT_VERDICTS: Final = frozenset({VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED})
 FOUND_VERDICTS: Final = frozenset({VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR})
-FIRST_WORDS: Final = 10
 SHOWN_CHARACTERS: Final = 60
 _DIGIT: Final = re.compile(r"\d")
 UNMARKED_EVERY: Final = 5
-RECALLS: Final = tuple(f"recall, {each.value} adverts" for each in Advert)
+
+
+# --- adverts
+#
+# Pages hold mostly empty places that a script fills, seldom text, when they are fetched.  Forms and sizes are those of
+# the 1,537 elements of WCXB's 1,497 development pages whose class or id says ad, ads, advert, sponsor, gpt, dfp,
+# taboola or outbrain; a page that has any has 6.6.  How many have no mark cannot be counted so: `Advert.UNMARKED`
+# is one paragraph of 12 to 40 words that nothing tells from the page's own.
+
+ADVERT_SIZES: Final = (((0, 0), 1185), ((1, 3), 104), ((4, 11), 135), ((12, 40), 83), ((41, 120), 30))
+"""Words of an element, and how many elements have so many."""
+UNMARKED_WORDS: Final = (12, 40)
+MOST_MARKED: Final = 12
+MOST_UNMARKED: Final = 3
+ADVERT_FORMS: Final = (
+    '<div class="header-ad-container"><div class="ad-slot">{}</div></div>',
+    '<div id="div-gpt-ad-1510-0" class="gpt-ad" data-ad-unit-id="7"><p>{}</p></div>',
+    '<ins class="adsbygoogle" data-ad-client="ca-pub-1" data-ad-slot="2">{}</ins>',
+    '<aside class="ad-wrap" aria-label="advertisement"><div class="ad-header"><span>{}</span></div></aside>',
+    '<div class="ad-placeholder"><iframe src="https://ads.example/frame" title="Advertisement"></iframe>{}</div>',
+    '<div class="sponsored-products"><a rel="sponsored nofollow" href="https://ads.example/go">{}</a></div>',
+    '<li class="item-sponsored"><a href="https://ads.example/click">{}</a></li>',
+    '<section id="taboola-below-article" class="trc_related_container"><a href="https://ads.example/t">{}</a></section>',
+)
+ADVERT_LABELS: Final = ("Advertisement", "Sponsored", "Sponsor Message")
+
+
+class Advert(Enum):
+    """Whether the markup of a page's adverts says that they are adverts."""
+
+    MARKED = "marked"
+    UNMARKED = "unmarked"
+
+
+def how_many(kind: Advert, source: random.Random) -> int:
+    """Adverts of one page."""
+    return source.randint(1, MOST_MARKED if kind is Advert.MARKED else MOST_UNMARKED)
+
+
+def advert(kind: Advert, texts: list[list[str]], source: random.Random) -> str:
+    """The source of one advert, with words of the texts."""
+    if kind is Advert.UNMARKED:
+        return f"<div><p>{_cut(texts, source.randint(*UNMARKED_WORDS), source)}</p></div>"
+    ((least, most),) = source.choices([size for size, _ in ADVERT_SIZES], [count for _, count in ADVERT_SIZES])
+    count = source.randint(least, most)
+    said = source.choice(ADVERT_LABELS) if 0 < count <= len(ADVERT_LABELS) else _cut(texts, count, source)
+    return source.choice(ADVERT_FORMS).format(said)
+
+
+def _cut(texts: list[list[str]], count: int, source: random.Random) -> str:
+    text = source.choice([text for text in texts if len(text) >= count])
+    start = source.randrange(len(text) - count + 1)
+    return html.escape(" ".join(text[start : start + count]), quote=False)
 
 
 class Content(NamedTuple):
@@ -108,23 +151,23 @@ class Outcome:
     Attributes:
         pages: how many.
         verdicts: on text.
-        false: of these, what named a page with other content: (page, result).
+        false: pages of those that named a page with other content.
         pairs: of a sibling and its copy.
         found: of these, where the later named the earlier.
         contained: of the others, where the later is contained in the earlier.
         pairs_with, found_with: the same, by the adverts of the copy.
-        missed: of the later page of the other pairs, with its verdict.
+        missed: verdicts on the later page of the other pairs.
     """
 
     pages: int = 0
     verdicts: int = 0
-    false: list[tuple[SitePage, PutResult]] = field(default_factory=list)
+    false: list[SitePage] = field(default_factory=list)
     pairs: int = 0
     found: int = 0
     contained: int = 0
     pairs_with: Counter[Advert] = field(default_factory=Counter)
     found_with: Counter[Advert] = field(default_factory=Counter)
-    missed: list[tuple[SitePage, VerdictKind]] = field(default_factory=list)
+    missed: Counter[VerdictKind] = field(default_factory=Counter)
 
     @property
     def precision(self) -> float:
@@ -144,8 +187,7 @@ class Outcome:
     @property
     def missed_kinds(self) -> str:
         """How many pairs were missed by verdict."""
-        counts = Counter(str(kind) for _, kind in self.missed)
-        return ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+        return ", ".join(f"{count} {kind}" for kind, count in self.missed.most_common())
 
 
 # --- making sites
@@ -224,7 +266,7 @@ def judge(store: docstore.DocumentStore, sites: Sequence[Site], pages: Sequence[
         if verdict.kind in TEXT_VERDICTS:
             outcome.verdicts += 1
             if not is_true:
-                outcome.false.append((page, result))
+                outcome.false.append(page)
         if page.content in seen:  # the other of its pair was written before
             outcome.pairs += 1
             outcome.pairs_with[adverts_of[page.content]] += 1
@@ -233,7 +275,7 @@ def judge(store: docstore.DocumentStore, sites: Sequence[Site], pages: Sequence[
                 outcome.found_with[adverts_of[page.content]] += 1
             else:
                 outcome.contained += is_true and verdict.kind is VerdictKind.CONTAINED
-                outcome.missed.append((page, verdict.kind))
+                outcome.missed[verdict.kind] += 1
         seen.add(page.content)
     return outcomes
 
@@ -259,7 +301,7 @@ def table(sites: Sequence[Site], outcomes: Sequence[Outcome], command: str) -> S
         "pairs",
         "recall",
         "with contained",
-        *RECALLS,
+        *(f"recall, {each.value} adverts" for each in Advert),
         "missed pairs",
     )
     section = Section("Verdicts on sites made of real pages", command, columns)
@@ -271,67 +313,6 @@ def table(sites: Sequence[Site], outcomes: Sequence[Outcome], command: str) -> S
         recalls += [total.found_with[each] / max(1, total.pairs_with[each]) for each in Advert]
         section.rows.append((kind, *map(str, numbers), *(f"{each:.4f}" for each in recalls), total.missed_kinds))
     return section
-
-
-def causes(store: docstore.DocumentStore, sites: Sequence[Site], outcomes: Sequence[Outcome]) -> Section:
-    """False verdicts by site: the first words that the two texts of one of them share."""
-    columns = ("page", "kind", "false", "missed", "verdicts", "one stands on")
-    section = Section("False and missed verdicts by site", COMMAND, columns)
-    worst_first = sorted(zip(sites, outcomes, strict=True), key=lambda pair: (-len(pair[1].false), pair[0].name))
-    for site, outcome in worst_first:
-        missed = outcome.pairs - outcome.found
-        if outcome.false or missed:
-            kinds = Counter(str(result.verdict.kind) for _, result in outcome.false)
-            kinds.update(str(kind) for _, kind in outcome.missed)
-            said = ", ".join(f"{count} {name}" for name, count in kinds.most_common())
-            shown = stands_on(store, *outcome.false[0]) if outcome.false else ""
-            section.rows.append((site.name, site.kind, str(len(outcome.false)), str(missed), said, shown))
-    return section
-
-
-def stands_on(store: docstore.DocumentStore, page: SitePage, result: PutResult) -> str:
-    """Words of the page's main text, and the first line of it that the page named has, too."""
-    main, other = store.get(page.url), store.get(result.verdict.of_url)
-    if main is None or other is None:
-        return ""
-    text, others = main.text or "", frozenset((other.text or "").split("\n"))
-    shared = [line for line in text.split("\n") if line in others]
-    words = len(text.split())
-    share = sum(len(line.split()) for line in shared) / max(1, words)
-    first = next((line for line in shared if len(line.split()) >= FIRST_WORDS // 2), "".join(shared[:1]))
-    begin = " ".join(first.split()[:FIRST_WORDS]).replace("|", "/")
-    return f"{words} words, {share:.0%} in shared lines: {begin}"
-
-
-def tell_missed(copy: SitePage, sites: Sequence[Site], extractor: str, seed: int) -> Iterator[str]:
-    """What makes the main texts of a sibling and its copy unlike: a line of numbers, then lines of the texts."""
-    kernel = Kernel(extractor)
-    sources = [render(each, sites, seed).body.decode() for each in (copy._replace(adverts=None), copy)]
-    shown = [[block.text for block in explain(source, "visible")] for source in sources]
-    blocks = [explain(source, extractor) for source in sources]
-    kept = [[line for block in of for line in block.text.split("\n") if block.is_kept] for of in blocks]
-    main_likeness, visible_likeness = (
-        likeness(kernel, *("\n".join(each) for each in texts)) for texts in (kept, shown)
-    )
-    known = frozenset(map(_without_digits, shown[0]))
-    adverts = [line for line in kept[1] if _without_digits(line) not in known]
-    counts = [sum(len(line.split()) for line in lines) for lines in (kept[0], adverts)]
-    yield (
-        f"{sites[copy.content.site].name}, {copy.content.sibling}: J {main_likeness:.3f}, of visible text "
-        f"{visible_likeness:.3f}; {counts[0]} words, and {counts[1]} of adverts"
-    )
-    for mine, other, sign in ((0, 1, "-"), (1, 0, "+")):
-        left = Counter(map(_without_digits, kept[other]))
-        because = {_without_digits(line): block.because for block in blocks[other] for line in block.text.split("\n")}
-        for line in kept[mine]:
-            alike = _without_digits(line)
-            left[alike] -= 1
-            if left[alike] < 0 and alike in because:
-                yield f"  {sign} {line[:SHOWN_CHARACTERS]!r}, on the other page: {'; '.join(because[alike])}"
-
-
-def _without_digits(line: str) -> str:
-    return _DIGIT.sub("0", line)
 
 
 KINDS: Final = ("product", "collection", "forum", "listing")
@@ -563,26 +544,11 @@ QUIET: Final = frozenset({VerdictKind.NEW, VerdictKind.SIMILAR})
 _HEADERS: Final = (("Content-Type", "text/html"),)
 
 
-def bodies_of(checkout: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of each page of a set."""
-    tests = checkout / "tests" / "evaldata.json"
-    if tests.is_file():
-        names = sorted(json.loads(tests.read_text("utf-8")))
-        yield from zip(names, (page.body for page in passage_pages(checkout)), strict=True)
-    elif (checkout / "test" / "test-pages").is_dir():
-        names = sorted(path.name for path in (checkout / "test" / "test-pages").iterdir())
-        yield from zip(names, (page.body for page in text_pages(checkout)), strict=True)
-    elif (checkout / "ground-truth.json").is_file():
-        names = sorted(json.loads((checkout / "ground-truth.json").read_text("utf-8")))
-        yield from zip(names, (page.body for page in article_pages(checkout)), strict=True)
-    else:
-        yield from ((page.name, page.body) for page in read_pages(checkout))
-
-
 def set_pages(checkout: Path) -> Iterator[Page]:
-    """Its pages, under addresses that name set and page."""
-    for name, body in bodies_of(checkout):
-        yield Page(f"https://{checkout.name}.example/{quote(name, safe='')}", body, headers=_HEADERS)
+    """Pages of a set, under addresses that name set and page."""
+    is_wcxb = (checkout / "dev" / "ground-truth").is_dir()
+    for page in read_pages(checkout) if is_wcxb else public_set(checkout)[1]:
+        yield Page(f"https://{checkout.name}.example/{quote(page.name, safe='')}", page.body, headers=_HEADERS)
 
 
 def look(store: docstore.DocumentStore, checkouts: Sequence[Path]) -> Section:
@@ -619,7 +585,6 @@ def siblings(
     copies: int = 20,
     extractor: str = docstore.Schema().extractor,
     seed: int = SEED,
-    missed: bool = False,
 ) -> Iterator[Section]:
     """Verdicts on sites made of so many real pages, on so many siblings of each and copies of some of them."""
     made = make_sites(list(read_pages(data)), sites, seed)
@@ -628,11 +593,6 @@ def siblings(
     with fresh_store(schema=docstore.Schema(extractor=extractor)) as store:
         outcomes = judge(store, made, pages, seed)
         yield table(made, outcomes, shown)
-        yield causes(store, made, outcomes)
-    if missed:
-        copy_of = {page.content: page for page in pages if page.adverts is not None}
-        for page, kind in (each for outcome in outcomes for each in outcome.missed):
-            print(f"{kind}: " + "\n".join(tell_missed(copy_of[page.content], made, extractor, seed)))
 
 
 def unlike_sites(*checkouts: Path) -> Section:

@@ -95,7 +95,6 @@ class Client:
         command += ["--limit", str(limit)] if limit else []
         command += ["--again"] if again else []
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        os.sched_setscheduler(self.process.pid, os.SCHED_OTHER, os.sched_param(0))
         assert self.process.stdout is not None
         while self.process.stdout.readline() != b"ready\n":  # it has read its pages
             pass
@@ -189,11 +188,8 @@ def _empty() -> Iterator[Path]:
         yield Path(folder) / "store"
 
 
-def reads(*, corpus: Path, limit: int | None = None, seconds: int = 15, realtime: bool = False) -> Section:
-    """Latency of `get` at a fixed rate: alone, beside two writers, and with slow clients as well; then look-ups.
-
-    With --realtime the server and wrk go before all else, on a busy machine.
-    """
+def reads(*, corpus: Path, limit: int | None = None, seconds: int = 15) -> Section:
+    """Latency of `get` at a fixed rate: alone, beside two writers, and with slow clients as well; then look-ups."""
     pages = load_pages(corpus, limit)
     heads = ("what", "asked/s", "p50 ms", "p99 ms", "errors")
     section = Section("Reads of a server", f"{COMMAND} reads --corpus DIR", heads)
@@ -202,10 +198,7 @@ def reads(*, corpus: Path, limit: int | None = None, seconds: int = 15, realtime
         with docstore.open(Path(folder) / "store", create=True) as store:
             list(store.put_pages(shown))
             urls = [page.url for page in shown if page.url in store]
-        with served(Path(folder) / "store") as (process, url, archive_url):
-            if realtime:
-                before_others(process.pid)
-                before_others(os.getpid())  # whose children are wrk and the clients
+        with served(Path(folder) / "store") as (_, url, archive_url):
             asked = [f"/v1/page?url={quote(one, safe='')}" for one in urls]
             looked_up = [f"/web/cdx?url={quote(one, safe='')}" for one in urls]
 
@@ -332,13 +325,6 @@ def memory(*, corpus: Path, limit: int | None = None, minutes: int = 3) -> Secti
         for client in clients:
             client.stop()
     return section
-
-
-def before_others(pid: int) -> None:
-    """Let a process go before others, where the machine is busy with other things."""
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(10))
 
 
 def _milliseconds(said: str, percentile: int) -> str:

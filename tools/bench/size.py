@@ -6,7 +6,7 @@ usage: python -m tools.bench.size CORPUS_DIR [--stages live fast best] [--reads 
 Sizes are percent of the raw bytes of all bodies, record headers counted with their records; LevelDB's by table, as it
 estimates them.  Reads are of one body by URL, warm, random pages, each next to a positioned read and plain zstd decode
 of the same page in the same run.  With half of the pages deleted and compacted, the directory is held against a fresh
-store of the other half.  The cost of dictionaries and deltas is the ingest's speed without them, in the same run.
+store of the other half.
 
 With --recrawls the manuals of LLVM and Clang 13 to 16 of the corpus are written at the same URLs, a month apart.
 """
@@ -22,15 +22,13 @@ import time
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from unittest import mock
 
 import zstandard
 
 import docstore
 from docstore.archives.entries import PageEntry
-from docstore.archives.ingest import IngestOptions, ingest
+from docstore.archives.ingest import ingest
 from docstore.archives.reader import read
 from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
@@ -41,15 +39,14 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.types import Page, ReadSpec
-from docstore.storage.envelope import parse_envelope
+from docstore.storage.captures import expanded
+from docstore.storage.envelope import REF_TAG, parse_envelope
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
-from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.walk import Damage
-from docstore.writing.place import ValueWriter
-from tools.bench.harness import Section, fresh_store, median, one_core, run_commands
+from tools.bench.harness import Section, fresh_store, one_core, run_commands
 
 STAGES = ("live", "fast", "best")
 NAMES = {"live": "as ingested", "fast": "`compact`", "best": "`compact --level best`"}
@@ -60,39 +57,6 @@ MEGABYTE = 1e6
 def tell(words: str) -> None:
     """A line of progress, apart from the result."""
     print(f"{time.strftime('%H:%M:%S')} {words}", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def plainly() -> Iterator[None]:
-    """Write values without dictionaries and deltas, for this measurement only: the product has no such switch."""
-    with ExitStack() as patches:
-        patches.enter_context(mock.patch.object(SiteDictionaries, "get", lambda *_: None))
-        patches.enter_context(mock.patch.object(SiteDictionaries, "note", lambda *_, **__: None))
-        patches.enter_context(mock.patch.object(ValueWriter, "_to_lean_on", lambda *_: []))
-        yield
-
-
-def ingest_cost(archives: Sequence[str]) -> str:
-    """Ingest speed with dictionaries and deltas over that without, medians of rounds taken in turns, one core."""
-    ratios, sizes = [], {}
-    with one_core():
-        for number in range(ROUNDS):
-            seconds = {}
-            for plain in (True, False):
-                with tempfile.TemporaryDirectory(prefix="docstore-size-") as name, ExitStack() as patches:
-                    if plain:
-                        patches.enter_context(plainly())
-                    store = patches.enter_context(docstore.open(Path(name) / "s", create=True, durability="flush"))
-                    began = time.process_time()
-                    ingest(store, archives, IngestOptions(reader=False))  # one process, whose time is all of it
-                    seconds[plain] = time.process_time() - began
-                    sizes[plain] = store.stored_bytes()
-            ratios.append(seconds[True] / seconds[False])
-            tell(f"ingest without and with dictionaries and deltas, round {number + 1}: {ratios[-1]:.3f}x")
-    return (
-        f"Ingest with dictionaries and deltas runs at {median(ratios):.2f}x of its speed without (CPU time of one "
-        f"core, medians of {ROUNDS}), and its segments take {sizes[False] / sizes[True]:.2f}x of the bytes."
-    )
 
 
 def compact(store: DocumentStore, level: str) -> str:
@@ -160,7 +124,6 @@ def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halvin
             f"After deleting every other page and `compact` the directory is {half_bytes / fresh_bytes:.3f} of a "
             "fresh, compacted store of the others."
         )
-        section.notes.append(ingest_cost(archives))
     return section
 
 
@@ -283,8 +246,8 @@ def account(store: DocumentStore) -> dict[str, int]:
     seen: set[bytes] = set()
     for table in ("pages", "bodies"):
         for row in store.opened.engine.scan(table):
-            for cell in row.cells:
-                if cell.value[:1] != b"\x01" or cell.value in seen:
+            for cell in expanded(row.cells):
+                if cell.value[:1] != REF_TAG or cell.value in seen:
                     continue
                 seen.add(cell.value)
                 ref = parse_envelope(cell.value).ref

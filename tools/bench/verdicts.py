@@ -1,15 +1,10 @@
-"""What two stores of the same input say of each page: every verdict that differs, counted by kind; and why.
+"""What two stores of the same input say of each page: every verdict that differs, counted by kind.
 
     python -m tools.bench.verdicts changes OLD NEW [--examples 20]
-    python -m tools.bench.verdicts causes OLD NEW [--examples 3]
     python -m tools.bench.verdicts versions OTHER_PYTHON [--corpus DIR] [--limit N] [--pairs 10]
 
 OLD and NEW are addresses of stores that were made from the same archives by two versions of docstore, by two schemas,
-or on two backends.  For causes, of each capture whose verdicts differ, the lines of its main text in both stores are
-compared; where they are the same, those of the pages that the two verdicts name.  A line is of the *frame* where ten
-pages or more of its host have it in one of the stores (in a manual: menus, notices, headings of every page), a *date*
-where it is a stamp (`reference.scored`), and the *page's own* otherwise.  A change has the cause that most of the words
-are of that came or went.
+or on two backends.
 """
 
 from __future__ import annotations
@@ -22,18 +17,15 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
 import msgpack
 
 import docstore
-from docstore.model.capture import MAIN, VERDICT, decode_verdict
+from docstore.model.capture import VERDICT, decode_verdict
 from docstore.model.keys import url_of
 from docstore.model.types import ReadSpec
-from docstore.reference.scored import is_stamp
 from tools.bench.harness import Section, load_pages, run_commands
 
 _SPEC = ReadSpec(families=(VERDICT[0],), qualifier_prefix=VERDICT[1])
@@ -79,23 +71,23 @@ def difference(old: Said | None, new: Said | None) -> str:
     return f"{old.kind}: other reason" if old.reason != new.reason else ""
 
 
-def compare(old_path: str, new_path: str, most: int) -> Section:
-    """Count the differences by what they are, and list some of each."""
-    before = dict(verdicts(old_path))
-    after = dict(verdicts(new_path))
+def changes(old: str, new: str, *, examples: int = 0) -> Section:
+    """Count the differences of two stores of the same input by what they are, and list some of each."""
+    before = dict(verdicts(old))
+    after = dict(verdicts(new))
     counts: Counter[str] = Counter()
     same = 0
     shown: dict[str, list[str]] = {}
     for key in sorted(before.keys() | after.keys()):
-        old, new = before.get(key), after.get(key)
-        change = difference(old, new)
+        was, now = before.get(key), after.get(key)
+        change = difference(was, now)
         if not change:
             same += 1
             continue
         counts[change] += 1
         listed = shown.setdefault(change, [])
-        if len(listed) < most:
-            listed.append(f"- {change}: {key[0]} at {key[1]}: {_words(old)} -> {_words(new)}")
+        if len(listed) < examples:
+            listed.append(f"- {change}: {key[0]} at {key[1]}: {_words(was)} -> {_words(now)}")
     command = "python -m tools.bench.verdicts changes OLD NEW"
     section = Section("Changed verdicts", command, ["change", "captures", "of all"])
     total = max(1, len(before))
@@ -107,134 +99,6 @@ def compare(old_path: str, new_path: str, most: int) -> Section:
 
 def _words(said: Said | None) -> str:
     return "nothing" if said is None else f"{said.kind} {said.similarity:.3f} {said.of or said.reason}".rstrip()
-
-
-FRAME_PAGES: Final = 10
-SHORT: Final = "short_text"
-AS_BEFORE: Final = "the same texts, compared or ranked otherwise"
-_TEXTS_HELD: Final = 4096
-
-Verdicts = dict[tuple[str, int], Said]
-"""Of each capture: URL and timestamp."""
-
-
-class Line(NamedTuple):
-    """A line of main text of a page of a host."""
-
-    host: str
-    text: str
-
-
-class Change(NamedTuple):
-    """One capture that is answered otherwise."""
-
-    url: str
-    kind: str
-    old: Said
-    new: Said
-    whose: str
-    lost: frozenset[Line]
-    gained: frozenset[Line]
-
-
-class Texts:
-    """Main texts of one store, as lines."""
-
-    def __init__(self, store: docstore.DocumentStore) -> None:
-        self._store = store
-        self.lines = lru_cache(_TEXTS_HELD)(self._lines)
-
-    def _lines(self, url: str, at: int) -> frozenset[Line]:
-        document = self._store.get(url, at=at, families=("text",)) if url else None
-        text = (document.text or "") if document is not None else ""
-        host = urlsplit(url).netloc
-        return frozenset(Line(host, line) for line in text.split("\n") if line)
-
-    def pages_with(self, wanted: frozenset[Line]) -> Counter[Line]:
-        """How many pages have each of the lines."""
-        counts: Counter[Line] = Counter()
-        for row in self._store.cells.scan(spec=ReadSpec(families=MAIN[:1], qualifier_prefix=MAIN[1], keys_only=True)):
-            counts.update(self.lines(row.url, row.cells[0].timestamp) & wanted)
-        return counts
-
-
-def changed(before: Verdicts, after: Verdicts, old: Texts, new: Texts) -> Iterator[Change]:
-    """Captures that both stores answer, and otherwise."""
-    for url, at in sorted(before.keys() & after.keys()):
-        was, now = before[url, at], after[url, at]
-        kind = difference(was, now)
-        if not kind:
-            continue
-        whose = "the page"
-        lost, gained = _moved(url, at, old, new)
-        if not lost and not gained:
-            whose = "the page named"
-            moved = [_moved(each, at, old, new) for each in {was.of, now.of} if each]
-            lost = frozenset().union(*(each for each, _ in moved))
-            gained = frozenset().union(*(each for _, each in moved))
-        yield Change(url, kind, was, now, whose, lost, gained)
-
-
-def _moved(url: str, at: int, old: Texts, new: Texts) -> tuple[frozenset[Line], frozenset[Line]]:
-    was, now = old.lines(url, at), new.lines(url, at)
-    return was - now, now - was
-
-
-def cause(change: Change, frame: frozenset[Line]) -> str:
-    """In words, why the answer is another one."""
-    if change.new.reason == SHORT != change.old.reason:
-        return "under 50 words now"
-    if change.old.reason == SHORT != change.new.reason:
-        return "50 words or more now"
-    if not change.lost and not change.gained:
-        return AS_BEFORE
-    words: Counter[str] = Counter()
-    for lines, what in ((change.lost, "left"), (change.gained, "came in")):
-        for line in lines:
-            kind = "dates" if is_stamp(line.text) else "lines of the frame" if line in frame else "lines of its own"
-            words[f"{kind} {what}"] += len(line.text.split())
-    (most, _), *_ = words.most_common(1)
-    return f"{change.whose}: {most}"
-
-
-def compare_causes(old_path: Path, new_path: Path, most: int) -> Section:
-    """Each kind of change by its causes, and some examples of each pair."""
-    before, after = dict(verdicts(old_path)), dict(verdicts(new_path))
-    with docstore.open(old_path) as old_store, docstore.open(new_path) as new_store:
-        old, new = Texts(old_store), Texts(new_store)
-        found = list(changed(before, after, old, new))
-        wanted = frozenset().union(*(each.lost | each.gained for each in found))
-        frame = frozenset(
-            line for texts in (old, new) for line, pages in texts.pages_with(wanted).items() if pages >= FRAME_PAGES
-        )
-    by_cause: dict[tuple[str, str], list[Change]] = defaultdict(list)
-    for each in found:
-        by_cause[_group(each.kind), cause(each, frame)].append(each)
-    total = Counter(_group(each.kind) for each in found)
-    section = Section(
-        "Causes of changed verdicts", "python -m tools.bench.verdicts causes OLD NEW", ["change", "captures", "causes"]
-    )
-    for kind, count in total.most_common():
-        causes = sorted(((len(of), why) for (one, why), of in by_cause.items() if one == kind), reverse=True)
-        section.rows.append((kind, f"{count:,}", "; ".join(f"{number:,} {why}" for number, why in causes)))
-    for (kind, why), of in sorted(by_cause.items()):
-        section.notes += [_example(kind, why, each) for each in of[:most]]
-    return section
-
-
-def _group(kind: str) -> str:
-    """Other similarities and pages together, whatever the verdict."""
-    return "same verdict, other similarity or page" if ":" in kind and "reason" not in kind else kind
-
-
-def _example(kind: str, why: str, change: Change) -> str:
-    def shown(lines: frozenset[Line]) -> str:
-        return " / ".join(sorted(line.text[:80] for line in lines)[:5]) or "nothing"
-
-    return (
-        f"- {kind}; {why}: {change.url}: {change.old.similarity:.3f} {change.old.of} to {change.new.similarity:.3f} "
-        f"{change.new.of}; left: {shown(change.lost)}; came in: {shown(change.gained)}"
-    )
 
 
 READS = 3000
@@ -287,16 +151,6 @@ def interval(ratios: Sequence[float]) -> str:
     return f"{statistics.median(ordered):.3f} ({ordered[cut]:.3f} to {ordered[-1 - cut]:.3f})"
 
 
-def changes(old: str, new: str, *, examples: int = 0) -> Section:
-    """Count the differences of two stores of the same input by what they are, and list some of each."""
-    return compare(old, new, examples)
-
-
-def causes(old: Path, new: Path, *, examples: int = 0) -> Section:
-    """Why two stores of the same input say different things of a page: what came into main text, and what left it."""
-    return compare_causes(old, new, examples)
-
-
 def versions(other: str, *, corpus: Path = Path("examples"), limit: int | None = None, pairs: int = 10) -> Section:
     """Two versions of docstore in turns on the same pages: writing, reading, sizes, and verdicts that differ.
 
@@ -325,4 +179,4 @@ def versions(other: str, *, corpus: Path = Path("examples"), limit: int | None =
 
 
 if __name__ == "__main__":
-    run_commands(changes, causes, versions)
+    run_commands(changes, versions)

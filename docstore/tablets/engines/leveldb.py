@@ -490,7 +490,12 @@ class LevelDBEngine:
         self._call(lambda db: db.compact_range(start=low, stop=high), what)
 
     def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
-        """See `Copyable`."""
+        """Copy everything as it is at one moment.
+
+        Args:
+            path: a directory that is not there yet; becomes an engine, durable on return.
+            when_fixed: called as soon as later writes are no part of the copy.
+        """
         copy = LevelDBEngine(path, create=True)
 
         def work(db: Any) -> None:

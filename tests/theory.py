@@ -1,6 +1,6 @@
 """Theory as code: what blocks of a simhash, 0-mod-p fingerprints and sketches promise, as closed formulas.
 
-Beside `docstore/sweep/candidates.py`, whose words it has; what stands here is asked by benchmarks and by
+Beside `docstore/sweep/candidates.py`, whose words it has; what stands here is asked by tests and by
 `docs/dedup-theory.md` alone.  `tests/unit/test_curves.py` holds each formula against seeded simulation.
 """
 
