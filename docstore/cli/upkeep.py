@@ -278,7 +278,7 @@ def run_salvage(args: argparse.Namespace) -> int:
     else:
         output.line(f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}")
     if report.unreadable or report.damaged:
-        output.note(f"{report.unreadable} records lean on what is not there, {report.damaged} stretches are damaged")
+        output.note(f"{report.unreadable} records have no dictionary or base, {report.damaged} stretches are damaged")
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 

@@ -205,9 +205,6 @@ class SlotCommitter:
         """See `Committer`."""
         self._placement.drop_placed()
 
-    def forget_bases(self) -> None:
-        """See `Committer`: no value is encoded against another."""
-
     def wait(self) -> None:
         """See `Committer`."""
         if self._pending_since:

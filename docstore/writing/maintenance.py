@@ -32,12 +32,12 @@ from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
 from docstore.reference.words import words
+from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.counts import corrected, totals
 from docstore.storage.envelope import INLINE_TAG
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
-from docstore.storage.sharing import body_name
 from docstore.storage.table import Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import outgoing
@@ -156,7 +156,7 @@ class PageDeleter:
                 headers = self._placement.fetch(record.columns.get(capture.HEADERS, INLINE_TAG))
             except CorruptionError:
                 continue
-            if not raw or (name := body_name(raw)) in seen:
+            if not raw or (name := value_name(raw)) in seen:
                 continue
             seen.add(name)
             content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None

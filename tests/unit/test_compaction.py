@@ -30,9 +30,9 @@ from docstore.model.types import (
     SetCell,
 )
 from docstore.reports.check import check
+from docstore.storage.bases import value_name
 from docstore.storage.envelope import is_absent
 from docstore.storage.files import Files
-from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
 from docstore.tablets.layout import Layout
@@ -155,7 +155,7 @@ def test_a_dropped_body_leaves_text_fingerprints_and_verdict(tmp_path: Path) -> 
         before = contents(store)
         assert store.compact().damaged_values == 0
         assert contents(store) == before
-        assert store.opened.sharing.envelope(body_name(pages[0].body)) is None, "no page holds it any more"
+        assert store.opened.base_rows.envelope(value_name(pages[0].body)) is None, "no page holds it any more"
         for one in pages:
             assert is_absent(stored_value(store, one.url, BODY))
         document = store.get(pages[4].url)
@@ -305,7 +305,7 @@ def test_purged_bytes_occur_in_no_record_dictionary_or_cell(store: DocumentStore
     store.compact()
     assert any(secret.encode() in piece for piece in everything_on_disk(store))
     names = {row.row_key for row in store.opened.engine.scan("bodies")}
-    assert body_name(body) in names, "others must lean on the page for the test to mean something"
+    assert value_name(body) in names, "others must lean on the page for the test to mean something"
     before = {key: value for key, value in contents(store).items() if b"secret" not in key[0]}
     store.delete("https://h2.example/secret", purge=True)
     store.compact()

@@ -3,10 +3,10 @@
 The sequence of one compaction over the parts of an open store; each part knows its own order.
 
     seal      the active segment is finished, so that all its records can be moved; writers go on in another
-    mark      shared bodies that no live page holds are dying: nobody new leans on them
+    mark      bases that no live capture holds are retired: no delta is made against them any more
     move      tablet by tablet: policies applied, dictionary sampled, values written into segments of the tablet's own,
               refs changed one by one where they are still what they were
-    free      shared bodies that nobody leans on lose their rows
+    sweep     bases that no segment names which stays, and that pages do not share, lose their rows
     prune     postings that lead to no live page go
     engine    its own files give back what was overwritten, and every changed ref is durable from here on
     unlink    segments that no row refers to are drained and removed, then dictionaries that no record needs
@@ -43,21 +43,21 @@ from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.commit import Committer
-from docstore.tablets.compaction.lifetime import Lifetimes
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.relocation import PAGES, Relocator, check_movable
 from docstore.tablets.compaction.segments import (
+    SegmentsNamed,
     SegmentWriter,
+    Usage,
     cell_values,
     codec_totals,
-    dictionaries_named,
+    mark,
+    needed,
     removable,
     remove_segments,
     segment_of,
-    segments_of,
-    usage,
 )
-from docstore.tablets.dictionaries import plan_for_tablet
+from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet
 from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
@@ -66,6 +66,8 @@ from docstore.tablets.values import ValueCodec
 
 PASSES = 3
 """Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
+SLICE_BASES = 64
+"""Bases freed under one hold of the lock."""
 RESUME_SECONDS = 86_400
 """An interrupted run older than this is not gone on with: what it wrote may hold much garbage by now."""
 META = "meta"
@@ -149,7 +151,11 @@ class Compaction:
             self._survey(chosen, report)
         else:
             with self._alone(), self._opened.placement.unreadable.collecting() as unreadable:
-                self._compact(chosen, report, whole=numbers is None)
+                try:
+                    self._compact(chosen, report, whole=numbers is None)
+                finally:
+                    with self._committer.lock:
+                        self._opened.base_rows.retired.clear()
             report.unreadable = list(unreadable)
         report.seconds = time.monotonic() - began
         return report
@@ -183,22 +189,23 @@ class Compaction:
                 report.values += len(refs)
                 report.raw_bytes += sum(envelope_raw_bytes(ref) for ref in refs)
         report.old_bytes = sum(row.committed_bytes for row in self._opened.manifest.segments())
-        report.live_bytes = sum(used.record_bytes for used in usage(self._opened.engine).values())
+        report.live_bytes = sum(mark(self._opened.engine, self._table, self._opened.base_rows).live_bytes.values())
 
     # --- the run
 
     def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
         opened, committer = self._opened, self._committer
-        lifetimes = Lifetimes(opened.engine, opened.bodies, opened.sharing, self._table, committer)
         old = self._seal(whole=whole)
         report.old_bytes = sum(row.committed_bytes for row in opened.manifest.segments() if row.number in old)
         self._total_bytes = report.old_bytes
-        lifetimes.mark_dying()
+        marked = mark(opened.engine, self._table, opened.base_rows)
+        with committer.lock:
+            opened.base_rows.retired |= marked.unheld
         relocator = Relocator(
             engine=opened.engine,
             table=self._table,
             placement=opened.placement,
-            sharing=opened.sharing,
+            base_rows=opened.base_rows,
             committer=committer,
             old=old,
             begin_segment=lambda number: SegmentWriter(opened.files, self._bodies, number, old),
@@ -215,12 +222,9 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
-        opened.sharing.takes_texts = False
-        try:
-            self._give_back(report, lifetimes, held_bytes, old)
-        finally:
-            opened.sharing.takes_texts = True
-        report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
+        named = SegmentsNamed(opened.manifest, self._bodies)
+        self._give_back(report, named, held_bytes, old)
+        report.removed_dictionaries = self._drop_dictionaries(named)
         with committer.lock:
             plan = fold(opened.engine)
             committer.commit(plan.remove(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [DeleteRow()])]))
@@ -230,19 +234,26 @@ class Compaction:
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
     def _give_back(
-        self, report: CompactionReport, lifetimes: Lifetimes, held_bytes: dict[int, int], old: set[int]
+        self, report: CompactionReport, named: SegmentsNamed, held_bytes: dict[int, int], old: set[int]
     ) -> None:
-        """From freeing shared bodies to unlinking the segments of records that leant on them."""
+        """From freeing bases to unlinking the segments of records that were deltas against them."""
         opened, committer = self._opened, self._committer
-        report.freed_bodies = lifetimes.free_unused()
-        report.pruned_postings = self._upkeep().prune()
+        used = Usage()
         with committer.lock:
-            opened.manifest.recount(held_bytes, committer.durability)
-            opened.manifest.merge_small(committer.durability)
-            opened.manifest.split_grown(committer.durability)
-        for name in TABLE_TAGS:
-            opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
-        report.removed_segments, report.kept_segments = self._unlink(old)
+            committer.watch = used.note_plan
+        try:
+            used.note_rows(opened.engine, opened.base_rows)
+            report.freed_bodies = self._sweep(named, used, old)
+            report.pruned_postings = self._upkeep().prune()
+            with committer.lock:
+                opened.manifest.recount(held_bytes, committer.durability)
+                opened.manifest.merge_small(committer.durability)
+                opened.manifest.split_grown(committer.durability)
+            for name in TABLE_TAGS:
+                opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
+            report.removed_segments, report.kept_segments = self._unlink(named, used, old)
+        finally:
+            committer.watch = None
 
     def _tell(self, record_bytes: int) -> None:
         self._done_bytes += record_bytes
@@ -289,14 +300,16 @@ class Compaction:
             for column, value in kept:
                 envelopes[column].append(value)
         placement = opened.placement
-        dictionaries = make_dictionaries(envelopes, placement.fetch, placement.leans, self._level, opened.dictionaries)
+        dictionaries = make_dictionaries(
+            envelopes, placement.fetch, placement.is_delta, self._level, opened.dictionaries
+        )
         encoder = Encoder(self._level, dictionaries, codec)
         body_bytes = 0
         for number in range(PASSES):
             relatives = Relatives(
                 tablet,
                 opened.placement,
-                opened.sharing,
+                opened.base_rows,
                 self._table,
                 least_likeness=self._level.least_likeness,
                 by_likeness=self._level.tries,
@@ -319,29 +332,43 @@ class Compaction:
 
     # --- files
 
-    def _unlink(self, old: set[int]) -> tuple[int, int]:
-        """Remove the old segments that no row refers to; -> how many went, how many stay."""
+    def _sweep(self, named: SegmentsNamed, used: Usage, old: set[int]) -> int:
+        """Free the bases that nothing needs any more; -> how many."""
         opened, committer = self._opened, self._committer
-        written: set[int] = set()
+        self._needed(named, used, old)  # reads what segments name; under the lock only what has come since is left
         with committer.lock:
-            committer.watch = lambda plan: written.update(segments_of(plan))
-        try:
-            referred_to = set(usage(opened.engine))
+            _, bases = self._needed(named, used, old)
+            free = sorted(used.base_rows.keys() - bases)
+            opened.base_rows.retired.update(free)
+        for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
-                referred_to |= written
-                rows: list[SegmentRow] = opened.manifest.segments()
-            removed = 0
-            for number in removable(rows, old, referred_to):
-                with committer.lock:  # for each: every one costs two fsyncs and an unlink
-                    if self._bodies.is_pinned() or number in written:
-                        break  # those behind it may hold delete marks that concern it
-                    remove_segments(opened.manifest, self._bodies, [number])
-                removed += 1
-        finally:
-            committer.watch = None
+                gone = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
+                committer.commit(Plan().remove(Stage.BASES, gone))
+        for name in free:
+            used.base_rows.pop(name)
+        return len(free)
+
+    def _needed(self, named: SegmentsNamed, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
+        """The segments and bases that stay, as of what is committed; see `needed`."""
+        rows = self._opened.manifest.segments()
+        return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, named, used)
+
+    def _unlink(self, named: SegmentsNamed, used: Usage, old: set[int]) -> tuple[int, int]:
+        """Remove the old segments that nothing needs; -> how many went, how many stay."""
+        opened, committer = self._opened, self._committer
+        with committer.lock:
+            staying, _ = self._needed(named, used, old)
+            rows: list[SegmentRow] = opened.manifest.segments()
+        removed = 0
+        for number in removable(rows, old, staying):
+            with committer.lock:  # for each: every one costs two fsyncs and an unlink
+                if self._bodies.is_pinned() or number in used.segments:
+                    break  # those behind it may hold delete marks that concern it
+                remove_segments(opened.manifest, self._bodies, [number])
+            removed += 1
         return removed, len(old) - removed
 
-    def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:
+    def _drop_dictionaries(self, named: SegmentsNamed) -> int:
         """Remove dictionaries that no record needs and no tablet uses.
 
         One that is of no use yet may come into use while records are looked through: a site that was deleted is
@@ -352,8 +379,8 @@ class Compaction:
             with self._committer.lock:
                 self._bodies.flush()
                 names = opened.dictionaries.names()
-                rows = [row for row in opened.manifest.segments() if row.number not in known]
-            needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
+                rows = opened.manifest.segments()
+            needed = set(checksums_in_use(opened.engine)).union(*(named.of(row).dictionaries for row in rows))
             needed |= dictionaries_set_aside(opened.files, opened.path / SET_ASIDE_DIRECTORY)
             with self._committer.lock:
                 if self._bodies.is_pinned():
