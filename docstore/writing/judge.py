@@ -22,7 +22,7 @@ from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
 from docstore.model.capture import BODY, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_NOT_MODIFIED, CAPTURE_STORED, TIMESTAMP_MAX
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_NOT_MODIFIED, CAPTURE_REJECTED, TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Policy, Previous, ReadSpec, VerdictKind
@@ -93,8 +93,8 @@ class Judge:
         if taken is not None:
             known = self._own.verdict(one.row_key, taken) or _UNJUDGED
             is_damaged = self._own.is_damaged(one.row_key, taken)
-        if is_damaged or (known is not None and known.stored == capture.STORED_TEXT and one.keep_body):
-            known = None  # it is judged and stored anew, in its own place
+        if is_damaged or (taken is not None and one.keep_body and self._has_text_alone(one.row_key, taken)):
+            known = None  # it is judged and stored again, at its own time
         if known is not None and known.stored != capture.STORED_REJECTED:
             write = _known(one, timestamp, known)
             write.says = True  # it may have been stored without that
@@ -109,7 +109,7 @@ class Judge:
             is_damaged = is_damaged or self._own.is_damaged(one.row_key, before)
         if is_damaged:
             stored = capture.STORED_BODY  # the only copy that can be read, whatever the policy
-        elif taken is not None and taken.kind == CAPTURE_STORED:  # visits show this very record: it stays a page
+        elif taken is not None and taken.kind != CAPTURE_REJECTED:  # a page or visit is shown there: it stays one
             stored = self.kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
             stored = capture.STORED_BODY if stored == capture.STORED_REJECTED else stored
         elif confirms and before is not None and not (one.keep_body and is_absent(before.columns[BODY])):
@@ -136,6 +136,12 @@ class Judge:
         write.judgement, write.previous = judgement, before
         write.is_damaged, write.rewrites = is_damaged, taken is not None
         return write
+
+    def _has_text_alone(self, row_key: bytes, taken: CaptureRecord) -> bool:
+        """Whether a capture, or the page that it confirms, was stored with `keep_body=False`."""
+        source = self._own.own(row_key, taken.confirms)[0] if taken.confirms else taken
+        verdict = None if source is None else self._own.verdict(row_key, source)
+        return verdict is not None and verdict.stored == capture.STORED_TEXT
 
     def visit(self, one: Prepared) -> Write:
         """Judge a visit that found nothing new (304): it confirms the page before it, and is answered its verdict."""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
@@ -309,6 +309,7 @@ def test_made_markup_is_analysed_the_same(source: str, content_type: str | None)
 
 
 @given(st.binary(max_size=200), st.sampled_from(CONTENT_TYPES))
+@example(b"\x1f\x8b", "text/html")
 @settings(max_examples=500, deadline=None)
 def test_any_bytes_are_analysed_the_same(body: bytes, content_type: str | None) -> None:
     assert_same(body, content_type)

@@ -150,3 +150,18 @@ def test_a_group_may_hold_both(tmp_path: Path) -> None:
             found = store.get(f"https://a.example/{number}")
             assert found is not None and found.body == (body(number % 4) if number % 2 == 0 else None)
         assert list(check(store.opened)) == []
+
+
+@pytest.mark.parametrize("policy", ["flag", "reject-any"])
+def test_a_body_that_comes_at_the_time_of_a_visit_is_stored(tmp_path: Path, policy: str) -> None:
+    url = "https://a.example/"
+    with docstore.open(tmp_path / "store", create=True) as store:
+        for at in (AT, AT + 1_000_000):
+            store.put_page(url, body(), fetched_at=at, keep_body=False)
+        store.put_page("https://a.example/other", body(), fetched_at=AT)
+        again = store.put_page(url, body(), fetched_at=AT + 1_000_000, policies={"exact": policy})
+        assert again.stored == "body"
+        found = store.get(url)
+        assert found is not None and (found.timestamp, found.body) == (AT + 1_000_000, body())
+        assert store.put_page(url, body(), fetched_at=AT + 1_000_000).stored == "known"
+        assert list(check(store.opened)) == []

@@ -1,7 +1,7 @@
 //! What is HTML: `is_html` of `docstore/text/readers.py`.
 
 const BINARY_STARTS: [&[u8]; 7] =
-    [b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b\x08", b"Rar!\x1a"];
+    [b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a"];
 const HTML_TYPES: [&str; 2] = ["text/html", "application/xhtml+xml"];
 const XML_TYPES: [&str; 2] = ["text/xml", "application/xml"];
 const LIST_ROOTS: [&[u8]; 5] = [b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"];
