@@ -253,6 +253,7 @@ class Backend(Protocol):
         *,
         tablets: Sequence[int] | None,
         level: str,
+        full: bool,
         dry_run: bool,
         on_progress: Progress | None,
     ) -> CompactionReport:
@@ -262,7 +263,7 @@ class Backend(Protocol):
             table: of pages, with their policies.
             committer: of all writers.
             upkeep: asked for when pages and the index have to be seen to.
-            tablets, level, dry_run, on_progress: see `DocumentStore.compact`.
+            tablets, level, full, dry_run, on_progress: see `DocumentStore.compact`.
         """
         ...
 

@@ -27,6 +27,7 @@ class CompactionReport:
         freed_bodies: bases (bodies and texts) that nothing needs any more.
         pruned_postings: that led nowhere.
         removed_segments, removed_dictionaries: files that went.
+        skipped_segments: that had too little garbage to be rewritten.
         kept_segments: old ones that some row still refers to, or that a reader pins.
         lost_races: cells that a writer changed meanwhile.
         left_values: that could not be moved in this run, for their base went meanwhile.
@@ -56,6 +57,7 @@ class CompactionReport:
     pruned_postings: int = 0
     removed_segments: int = 0
     removed_dictionaries: int = 0
+    skipped_segments: int = 0
     kept_segments: int = 0
     lost_races: int = 0
     left_values: int = 0

@@ -45,6 +45,7 @@ class SegmentRow(NamedTuple):
         committed_bytes: rows refer to nothing behind this.
         synced_bytes: this much has survived an fsync; at most `committed_bytes`.
         tablet: number of the tablet that its records belong to; 0 for records of any tablet.
+        level: of the compaction that wrote it, or SEGMENT_OF_MARKS; "" for one of the write path.
     """
 
     number: int
@@ -52,6 +53,7 @@ class SegmentRow(NamedTuple):
     committed_bytes: int = SEGMENT_HEADER_BYTES
     synced_bytes: int = 0
     tablet: int = 0
+    level: str = ""
 
 
 class SegmentNames:

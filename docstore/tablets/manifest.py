@@ -492,10 +492,11 @@ def _integer(value: dict[str, Any], name: str, row_key: bytes) -> int:
 
 
 def _segment_row(key: bytes, value: dict[str, Any]) -> SegmentRow:
-    counts = [
+    committed_bytes, synced_bytes, tablet = (
         _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in ("committed_bytes", "synced_bytes", "tablet")
-    ]
-    return SegmentRow(int.from_bytes(key, "big"), str(value.get("state")), *counts)
+    )
+    state, level = str(value.get("state")), str(value.get("level"))
+    return SegmentRow(int.from_bytes(key, "big"), state, committed_bytes, synced_bytes, tablet, level)
 
 
 def _damaged(row_key: bytes, expected: str, found: str) -> CorruptionError:

@@ -151,7 +151,6 @@ class Relocator:
         self._tablet: Tablet
         self._encoder: Encoder
         self._relatives: Relatives
-        self._body_bytes = 0
         # Of the row that is planned.
         self._hidden: set[int] = set()
         """Times of captures whose bodies are to be dropped."""
@@ -160,8 +159,8 @@ class Relocator:
         self._done: dict[bytes, Move] = {}
         """What is moved already by its old cell value: captures of a row may share a body."""
 
-    def move(self, tablet: Tablet, encoder: Encoder, relatives: Relatives, *, again: bool = False) -> int:
-        """Move what a tablet still has in old segments; returns the raw bytes of its bodies.
+    def move(self, tablet: Tablet, encoder: Encoder, relatives: Relatives, *, again: bool = False) -> None:
+        """Move what a tablet still has in old segments.
 
         Args:
             tablet: the row range.
@@ -170,7 +169,6 @@ class Relocator:
             again: a further pass, for what the last one had to leave.
         """
         self._tablet, self._encoder, self._relatives = tablet, encoder, relatives
-        self._body_bytes = 0
         self.moved.left = 0
         try:
             for row in self._engine.scan(PAGES, tablet.start, tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
@@ -190,7 +188,6 @@ class Relocator:
                 self._segment.abandon()
                 self._segment = None
             raise
-        return self._body_bytes
 
     def _collect_long_row(self, row_key: bytes) -> None:
         """Apply the policies to a row of very many cells, a slice at a time."""
@@ -238,11 +235,9 @@ class Relocator:
         moves: list[Move] = []
         body: Move | None = None
         for column, old in columns.items():
-            if column == BODY:
-                if timestamp in self._hidden:
-                    moves.append(Move(BODY, old, encode_absent(envelope_raw_bytes(old))))
-                    continue
-                self._body_bytes += envelope_raw_bytes(old)
+            if column == BODY and timestamp in self._hidden:
+                moves.append(Move(BODY, old, encode_absent(envelope_raw_bytes(old))))
+                continue
             if segment_of(old) not in self._old:
                 continue
             move = self._done.get(old)

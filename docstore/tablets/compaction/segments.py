@@ -11,30 +11,35 @@ compaction finds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from docstore.model.capture import BODY
+from docstore.model.capture import BODY, Column
 from docstore.model.codec import decode_varint
 from docstore.model.format import (
     CAPTURE_FAMILY,
     RECORD_COLUMNS,
+    RECORD_DELETE_COLUMN,
+    RECORD_DELETE_FAMILY,
+    RECORD_DELETE_ROW,
     RECORD_VALUE,
     SEGMENT_DRAINING,
     SEGMENT_HEADER_BYTES,
     SEGMENT_LIVE,
+    SEGMENT_OF_MARKS,
 )
 from docstore.model.types import Cell, Durability, ReadSpec, SetCell
 from docstore.storage.bases import TABLE, BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, all_cells
-from docstore.storage.envelope import REF_TAG, parse_envelope
+from docstore.storage.envelope import REF_TAG, envelope_raw_bytes, parse_envelope
 from docstore.storage.files import AppendFile, Files
 from docstore.storage.plan import Plan
 from docstore.storage.table import Table
 from docstore.tablets.bodies import SegmentNames, SegmentRow, decode_ref, encode_ref
 from docstore.tablets.header import encode_header
-from docstore.tablets.manifest import Manifest
+from docstore.tablets.manifest import Manifest, Tablet
 from docstore.tablets.record import CODEC_NAMES, Record, copies_mark, encode_record
 from docstore.tablets.segment import SegmentBodies
 
@@ -42,6 +47,9 @@ WRITE_BYTES = 1 << 20
 """Handed to the operating system at once."""
 PAGES = "pages"
 SLICE_CELLS = 10_000
+SMALL_GARBAGE_BYTES = 4096
+"""So much of a segment is never a reason to rewrite it: its header and marks are no values either."""
+_DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
 
 
 def segment_of(envelope: bytes) -> int | None:
@@ -70,6 +78,7 @@ class SegmentsNamed:
         self._bodies = bodies
         self._read: dict[int, tuple[SegmentNames, int]] = {}
         """Names by number of the segment, and up to where they are known."""
+        self._marks: dict[int, list[Record]] = {}
 
     def of(self, row: SegmentRow) -> SegmentNames:
         """What the committed records of a segment name; of the active one those that have come since are read."""
@@ -81,16 +90,34 @@ class SegmentsNamed:
         if start < row.committed_bytes:
             for _, record in self._bodies.records(row.number, start, row.committed_bytes):
                 names.note(record)
+                if record.kind in _DELETES:
+                    self._marks.setdefault(row.number, []).append(record)
         self._read[row.number] = names, max(start, row.committed_bytes)
         return names
 
+    def marks(self, row: SegmentRow) -> list[Record]:
+        """The delete marks of a segment of the write path, in their order."""
+        if row.tablet or row.level:
+            return []
+        self.of(row)
+        return self._marks.get(row.number, [])
+
 
 class SegmentWriter:
-    """A segment that belongs to one tablet, written from front to back by compaction."""
+    """A segment of one tablet's records, or of delete marks, written from front to back by compaction."""
 
-    def __init__(self, files: Files, bodies: SegmentBodies, tablet: int, sources: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        files: Files,
+        bodies: SegmentBodies,
+        tablet: int,
+        sources: Iterable[int] = (),
+        level: str = "",
+        number: int | None = None,
+    ) -> None:
         """Begin a segment of copies of records in `sources`, which stay until the rows name the copies for good."""
-        self.number = bodies.new_number()
+        self.number = bodies.new_number() if number is None else number
+        self._level = level
         self.names = SegmentNames()
         self._files = files
         self._tablet = tablet
@@ -119,7 +146,7 @@ class SegmentWriter:
         finally:
             self._file.close()
         self._files.sync_folder(self._path.parent)
-        return SegmentRow(self.number, SEGMENT_LIVE, self.length_bytes, self.length_bytes, self._tablet)
+        return SegmentRow(self.number, SEGMENT_LIVE, self.length_bytes, self.length_bytes, self._tablet, self._level)
 
     def abandon(self) -> None:
         """Give up: what was written has no manifest row and goes at the next open, or now."""
@@ -180,44 +207,114 @@ class Usage:
         return {name for name, envelope in self.base_rows.items() if envelope in shared}
 
 
+@dataclass
+class Life:
+    """What lives of a segment: bytes of records, one that captures share counted once, and between which row keys."""
+
+    live_bytes: int = 0
+    first: bytes = b""
+    last: bytes = b""
+
+
 class Marked(NamedTuple):
     """What lives, as the policies have it.
 
     Attributes:
-        live_bytes: of records, by number of the segment; a record that several captures share counts once.
+        segments: by number.
         unheld: names of the bases that no live capture holds.
+        body_bytes: raw bytes of bodies, by number of the tablet.
     """
 
-    live_bytes: dict[int, int]
+    segments: dict[int, Life]
     unheld: set[bytes]
+    body_bytes: dict[int, int]
 
 
-def mark(engine: Engine, table: Table, base_rows: BaseRows) -> Marked:
+def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) -> Marked:
     """Find what lives: one scan of all cells."""
     unheld = {envelope: name for name, envelope in base_rows.scan()}
     bases = set(unheld)
-    live_bytes: dict[int, int] = defaultdict(int)
+    marked = Marked(defaultdict(Life), set(), {tablet.number: 0 for tablet in manifest.tablets()})
     for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
-        for value in _live_values(table, list(all_cells(engine, PAGES, row))):
+        columns = _live_columns(table, list(all_cells(engine, PAGES, row)))
+        tablet = manifest.tablet_for(row.row_key).number
+        marked.body_bytes[tablet] += sum(envelope_raw_bytes(value) for column, value in columns if column == BODY)
+        for value in {value for _, value in columns if value[:1] == REF_TAG}:
+            segment, _, length = decode_ref(parse_envelope(value).ref or b"")
+            life = marked.segments[segment]
+            if value not in bases:  # a base may be shared by pages of another tablet
+                life.first = life.first or row.row_key
+                life.last = row.row_key
             if unheld.pop(value, None) is not None or value not in bases:
-                segment, _, length = decode_ref(parse_envelope(value).ref or b"")
-                live_bytes[segment] += length
-    return Marked(live_bytes, set(unheld.values()))
+                life.live_bytes += length
+    marked.unheld.update(unheld.values())
+    return marked
 
 
-def _live_values(table: Table, cells: Sequence[Cell]) -> set[bytes]:
-    """Refs of a row that the policies keep; all of a row with a damaged record."""
+class Selection(NamedTuple):
+    """Which segments a run may leave as they are.
+
+    Attributes:
+        tablets: all, by number.
+        chosen: numbers of those to compact.
+        levels: those whose segments are good enough.
+        most_garbage: as a part of a segment; below 0 takes all segments.
+    """
+
+    tablets: Mapping[int, Tablet]
+    chosen: Set[int]
+    levels: Set[str]
+    most_garbage: float
+
+
+def left_alone(rows: Sequence[SegmentRow], selection: Selection, marked: Marked, named: SegmentsNamed) -> set[int]:
+    """The segments that a run does not read: it has nothing to win there, and nothing that has to go lies there.
+
+    A segment with a delta against a base that no capture holds is read, so that the base can go.  So is one that is
+    younger than delete marks which are about to be copied behind it: see `removable`.
+    """
+    alone = {row.number for row in rows if _is_left_alone(row, selection, marked, named)}
+    if alone:
+        marks = [row.number for row in rows if named.marks(row)]
+        by_number = {row.number: row for row in rows}
+        first = min(marks, default=0)
+        if marks:
+            alone = {n for n in alone if n < first or by_number[n].tablet not in selection.chosen}
+    return alone
+
+
+def _is_left_alone(row: SegmentRow, selection: Selection, marked: Marked, named: SegmentsNamed) -> bool:
+    if row.level == SEGMENT_OF_MARKS:
+        return True
+    tablet = selection.tablets.get(row.tablet)
+    if tablet is None or row.state != SEGMENT_LIVE:
+        return False
+    if row.tablet not in selection.chosen:
+        return True
+    life = marked.segments.get(row.number, Life())
+    garbage_bytes = row.committed_bytes - life.live_bytes
+    return (
+        row.level in selection.levels
+        and life.live_bytes > 0
+        and (not life.last or (tablet.start <= life.first and (tablet.end is None or life.last < tablet.end)))
+        and max(0, garbage_bytes - SMALL_GARBAGE_BYTES) <= selection.most_garbage * row.committed_bytes
+        and not named.of(row).bases & marked.unheld
+    )
+
+
+def _live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, bytes]]:
+    """Columns of a row, with their cell values, that the policies keep; all of a row with a damaged record."""
     records = list(sound_records(cells))
     is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
     dropped = set(table.dropped_of(cells)) if is_sound else set()
     hidden = table.bodies_to_drop(records)
-    values = {cell.value for cell in cells if cell.family != CAPTURE_FAMILY and cell not in dropped}
+    values = [(cell[:2], cell.value) for cell in cells if cell.family != CAPTURE_FAMILY and cell not in dropped]
     gone = {cell.timestamp for cell in dropped if cell.family == CAPTURE_FAMILY}
     for record in records:
         if record.timestamp not in gone:
             columns = record.columns.items()
-            values |= {value for column, value in columns if column != BODY or record.timestamp not in hidden}
-    return {value for value in values if value[:1] == REF_TAG}
+            values += [one for one in columns if one[0] != BODY or record.timestamp not in hidden]
+    return values
 
 
 def needed(
@@ -246,22 +343,33 @@ def needed(
     return staying, bases
 
 
-def removable(rows: Iterable[SegmentRow], candidates: set[int], referred_to: set[int]) -> list[int]:
-    """Segments that can go, in the order in which they have to.
+def removable(
+    rows: Sequence[SegmentRow], old: set[int], staying: set[int], named: SegmentsNamed, first_new: int
+) -> tuple[list[int], list[Record]]:
+    """Segments that can go, and the delete marks of them that are to be kept, each in order.
 
-    A segment of mixed tablets may hold delete marks, which concern the segments before it: it stays as long as one of
-    those does, so that rows rebuilt from segments do not bring back what was deleted.
+    A salvage reads segments by number and obeys the marks: a page that was deleted must not come back from an older
+    segment that stays.  So the marks are copied into a segment that is younger than all that were there when the run
+    began, and older than what it writes.  There they would also delete what came after them: a segment with marks
+    stays if one stays that is younger.  Copied marks go when nothing older is left.
+
+    Args:
+        rows: of all segments.
+        old: those that were to be emptied.
+        staying: those that hold what rows refer to, or are not to be removed.
+        named: what segments name.
+        first_new: no segment that was there when the run began has this number or a higher one.
     """
-    gone: list[int] = []
-    kept_before = False
-    for row in sorted(rows):
-        if row.number not in candidates:
-            continue
-        if row.number in referred_to or (kept_before and row.tablet == 0):
-            kept_before = True
-        else:
-            gone.append(row.number)
-    return gone
+    of_marks = {row.number for row in rows if row.level == SEGMENT_OF_MARKS}
+    values = {row.number for row in rows if row.number in staying and row.number < first_new} - of_marks
+    going = [row for row in sorted(rows, reverse=True) if row.number in old and row.number not in staying]
+    for row in going if values else ():
+        if max(values) > row.number and named.marks(row):
+            values.add(row.number)
+    oldest = min(values, default=first_new)
+    gone = [row for row in reversed(going) if row.number not in values]
+    marks = [one for row in gone if row.number > oldest for one in named.marks(row)]
+    return sorted({row.number for row in gone} | {number for number in of_marks if number < oldest}), marks
 
 
 def remove_segments(manifest: Manifest, bodies: SegmentBodies, numbers: Iterable[int]) -> int:
