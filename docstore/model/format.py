@@ -206,7 +206,7 @@ MANIFEST_QUALIFIER = b"row"
 MANIFEST_TABLET_PREFIX = b"tablet:"
 """+ first row key of the tablet -> {"number", "raw_bytes"}; it ends where the next one starts."""
 MANIFEST_SEGMENT_PREFIX = b"segment:"
-"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "tablet", "level"}."""
+"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "tablet", "level", "run"}."""
 MANIFEST_NAMES_PREFIX = b"names:"
 """+ segment number, 8 bytes big-endian -> {"bases", "dictionaries"}: what the records of a segment name that compaction
 wrote, in ascending order without anything between them.  Without this row the records are read."""

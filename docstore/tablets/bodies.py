@@ -46,6 +46,7 @@ class SegmentRow(NamedTuple):
         synced_bytes: this much has survived an fsync; at most `committed_bytes`.
         tablet: number of the tablet that its records belong to; 0 for records of any tablet.
         level: of the compaction that wrote it, or SEGMENT_OF_MARKS; "" for one of the write path.
+        run: the number that this compaction kept for delete marks; 0 for one of the write path.
     """
 
     number: int
@@ -54,6 +55,7 @@ class SegmentRow(NamedTuple):
     synced_bytes: int = 0
     tablet: int = 0
     level: str = ""
+    run: int = 0
 
 
 class SegmentNames:

@@ -492,11 +492,12 @@ def _integer(value: dict[str, Any], name: str, row_key: bytes) -> int:
 
 
 def _segment_row(key: bytes, value: dict[str, Any]) -> SegmentRow:
-    committed_bytes, synced_bytes, tablet = (
-        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in ("committed_bytes", "synced_bytes", "tablet")
+    names = ("committed_bytes", "synced_bytes", "tablet", "run")
+    committed_bytes, synced_bytes, tablet, run = (
+        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in names
     )
     state, level = str(value.get("state")), str(value.get("level"))
-    return SegmentRow(int.from_bytes(key, "big"), state, committed_bytes, synced_bytes, tablet, level)
+    return SegmentRow(int.from_bytes(key, "big"), state, committed_bytes, synced_bytes, tablet, level, run)
 
 
 def _damaged(row_key: bytes, expected: str, found: str) -> CorruptionError:

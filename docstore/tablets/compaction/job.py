@@ -202,7 +202,8 @@ class Compaction:
         report.old_bytes = sum(row.committed_bytes for row in rows)
         report.live_bytes = sum(life.live_bytes for life in marked.segments.values())
         named = SegmentsNamed(opened.manifest, self._bodies)
-        report.skipped_segments = len(left_alone(rows, self._selection(chosen), marked, named))
+        alone, _ = left_alone(rows, self._selection(chosen), marked, named, opened.manifest.next_segment)
+        report.skipped_segments = len(alone)
 
     # --- the run
 
@@ -220,7 +221,8 @@ class Compaction:
             rows = [row for row in opened.manifest.segments() if row.number < first_new]
         numbers = {tablet.number for tablet in chosen}
         chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
-        alone = left_alone(rows, self._selection(chosen, full=bool(purged)), marked, named)
+        selection = self._selection(chosen, full=bool(purged))
+        alone, marks_number = left_alone(rows, selection, marked, named, first_new)
         old = {row.number for row in rows} - alone
         report.skipped_segments = len(alone)
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
@@ -232,7 +234,9 @@ class Compaction:
             base_rows=opened.base_rows,
             committer=committer,
             old=old,
-            begin_segment=lambda number: SegmentWriter(opened.files, self._bodies, number, old, self._level_name),
+            begin_segment=lambda number: SegmentWriter(
+                opened.files, self._bodies, number, old, self._level_name, first_new
+            ),
             on_bytes=self._tell,
         )
         codec = ValueCodec(self._level.zstd)
@@ -246,7 +250,7 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
-        self._give_back(report, named, old, first_new)
+        self._give_back(report, named, old, marks_number)
         report.removed_dictionaries = self._drop_dictionaries(named)
         with committer.lock:
             plan = fold(opened.engine)
@@ -258,7 +262,7 @@ class Compaction:
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
-    def _give_back(self, report: CompactionReport, named: SegmentsNamed, old: set[int], first_new: int) -> None:
+    def _give_back(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
         """From freeing bases to unlinking the segments of records that were deltas against them."""
         opened, committer = self._opened, self._committer
         used = Usage()
@@ -270,7 +274,7 @@ class Compaction:
             report.pruned_postings = self._upkeep().prune()
             for name in TABLE_TAGS:
                 opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
-            report.removed_segments, report.kept_segments = self._unlink(named, used, old, first_new)
+            report.removed_segments, report.kept_segments = self._unlink(named, used, old, marks_number)
         finally:
             committer.watch = None
 
@@ -381,15 +385,15 @@ class Compaction:
         rows = self._opened.manifest.segments()
         return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, named, used)
 
-    def _unlink(self, named: SegmentsNamed, used: Usage, old: set[int], first_new: int) -> tuple[int, int]:
+    def _unlink(self, named: SegmentsNamed, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
         """Remove the old segments that nothing needs; -> how many went, how many stay."""
         opened, committer = self._opened, self._committer
         with committer.lock:
             staying, _ = self._needed(named, used, old)
             rows: list[SegmentRow] = opened.manifest.segments()
-        gone, marks = removable(rows, old, staying, named, first_new)
+        gone, marks = removable(rows, old, staying, named, marks_number)
         if marks and not self._bodies.is_pinned():
-            writer = SegmentWriter(opened.files, self._bodies, 0, gone, SEGMENT_OF_MARKS, first_new)
+            writer = SegmentWriter(opened.files, self._bodies, 0, gone, SEGMENT_OF_MARKS, marks_number)
             for one in marks:
                 writer.add(one)
             made = writer.finish()

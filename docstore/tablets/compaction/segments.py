@@ -113,11 +113,15 @@ class SegmentWriter:
         tablet: int,
         sources: Iterable[int] = (),
         level: str = "",
-        number: int | None = None,
+        run: int = 0,
     ) -> None:
-        """Begin a segment of copies of records in `sources`, which stay until the rows name the copies for good."""
-        self.number = bodies.new_number() if number is None else number
+        """Begin a segment of copies of records in `sources`, which stay until the rows name the copies for good.
+
+        Its number is the next one, or for delete marks that of the run.
+        """
+        self.number = run if level == SEGMENT_OF_MARKS else bodies.new_number()
         self._level = level
+        self._run = run
         self.names = SegmentNames()
         self._files = files
         self._tablet = tablet
@@ -146,7 +150,8 @@ class SegmentWriter:
         finally:
             self._file.close()
         self._files.sync_folder(self._path.parent)
-        return SegmentRow(self.number, SEGMENT_LIVE, self.length_bytes, self.length_bytes, self._tablet, self._level)
+        length_bytes = self.length_bytes
+        return SegmentRow(self.number, SEGMENT_LIVE, length_bytes, length_bytes, self._tablet, self._level, self._run)
 
     def abandon(self) -> None:
         """Give up: what was written has no manifest row and goes at the next open, or now."""
@@ -267,20 +272,27 @@ class Selection(NamedTuple):
     most_garbage: float
 
 
-def left_alone(rows: Sequence[SegmentRow], selection: Selection, marked: Marked, named: SegmentsNamed) -> set[int]:
+def left_alone(
+    rows: Sequence[SegmentRow], selection: Selection, marked: Marked, named: SegmentsNamed, run: int
+) -> tuple[set[int], int]:
     """The segments that a run does not read: it has nothing to win there, and nothing that has to go lies there.
 
-    A segment with a delta against a base that no capture holds is read, so that the base can go.  So is one that is
-    younger than delete marks which are about to be copied behind it: see `removable`.
+    A segment with a delta against a base that no capture holds is read, so that the base can go.  One that is younger
+    than delete marks of the write path is left alone only if these are older than the run that wrote it, as they are
+    after an interruption: then they go where that run would have put them.
+
+    Returns:
+        The numbers, and the number for a segment of marks: `run`, which is higher than all, or that of an earlier run.
     """
     alone = {row.number for row in rows if _is_left_alone(row, selection, marked, named)}
-    if alone:
-        marks = [row.number for row in rows if named.marks(row)]
-        by_number = {row.number: row for row in rows}
-        first = min(marks, default=0)
-        if marks:
-            alone = {n for n in alone if n < first or by_number[n].tablet not in selection.chosen}
-    return alone
+    with_marks = [row.number for row in rows if named.marks(row)] if alone else []
+    first = min(with_marks, default=run)
+    younger = [row for row in rows if row.number in alone and row.tablet and row.number > first]
+    if younger:
+        earlier = min(row.run for row in younger)
+        if earlier > max(with_marks) and all(row.number != earlier for row in rows):
+            return alone, earlier
+    return alone - {row.number for row in younger if row.tablet in selection.chosen}, run
 
 
 def _is_left_alone(row: SegmentRow, selection: Selection, marked: Marked, named: SegmentsNamed) -> bool:
@@ -344,7 +356,7 @@ def needed(
 
 
 def removable(
-    rows: Sequence[SegmentRow], old: set[int], staying: set[int], named: SegmentsNamed, first_new: int
+    rows: Sequence[SegmentRow], old: set[int], staying: set[int], named: SegmentsNamed, marks_number: int
 ) -> tuple[list[int], list[Record]]:
     """Segments that can go, and the delete marks of them that are to be kept, each in order.
 
@@ -358,15 +370,15 @@ def removable(
         old: those that were to be emptied.
         staying: those that hold what rows refer to, or are not to be removed.
         named: what segments name.
-        first_new: no segment that was there when the run began has this number or a higher one.
+        marks_number: of the segment of marks to be; see `left_alone`.
     """
     of_marks = {row.number for row in rows if row.level == SEGMENT_OF_MARKS}
-    values = {row.number for row in rows if row.number in staying and row.number < first_new} - of_marks
+    values = {row.number for row in rows if row.number in staying and row.number < marks_number} - of_marks
     going = [row for row in sorted(rows, reverse=True) if row.number in old and row.number not in staying]
     for row in going if values else ():
         if max(values) > row.number and named.marks(row):
             values.add(row.number)
-    oldest = min(values, default=first_new)
+    oldest = min(values, default=marks_number)
     gone = [row for row in reversed(going) if row.number not in values]
     marks = [one for row in gone if row.number > oldest for one in named.marks(row)]
     return sorted({row.number for row in gone} | {number for number in of_marks if number < oldest}), marks
