@@ -33,7 +33,7 @@ from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
 from docstore.storage.envelope import REF_TAG, encode_absent, envelope_raw_bytes, is_absent, is_ref
-from docstore.storage.table import CAPTURE_FAMILIES, LATER_COLUMNS, declared_families
+from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.copystate import CopyState, Done, source_name
@@ -339,7 +339,7 @@ def _order(key: CellKey) -> tuple[bool, str, bytes, int]:
 PORTION_CELLS = 4096
 PORTION_BYTES = 8 << 20
 """Cells of a portion, and bytes of their values, unless one capture has more."""
-STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *(family for family, _ in LATER_COLUMNS)}))
+STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *LATER_FAMILIES}))
 """Where captures, and what was computed of them later, are stored."""
 _MAY_BE_DELTAS = (capture.BODY, capture.MAIN)
 

@@ -1,6 +1,6 @@
-"""General cells: apply, scan, check_and_mutate, read_modify_write, delete, on the rows of pages.
+"""General cells: apply, scan, check_and_mutate, read_modify_write, delete, on the rows of pages; notes of captures.
 
-Knows the table, where values lie and the commit point; must not know the built-in columns.  Values above 512 bytes are
+Knows the table, where values lie and the commit point; of the built-in columns only notes.  Values above 512 bytes are
 stored outside the row and read back transparently.  Conditional and read-modify-write mutations hold the writers' lock.
 """
 
@@ -12,17 +12,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import keys
-from docstore.model.capture import Column
+from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError
 from docstore.model.types import (
     Append,
     Cell,
     Condition,
     DeleteCells,
-    DeleteFamily,
-    DeleteRow,
     Increment,
     Mutation,
+    Note,
     Position,
     ReadSpec,
     RowMutations,
@@ -209,7 +208,7 @@ class CellStore:
             commit()
         else:
             self._committer.give_back(commit)
-        self._finish_deletes(checked)
+        self._compact_deleted(checked)
 
     def check_and_mutate(
         self,
@@ -225,7 +224,7 @@ class CellStore:
             held = (None if newest is None else newest.value) == condition.value
             chosen = [(row_key, self._table.checked(then if held else otherwise))]
             self._commit(chosen)
-        self._finish_deletes(chosen)
+        self._compact_deleted(chosen)
         return held
 
     def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
@@ -276,19 +275,59 @@ class CellStore:
                 self._commit(rows)
         return len(rows)
 
+    def put_notes(self, notes: Sequence[Note]) -> int:
+        """Set or remove notes of captures, in one commit.
+
+        A note of a visit goes to the capture that it confirms.  What is there already is not written, and a capture
+        that is gone gets none.
+
+        Args:
+            notes: each of one capture; of two with one name the last one counts.
+        Returns:
+            How many were written or removed.
+        Raises:
+            InvalidArgument: a URL that cannot be stored, or an empty name.
+        """
+        checked = [(self._written_row_key(note.url), note) for note in notes]
+        if not all(note.name for _, note in checked):
+            raise InvalidArgument("a note needs the name of its annotator; it is the qualifier of the cell")
+        rows: dict[bytes, dict[tuple[bytes, int], Mutation]] = {}
+        with self._committer.lock:
+            for row_key, note in checked:
+                capture = self._table.capture_at(row_key, note.timestamp)
+                if capture is None or not capture.shows_page:
+                    continue
+                qualifier, at = note.name.encode(), capture.source
+                end = at + TIMESTAMP_STEP_MICROS
+                spec = ReadSpec((NOTE_FAMILY,), qualifier, at, end)
+                found: bytes | None = None
+                for cell in self._table.stored_row(row_key, spec):
+                    if cell.qualifier == qualifier:
+                        found = b""
+                        with suppress(CorruptionError):  # it is written again
+                            found = self._placement.fetch(cell.value)
+                changes = rows.setdefault(row_key, {})
+                changes.pop((qualifier, at), None)
+                if note.value is None and found is not None:
+                    changes[qualifier, at] = DeleteCells(NOTE_FAMILY, qualifier, at, end)
+                elif note.value is not None and note.value != found:
+                    changes[qualifier, at] = SetCell(NOTE_FAMILY, qualifier, at, note.value)
+            changed = [(row_key, list(changes.values())) for row_key, changes in rows.items() if changes]
+            if changed:
+                self._commit(changed)
+        return sum(len(changes) for _, changes in changed)
+
     # --- pieces
 
     def _commit(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
         placed = [RowMutations("pages", key, self._placed(key, mutations)) for key, mutations in rows]
         self._committer.commit(Plan().write(Stage.PAGES, placed))
 
-    def _finish_deletes(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""
-        for row_key, mutations in rows:
-            if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in mutations):
-                with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
-                    while not self._table.finish_deletes(row_key, SLICE_CELLS):
-                        pass
+    def _compact_deleted(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
+        """After a delete: see `Engine.compact_deleted`; the caller holds no lock, other writers go on."""
+        if not all(isinstance(mutation, SetCell) for _, mutations in rows for mutation in mutations):
+            with suppress(StorageError, CommitUnknown):  # it is deleted all the same
+                self._table.compact_deleted()
 
     def _written_row_key(self, url_or_row_key: str | bytes) -> bytes:
         """The row key of a row that is written: a scan gives the URL of each, so it must be one of a URL."""

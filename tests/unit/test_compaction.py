@@ -611,7 +611,7 @@ def test_a_purge_makes_the_next_run_full_also_if_it_is_interrupted(
     def interrupt(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(store.table), "finish_deletes", interrupt)
+    monkeypatch.setattr(type(store.table), "compact_deleted", interrupt)
     with pytest.raises(KeyboardInterrupt):
         store.delete("https://h1.example/1", purge=True)
     monkeypatch.undo()
