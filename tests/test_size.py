@@ -17,19 +17,19 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_820,
-    "lines of the core": 38_540,
-    "files of docstore/": 222,
-    "classes": 542,
-    "record types": 268,
+    "lines of docstore/": 58_610,
+    "lines of the core": 38_320,
+    "files of docstore/": 221,
+    "classes": 541,
+    "record types": 265,
     "files of a put": 48,
     "classes of a put": 58,
-    "functions of a put": 311,
+    "functions of a put": 304,
     "caches of a put": 7,
     "LevelDB keys of a put": 5,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_690,
-    "lines of tools/": 10_930,
+    "lines of tools/": 10_925,
 }
 
 
