@@ -350,6 +350,7 @@ class DocumentStore:
         *,
         tablets: Sequence[int] | None = None,
         level: str = "fast",
+        full: bool = False,
         dry_run: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> CompactionReport:
@@ -360,6 +361,8 @@ class DocumentStore:
         Args:
             tablets: numbers of those to compact; None for all.
             level: `fast`, or `best` for the smallest store.
+            full: rewrite all segments; else those with little garbage stay that a run of this level or `best` wrote.
+                After a purge a run over all tablets is full.
             dry_run: only report what there is to do.
             on_progress: called with the bytes of records processed, and of all records; on HBase with parts of the
                 work.
@@ -377,6 +380,7 @@ class DocumentStore:
             lambda: self._write_side().upkeep,
             tablets=tablets,
             level=level,
+            full=full,
             dry_run=dry_run,
             on_progress=on_progress,
         )

@@ -12,13 +12,13 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
+from docstore.storage.bases import BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.envelope import encode_inline, parse_envelope
 from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.plan import Plan, apply
 from docstore.storage.port import Backend, Closing
-from docstore.storage.sharing import SharedBodies
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
 
@@ -60,8 +60,11 @@ class InlineValues:
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
         return [self.fetch(envelope) for envelope in envelopes]
 
-    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
+    def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
         return self.fetch(envelope), b""
+
+    def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
+        raise AssertionError("values stand in their cells")
 
     def verify(self, envelope: bytes) -> None:
         self.fetch(envelope)
@@ -118,7 +121,7 @@ class MemoryBackend:
         self.engine: Engine = MemoryEngine() if engine is None else engine
         self.schema = schema or Schema(keyed_bands=False)
         self.placement = InlineValues()
-        self.sharing = SharedBodies(self.engine)
+        self.base_rows = BaseRows(self.engine)
         self.index: Closing | None = None
 
     def committer(self, durability: Durability) -> MemoryCommitter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 
 from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
@@ -11,7 +10,7 @@ from docstore.model.types import Durability
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import SegmentRow, decode_ref
+from docstore.tablets.bodies import SegmentNames, SegmentRow, decode_ref
 from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import Record
 from docstore.tablets.values import ValueCodec
@@ -42,9 +41,7 @@ def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     codec, load, base = ValueCodec(), opened.dictionaries.load, opened.placement.base
     for row in opened.manifest.segments():
         for found in records_of(store, row.number):
-            yield codec.decode(
-                found, load if found.codec == CODEC_ZSTD_DICTIONARY else partial(base, family=found.family)
-            )
+            yield codec.decode(found, load if found.codec == CODEC_ZSTD_DICTIONARY else base)
     for path in (opened.path / "dictionaries").iterdir():
         yield decode_dictionary(path.read_bytes())
     for table in ("pages", "bodies", "meta"):
@@ -78,9 +75,9 @@ def before_refs_change(store: DocumentStore, action: Callable[[], None]) -> None
     manifest = store.opened.manifest
     real = manifest.write_segment
 
-    def write_segment(row: SegmentRow, durability: Durability) -> None:
+    def write_segment(row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
         manifest.write_segment = real  # type: ignore[method-assign]
-        real(row, durability)
+        real(row, durability, names)
         action()
 
     manifest.write_segment = write_segment  # type: ignore[method-assign]

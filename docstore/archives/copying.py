@@ -28,18 +28,16 @@ from docstore.model.codec import encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
-from docstore.storage.cache import LruCache
+from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
-from docstore.storage.envelope import encode_absent, encode_inline, envelope_raw_bytes, is_absent, is_ref
-from docstore.storage.sharing import ENVELOPE, TEXT, TEXT_NAME, body_name
+from docstore.storage.envelope import REF_TAG, encode_absent, envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.copystate import CopyState, Done, source_name
-from docstore.writing.importing import RECORD_COLUMNS, CellKey, ImportedCell, ImportedRow, RowImporter, SharedBase
+from docstore.writing.importing import RECORD_COLUMNS, CellKey, FoundBase, ImportedCell, ImportedRow, RowImporter
 from docstore.writing.textorder import order_of_texts, post_texts
 
 RANGE_ROWS = 2048
@@ -331,7 +329,7 @@ def _order(key: CellKey) -> tuple[bool, str, bytes, int]:
     return key[0] not in STORED_FAMILIES, key[0], key[1], -key[2]
 
 
-# --- the rows of the source: live cells with their values, in portions, and what their values lean on
+# --- the rows of the source: live cells with their values, in portions, and the bases of their values
 #
 # A capture is its record without columns, and a cell for each column.  A portion has whole captures, so that a row of
 # thousands of versions or of a million anchors takes a bounded part of memory.  What a policy hides or a delete has
@@ -341,12 +339,9 @@ def _order(key: CellKey) -> tuple[bool, str, bytes, int]:
 PORTION_CELLS = 4096
 PORTION_BYTES = 8 << 20
 """Cells of a portion, and bytes of their values, unless one capture has more."""
-MOST_HOLDERS = 256
-"""Users of a shared body that are looked at for one that holds it; the oldest are, and the page that brought it is."""
-OWNERS_HELD = 50_000
 STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *LATER_FAMILIES}))
 """Where captures, and what was computed of them later, are stored."""
-_LEANING = (capture.BODY, capture.MAIN)
+_MAY_BE_DELTAS = (capture.BODY, capture.MAIN)
 
 
 class Portion(NamedTuple):
@@ -368,10 +363,9 @@ class StoreRows:
         self._table = store.table
         self._engine = store.opened.engine
         self._placement = store.opened.placement
-        self._sharing = store.opened.sharing
+        self._base_rows = store.opened.base_rows
         self._reader = DocumentReader(store.table, store.opened.placement)
         self._other_families = tuple(sorted(declared_families(store.schema).keys() - CAPTURE_FAMILIES))
-        self._holders: LruCache[bytes, PagePointer | None] = LruCache(OWNERS_HELD)
 
     def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
         """Keys of rows with a live cell, in order."""
@@ -385,20 +379,20 @@ class StoreRows:
             yield from (cell[:3] for cell in cells)
 
     def portions(self, start: bytes, end: bytes | None) -> Iterator[Portion]:
-        """Live cells of a range of rows, in row-key order, with what their values lean on."""
+        """Live cells of a range of rows, in row-key order, with the bases of their values."""
         placed: dict[bytes, bytes] = {}
         last = b""
         for row_key, cells in self._parts(start, end):
             if row_key != last:
                 placed, last = {}, row_key
-            imported = self._with_shared(self._values(row_key, cells))
+            imported = self._with_bases(self._values(row_key, cells))
             row = ImportedRow(row_key, imported, _posted(imported), placed)
             yield Portion(row, sum(map(cell_checksum, imported)))
 
     def checksums(
         self, start: bytes, end: bytes | None, ignored: dict[bytes, set[CellKey]]
     ) -> Iterator[tuple[bytes, int]]:
-        """Row keys with the checksum of each portion of the row: what `portions` gives, without what values lean on.
+        """Row keys with the checksum of each portion of the row: what `portions` gives, without bases.
 
         Args:
             start, end: range of row keys.
@@ -429,17 +423,19 @@ class StoreRows:
         except CorruptionError:
             return False  # it is written again
 
-    def find_base(self, name: bytes) -> SharedBase | None:
-        """A shared body with its text, and a page that holds it; None where that is gone or cannot be read."""
-        cells = self._sharing.cells(name)
-        holder = self._holder(name, cells.get(ENVELOPE))
-        if holder is None:
+    def find_base(self, name: bytes) -> FoundBase | None:
+        """A base, and a capture that holds it; None if no capture does any more, or it cannot be read."""
+        envelope = self._base_rows.envelope(name)
+        if envelope is None:
             return None
         try:
-            text = self._placement.fetch(cells[TEXT]) if TEXT in cells else b""
-            return SharedBase(holder, self._placement.fetch(cells[ENVELOPE]), text)
+            row_key, column, raw = self._placement.fetch_with_owner(envelope)
         except CorruptionError:
             return None
+        for held in self._table.records(row_key):
+            if held.columns.get(column) == envelope:
+                return FoundBase(row_key, column, held.timestamp, raw)
+        return None
 
     # --- cells of a row
 
@@ -504,11 +500,11 @@ class StoreRows:
                 found.append(ImportedCell(*cell))
                 continue
             column = (cell.family, cell.qualifier)
-            leans_on = b""
+            base = b""
             stored_as = cell.value if is_ref(cell.value) or is_absent(cell.value) else b""
             try:
-                if column in _LEANING and is_ref(cell.value):
-                    value, leans_on = self._placement.fetch_leaning(cell.value)
+                if column in _MAY_BE_DELTAS and is_ref(cell.value):
+                    value, base = self._placement.fetch_with_base(cell.value)
                 else:
                     value = self._placement.fetch(cell.value)
             except CorruptionError:  # or a compaction has moved it since the scan
@@ -522,7 +518,7 @@ class StoreRows:
                         found.append(ImportedCell(*cell[:3], b"", b"", False, stored_as))
                     continue
                 value = again
-            found.append(ImportedCell(*cell[:3], value, leans_on, False, stored_as))
+            found.append(ImportedCell(*cell[:3], value, base, False, stored_as))
         return [_without_body(cell) if cell.timestamp in damaged else cell for cell in found]
 
     def _is_there(self, row_key: bytes, cell: Cell) -> bool:
@@ -530,33 +526,17 @@ class StoreRows:
         spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1, keys_only=True)
         return any(found.qualifier == cell.qualifier for found in self._table.read_row(row_key, spec))
 
-    def _with_shared(self, cells: list[ImportedCell]) -> list[ImportedCell]:
-        """The cells, with whether others share or lean on a body or its text."""
-        shared: dict[CellKey, bool] = {}
-        texts = {cell.timestamp: cell.value for cell in cells if cell.column == capture.MAIN and cell.stored_as}
-        for cell in cells:
-            if cell.column == capture.BODY and cell.stored_as and not cell.leans_on:
-                held = self._sharing.cells_of_likely_absent(body_name(cell.value))
-                shared[cell.key] = ENVELOPE in held
-                text = texts.get(cell.timestamp)
-                if text is not None and TEXT in held:
-                    shared[*capture.MAIN, cell.timestamp] = held.get(TEXT_NAME) == encode_inline(body_name(text))
-        return [cell._replace(is_shared=True) if shared.get(cell.key) else cell for cell in cells]
-
-    def _holder(self, name: bytes, envelope: bytes | None) -> PagePointer | None:
-        """A page that holds a shared body itself."""
-        if envelope is None:
-            return None
-        if name in self._holders:
-            return self._holders.get(name)
-        holder = None
-        for pointer in self._sharing.users(name)[:MOST_HOLDERS]:
-            record = self._table.record(pointer.row_key, pointer.timestamp)
-            if record is not None and record.columns.get(capture.BODY) == envelope:
-                holder = pointer
-                break
-        self._holders.put(name, holder)
-        return holder
+    def _with_bases(self, cells: list[ImportedCell]) -> list[ImportedCell]:
+        """The cells, with whether a body or text is a base."""
+        return [
+            cell._replace(is_base=True)
+            if cell.column in _MAY_BE_DELTAS
+            and cell.stored_as[:1] == REF_TAG
+            and not cell.base
+            and self._base_rows.envelope_of_likely_absent(value_name(cell.value)) is not None
+            else cell
+            for cell in cells
+        ]
 
 
 def cell_checksum(cell: ImportedCell) -> int:

@@ -46,7 +46,7 @@ BY = ("host", "prefix", "parameter", "pattern")
 SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
-    "delta": "a relative was near enough to lean on",
+    "delta": "a relative was near enough",
     "dictionary": "no relative was near enough",
     "zstd": "there was no dictionary, or none made it smaller",
     "stored": "zstd does not make it smaller",

@@ -132,14 +132,16 @@ def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Pro
 
 
 COMPACT_DESCRIPTION = """\
-Apply the families' policies, finish deletes, and rewrite all live data, tablet
-by tablet: in row-key order, with better dictionaries and delta bases.  Then
-remove the old files.  An interrupted run continues where it was.  On HBase:
-delete what is dead and fold counts; HBase rewrites its files itself."""
+Apply the families' policies, finish deletes, and rewrite live data, tablet by
+tablet: in row-key order, with better dictionaries and delta bases.  Then remove
+the old files.  Files that an earlier run wrote stay while at most a fifth of
+them is garbage, unless a page was purged.  An interrupted run continues where
+it was.  On HBase: delete what is dead and fold counts; HBase rewrites its files
+itself."""
 
 COMPACT_EXAMPLES = """\
 docstore compact
-docstore compact --level best
+docstore compact --level best --full
 docstore compact --dry-run
 docstore compact 3 4 --store crawl-2024 --json
 """
@@ -157,6 +159,9 @@ def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--level", choices=("fast", "best"), default="fast", help="best is smaller and takes longer (default: fast)"
     )
+    parser.add_argument(
+        "--full", action="store_true", help="rewrite all segments, also those with less than a fifth of garbage"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what there is to do, change nothing")
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -168,7 +173,9 @@ def run_compact(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = None if args.dry_run else output.progress_of_bytes(args, stack, "compact")
-        report = store.compact(tablets=args.tablets or None, level=args.level, dry_run=args.dry_run, on_progress=show)
+        report = store.compact(
+            tablets=args.tablets or None, level=args.level, full=args.full, dry_run=args.dry_run, on_progress=show
+        )
     if args.json:
         output.json_line(dataclasses.asdict(report))
     else:
@@ -191,6 +198,7 @@ def _compact_lines(report: CompactionReport, *, whole: bool) -> list[tuple[str, 
     ]
     if report.dry_run:
         lines.append(("segments", f"{output.size(report.old_bytes)}, of which {output.size(garbage)} is garbage"))
+        lines.append(("left as they are", f"{report.skipped_segments} segments"))
         lines.append(("expired cells", str(report.expired_cells)))
         return lines
     rate = report.raw_bytes / 1e6 / max(report.seconds, 1e-9)
@@ -199,6 +207,7 @@ def _compact_lines(report: CompactionReport, *, whole: bool) -> list[tuple[str, 
         ("expired cells", str(report.expired_cells)),
         ("freed bodies", str(report.freed_bodies)),
         ("pruned postings", str(report.pruned_postings)),
+        ("left as they are", f"{report.skipped_segments} segments"),
         ("removed", f"{report.removed_segments} segments, {report.removed_dictionaries} dictionaries"),
         ("time", f"{report.seconds:.1f} s ({rate:.1f} MB/s)"),
     ]
@@ -278,7 +287,7 @@ def run_salvage(args: argparse.Namespace) -> int:
     else:
         output.line(f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}")
     if report.unreadable or report.damaged:
-        output.note(f"{report.unreadable} records lean on what is not there, {report.damaged} stretches are damaged")
+        output.note(f"{report.unreadable} records have no dictionary or base, {report.damaged} stretches are damaged")
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 

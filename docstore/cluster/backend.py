@@ -22,13 +22,13 @@ from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows, Known
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
 from docstore.model.types import Condition, Durability, Schema, SetCell
+from docstore.storage.bases import BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.files import read_only_error
 from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.port import Backend, Closing, Upkeep
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
-from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.manifest import Tablet
@@ -71,7 +71,7 @@ class HBaseBackend:
         self.engine = engine
         self.placement = placement
         self._chunks = chunks
-        self.sharing = SharedBodies(engine)
+        self.base_rows = BaseRows(engine)
         self.schema = schema
         self.identity = identity
         self.band_secret = band_secret
@@ -101,6 +101,7 @@ class HBaseBackend:
         *,
         tablets: Sequence[int] | None,
         level: str,
+        full: bool,  # each run looks at all there is
         dry_run: bool,
         on_progress: Progress | None,
     ) -> CompactionReport:

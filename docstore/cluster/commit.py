@@ -203,9 +203,6 @@ class SlotCommitter:
     def drop_placed(self) -> None:
         self._placement.drop_placed()
 
-    def forget_bases(self) -> None:
-        """See `Committer`: no value is encoded against another."""
-
     def wait(self) -> None:
         if self._pending_since:
             time.sleep(self._pause)

@@ -49,7 +49,7 @@ from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
 from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Wanted
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, cell_named, chunks_named
 from docstore.model.errors import CommitUnknown, CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW
+from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
@@ -256,7 +256,8 @@ class StoreUpkeep:
                 step.run(after if number == first else b"", self._seen(step.name, done, regions[number], total))
             done += len(regions[number])
         if not self._dry_run:
-            self._engine.mutate_rows([RowMutations(_META, COMPACTION_ROW, [DeleteRow()])], self._durability)
+            gone = [RowMutations(_META, name, [DeleteRow()]) for name in (COMPACTION_ROW, PURGED_ROW)]
+            self._engine.mutate_rows(gone, self._durability)
         if self._on_progress is not None:
             self._on_progress(done, done)
         self._finish()

@@ -24,7 +24,7 @@ from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_fa
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
 from docstore.model.codec import decode_varint, encode_varint
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
     CAPTURE_FIELDS,
@@ -345,7 +345,7 @@ class CellValues:
         *,
         cost: DeltaCost = BODY_DELTA,
     ) -> tuple[bytes, bytes]:
-        """See `Values`: no value leans on another."""
+        """See `Values`: no value is a delta."""
         return self.place(row_key, column, timestamp, raw), b""
 
     def with_values(self, row: RowMutations) -> RowMutations:
@@ -423,8 +423,16 @@ class CellValues:
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
         return [self._decoded(stored) for stored in self._stored(envelopes)]
 
-    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
+    def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
         return self.fetch(envelope), b""
+
+    def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
+        """See `Values`.
+
+        Raises:
+            InvalidArgument: always, for none is shared.
+        """
+        raise InvalidArgument("on HBase each value belongs to the one cell that holds it")
 
     def verify(self, envelope: bytes) -> None:
         """See `Values`: HBase checks its blocks; here it is seen that dictionary and chunks are there."""

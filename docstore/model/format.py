@@ -175,14 +175,19 @@ CODEC_ZSTD = 1
 CODEC_ZSTD_DICTIONARY = 2
 """zstd with a raw-content dictionary; the record names it by its checksum."""
 CODEC_ZSTD_DELTA = 3
-"""zstd with another record's raw value as raw-content dictionary: the body, or in family `text` the text, that the row
-of table `bodies` leads to which the record names."""
+"""zstd with another raw value as raw-content dictionary: its base, which the row of table `bodies` leads to that the
+record names."""
 
 ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 
 SEGMENT_LIVE = "live"
 SEGMENT_ACTIVE = "active"
 SEGMENT_DRAINING = "draining"
+SEGMENT_OF_MARKS = "marks"
+"""Level of a segment that holds nothing but delete marks, copied from segments that are gone."""
+
+BASE_FAMILY = "b"
+"""Of table `bodies`: the name of a base -> cell value of a record of it, without qualifier."""
 
 # --- manifest: rows of table `meta`, one cell each, a msgpack map at timestamp 0 ---
 
@@ -191,7 +196,10 @@ MANIFEST_QUALIFIER = b"row"
 MANIFEST_TABLET_PREFIX = b"tablet:"
 """+ first row key of the tablet -> {"number", "raw_bytes"}; it ends where the next one starts."""
 MANIFEST_SEGMENT_PREFIX = b"segment:"
-"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "tablet"}."""
+"""+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "tablet", "level", "run"}."""
+MANIFEST_NAMES_PREFIX = b"names:"
+"""+ segment number, 8 bytes big-endian -> {"bases", "dictionaries"}: what the records of a segment name that compaction
+wrote, in ascending order without anything between them.  Without this row the records are read."""
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
@@ -218,7 +226,9 @@ COUNTS_ROW = b"tally"
 COUNTS_FOLDED_ROW = b"tally-folded"
 """-> msgpack of the counts of sessions that have ended, and beside it of the keys of the rows that it holds."""
 COMPACTION_ROW = b"compaction"
-"""Cell m:run -> msgpack {"level", "first_segment", "began"} of a compaction of all tablets that has not ended."""
+"""Where a maintenance run on HBase that has not ended goes on; see `cluster/upkeep.py`."""
+PURGED_ROW = b"purged"
+"""Cell m: -> random bytes of the last `delete --purge`, until a compaction has rewritten all segments."""
 COPY_ROW = b"copy"
 """Of a store that `docstore copy` writes: m:source -> what names the store that it is a copy of; m:finished -> msgpack
 {"rows", "cells"}, once a run has ended; and of a run that has not, m:range: + first row key of a range of rows that is

@@ -22,12 +22,12 @@ from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
+from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import ReadsAhead, all_cells
-from docstore.storage.envelope import INLINE_TAG, encode_inline, is_absent
+from docstore.storage.envelope import INLINE_TAG, is_absent
 from docstore.storage.parts import Problem
 from docstore.storage.port import Backend
-from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TEXT, TEXT_NAME, body_name
 from docstore.storage.table import Table, declared_families
 from docstore.store import now_micros
 from docstore.writing.copystate import is_unfinished
@@ -46,7 +46,7 @@ RESTORE = "fetch the page again and run `docstore check --repair`, or restore it
 
 
 def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:
-    """Walk the manifest, every cell of every row, every shared body; read and verify every value.
+    """Walk the manifest, every cell of every row, every base; read and verify every value.
 
     Args:
         opened: the parts of the store.
@@ -57,7 +57,7 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Itera
     if is_unfinished(opened):
         yield Problem("copy", "a copy into this store has not ended", "run the same `docstore copy` again")
     yield from _check_pages(opened, on_row)
-    yield from _check_shared(opened)
+    yield from _check_bases(opened)
 
 
 def losses(opened: Backend | Losses) -> Iterator[Problem]:
@@ -172,22 +172,14 @@ def _check_capture(opened: Backend, seen: SeenPages, row_key: bytes, record: Cap
             yield Problem(where, "no band key or fingerprint leads to its text", REINDEX)
 
 
-def _check_shared(opened: Backend) -> Iterator[Problem]:
-    for row in opened.engine.scan("bodies", spec=ReadSpec(families=(BODY_FAMILY,))):
-        text_name = next((cell.value for cell in row.cells if cell.qualifier == TEXT_NAME), encode_inline(b""))
-        for cell in row.cells:
-            if cell.qualifier not in (ENVELOPE, TEXT):
-                continue
-            where = f"shared body {row.row_key.hex()}"
-            try:
-                body = opened.placement.fetch(cell.value)
-            except CorruptionError as error:
-                yield Problem(where, str(error), RESTORE)
-                continue
-            if cell.qualifier == ENVELOPE and body_name(body) != row.row_key:
-                yield Problem(where, "the record is not the body that the row is named by", RESTORE)
-            if cell.qualifier == TEXT and encode_inline(body_name(body)) != text_name:
-                yield Problem(where, "the record is not the text that the row names", RESTORE)
+def _check_bases(opened: Backend) -> Iterator[Problem]:
+    for name, envelope in opened.base_rows.scan():
+        where = f"base {name.hex()}"
+        try:
+            if value_name(opened.placement.fetch(envelope)) != name:
+                yield Problem(where, "the record is not the value that the row is named by", RESTORE)
+        except CorruptionError as error:
+            yield Problem(where, str(error), RESTORE)
 
 
 def _where(row_key: bytes, column: Column, timestamp: int) -> str:

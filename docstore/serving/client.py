@@ -214,11 +214,13 @@ class RemoteStore(StoreCalls, Blocking):
         *,
         tablets: Sequence[int] | None = None,
         level: str = "fast",
+        full: bool = False,
         dry_run: bool = False,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> CompactionReport:
         """See `DocumentStore.compact`; a job of the server."""
-        options = {"tablets": None if tablets is None else list(tablets), "level": level, "dry_run": dry_run}
+        numbers = None if tablets is None else list(tablets)
+        options = {"tablets": numbers, "level": level, "full": full, "dry_run": dry_run}
         return self.run_job("compact", options, report_of(CompactionReport), bytes_done(on_progress))
 
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:

@@ -224,11 +224,16 @@ def _compact(
     *,
     tablets: list[int] | None = None,
     level: str = "fast",
+    full: bool = False,
     dry_run: bool = False,
 ) -> Any:
     """See `DocumentStore.compact`."""
     return store.compact(
-        tablets=tablets, level=level, dry_run=dry_run, on_progress=lambda done, total: progress("records", done, total)
+        tablets=tablets,
+        level=level,
+        full=full,
+        dry_run=dry_run,
+        on_progress=lambda done, total: progress("records", done, total),
     )
 
 

@@ -5,7 +5,7 @@ refer to is durable before its first stage.
 
 A stage begins when the one before it is applied; rows of one stage go in any order.  First what is written, from the
 numbers that are given out to the counts; then what is removed, the other way round.  So a stop leaves what is harmless:
-values that no row names, users that use nothing, postings that lead to no page.  It never leaves a page whose record,
+values that no row names, bases without deltas, postings that lead to no page.  It never leaves a page whose record,
 base or postings are missing.  An engine that applies a batch as a whole gets all stages in one.
 """
 
@@ -29,7 +29,7 @@ class Stage(IntEnum):
     ALLOCATION = 1
     """How far values are written, tablets, dictionaries in use, notes of maintenance."""
     BASES = 2
-    """Shared bodies with their users, and where their texts lie."""
+    """Where bases lie."""
     POSTINGS = 3
     """What leads to pages: postings, names, the log of the index."""
     ANCHORS = 4

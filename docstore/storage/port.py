@@ -6,7 +6,7 @@ What it offers:
 
     rows         `engine`, cells by row; read and scanned at any time, written by plans alone
     values       `placement`, where long values lie
-    bases        `sharing`, values that others lean on
+    bases        `base_rows`: values that others are deltas against
     postings     rows of `engine`; where `runs` is not None, buckets may be kept as files instead
     lease        taken when it is opened, held until `close`: this process is the one that writes
     commit       `committer`, the one commit point
@@ -22,11 +22,11 @@ from typing import Any, Protocol, TypeVar
 
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
+from docstore.storage.bases import BaseRows
 from docstore.storage.engine import Engine
 from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan
 from docstore.storage.reports import BackupReport, CompactionReport
-from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
@@ -61,7 +61,8 @@ class Values(Protocol):
 
     Attributes:
         unreadable: values and dictionaries that could not be read, and were done without.
-        shares_values: one value may stand for several cells, and others lean on it; else each cell has its own.
+        shares_values: one value may stand for several cells, and others be deltas against it; else each cell has
+            its own.
     """
 
     unreadable: UnreadableValues
@@ -90,10 +91,10 @@ class Values(Protocol):
         Args:
             row_key, column, timestamp: of the cell.
             raw: the value.
-            bases: to lean on, the likeliest first.
+            bases: to try, the likeliest first.
             cost: what a delta is weighed against.
         Returns:
-            The envelope, and the name of the base that it leans on: b"" for none.
+            The envelope, and the name of the base that it is a delta against: b"" for none.
         """
         ...
 
@@ -119,8 +120,12 @@ class Values(Protocol):
         """
         ...
 
-    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
-        """The value of a cell, and the name of the base that it leans on: b"" for none."""
+    def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
+        """The value of a cell, and the name of the base that it is a delta against: b"" for none."""
+        ...
+
+    def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
+        """A value that may be shared: the row key and column for which it was placed, and the value."""
         ...
 
     def verify(self, envelope: bytes) -> None:
@@ -174,10 +179,6 @@ class Committer(Protocol):
         """Forget values that were placed for a plan which is not committed; the caller holds the lock."""
         ...
 
-    def forget_bases(self) -> None:
-        """Values that others are encoded against were moved or freed by the last commit."""
-        ...
-
     def wait(self) -> None:
         """Give other processes time, before what was lost is judged anew."""
         ...
@@ -198,7 +199,7 @@ class Backend(Protocol):
         path: a folder of the store's own, where a sweep may keep what it has done so far.
         schema: what the store declares.
         engine: rows of cells.
-        sharing: values that others lean on.
+        base_rows: of values that others are deltas against.
         band_secret: chooses the bins of bands; b"" where they are as they come.
         runs: where an index may keep sorted runs; None where postings are rows.
         index: the index, once somebody has opened it: reading never does.  Closed with the backend.
@@ -209,7 +210,7 @@ class Backend(Protocol):
     path: Path
     schema: Schema
     engine: Engine
-    sharing: SharedBodies
+    base_rows: BaseRows
     band_secret: bytes
     runs: RunStorage | None
     index: Closing | None
@@ -252,6 +253,7 @@ class Backend(Protocol):
         *,
         tablets: Sequence[int] | None,
         level: str,
+        full: bool,
         dry_run: bool,
         on_progress: Progress | None,
     ) -> CompactionReport:
@@ -261,7 +263,7 @@ class Backend(Protocol):
             table: of pages, with their policies.
             committer: of all writers.
             upkeep: asked for when pages and the index have to be seen to.
-            tablets, level, dry_run, on_progress: see `DocumentStore.compact`.
+            tablets, level, full, dry_run, on_progress: see `DocumentStore.compact`.
         """
         ...
 

@@ -24,12 +24,13 @@ class CompactionReport:
         new_bytes: of segments after.
         live_bytes: that rows of these tablets refer to, before; with all tablets the rest of `old_bytes` is garbage.
         expired_cells: dropped by the families' policies.
-        freed_bodies: shared bodies that nobody leans on any more.
+        freed_bodies: bases (bodies and texts) that nothing needs any more.
         pruned_postings: that led nowhere.
         removed_segments, removed_dictionaries: files that went.
+        skipped_segments: that had too little garbage to be rewritten.
         kept_segments: old ones that some row still refers to, or that a reader pins.
         lost_races: cells that a writer changed meanwhile.
-        left_values: that could not be moved in this run, for what they were to lean on went meanwhile.
+        left_values: that could not be moved in this run, for their base went meanwhile.
         damaged_values: could not be read, and stay where they are.
         unreadable: these, by name.
         codec_bytes: bytes of payloads written, by family and codec.
@@ -56,6 +57,7 @@ class CompactionReport:
     pruned_postings: int = 0
     removed_segments: int = 0
     removed_dictionaries: int = 0
+    skipped_segments: int = 0
     kept_segments: int = 0
     lost_races: int = 0
     left_values: int = 0

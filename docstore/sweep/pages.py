@@ -38,10 +38,10 @@ from docstore.reading.documents import DocumentReader
 from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
 from docstore.reference.fingerprints import BINS, Numbers
 from docstore.reference.words import words
+from docstore.storage.bases import value_name
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
-from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
 from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 
@@ -213,7 +213,7 @@ class _Reading:
             checksum = self._fetch(columns[capture.CHECKSUM])
             value = partial(self._value, row_key, one.timestamp, columns)
             # Where the checksum does not decide alone, the bytes do.
-            body = checksum if decides_alone(checksum) else b"\0" + (one.body_name or body_name(value(capture.BODY)))
+            body = checksum if decides_alone(checksum) else b"\0" + (one.body_name or value_name(value(capture.BODY)))
             shown = body, status_class(int(value(capture.STATUS) or b"0"))
             encoded = value(capture.VERDICT)
             verdict = capture.decode_verdict(encoded) if encoded else None

@@ -6,12 +6,18 @@ this seam; here it is (segment, offset, length).  `segment.py` keeps bodies in f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from docstore.model.codec import encode_varint
 from docstore.model.errors import CorruptionError
-from docstore.model.format import SEGMENT_ACTIVE, SEGMENT_HEADER_BYTES
+from docstore.model.format import (
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    RECORD_RELATED_BYTES,
+    SEGMENT_ACTIVE,
+    SEGMENT_HEADER_BYTES,
+)
 from docstore.tablets.record import Record
 
 
@@ -39,6 +45,8 @@ class SegmentRow(NamedTuple):
         committed_bytes: rows refer to nothing behind this.
         synced_bytes: this much has survived an fsync; at most `committed_bytes`.
         tablet: number of the tablet that its records belong to; 0 for records of any tablet.
+        level: of the compaction that wrote it, or SEGMENT_OF_MARKS; "" for one of the write path.
+        run: the number that this compaction kept for delete marks; 0 for one of the write path.
     """
 
     number: int
@@ -46,6 +54,41 @@ class SegmentRow(NamedTuple):
     committed_bytes: int = SEGMENT_HEADER_BYTES
     synced_bytes: int = 0
     tablet: int = 0
+    level: str = ""
+    run: int = 0
+
+
+class SegmentNames:
+    """What the records of a segment need to be decoded.
+
+    Attributes:
+        bases: names of the bases of its deltas.
+        dictionaries: checksums of dictionaries.
+    """
+
+    def __init__(self, bases: Iterable[bytes] = (), dictionaries: Iterable[bytes] = ()) -> None:
+        self.bases = set(bases)
+        self.dictionaries = set(dictionaries)
+
+    def note(self, record: Record) -> None:
+        """Add what a record names."""
+        if record.codec == CODEC_ZSTD_DELTA:
+            self.bases.add(record.related)
+        elif record.codec == CODEC_ZSTD_DICTIONARY:
+            self.dictionaries.add(record.related)
+
+    def encode(self) -> dict[str, bytes]:
+        """As the manifest has it."""
+        return {"bases": b"".join(sorted(self.bases)), "dictionaries": b"".join(sorted(self.dictionaries))}
+
+    @classmethod
+    def decode(cls, value: Mapping[str, bytes]) -> SegmentNames:
+        """Of what `encode` gives."""
+        return cls(*(_names(value.get(kind, b"")) for kind in ("bases", "dictionaries")))
+
+
+def _names(joined: bytes) -> Iterator[bytes]:
+    return (joined[at : at + RECORD_RELATED_BYTES] for at in range(0, len(joined), RECORD_RELATED_BYTES))
 
 
 class SegmentProgress(NamedTuple):

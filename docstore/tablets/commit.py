@@ -103,7 +103,3 @@ class Committer:
     def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """Do what frees space; if the disk is full, with the room that the store keeps for that."""
         return self._reserve.spend(work, in_parts=in_parts)
-
-    def forget_bases(self) -> None:
-        """Shared bodies were freed by the last commit; the caller holds the lock still."""
-        self._placement.forget_bases()

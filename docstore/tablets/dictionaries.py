@@ -543,6 +543,13 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
     return plan
 
 
+def tablet_dictionaries(engine: Engine, tablet: Tablet) -> dict[Column, bytes]:
+    """The dictionaries that a tablet's next values get, by column."""
+    prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
+    cells = {column: engine.read_row("meta", prefix + _column_name(column)) for column in COLUMNS}
+    return {column: found[0].value[1:] for column, found in cells.items() if found}
+
+
 def checksums_in_use(engine: Engine) -> Iterator[bytes]:
     """Dictionaries that a tablet or site uses for its next values."""
     end = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))

@@ -97,9 +97,9 @@ class Encoder:
             raw: the value.
             bases: the likeliest first.
             cost: what a delta is weighed against.
-            saves: bytes that leaning on a base is thought to save elsewhere.
+            saves: bytes that a delta against a base is thought to save elsewhere.
         Returns:
-            How it is encoded, and the base that it leans on or None.
+            How it is encoded, and the base that it is a delta against, or None.
         """
         level = self._level
         codec = self._quick if level.chooses else self._codec
@@ -127,7 +127,7 @@ class Encoder:
 def make_dictionaries(
     envelopes: dict[Column, list[bytes]],
     fetch: Callable[[bytes], bytes],
-    leans: Callable[[bytes], bool],
+    is_delta: Callable[[bytes], bool],
     level: Level,
     files: DictionaryFiles,
 ) -> dict[Column, Dictionary]:
@@ -136,14 +136,14 @@ def make_dictionaries(
     Args:
         envelopes: of the values of each column, in row-key order.
         fetch: the value of an envelope.
-        leans: whether the record of an envelope leans on another value: such a value needs no dictionary.
+        is_delta: whether the record of an envelope is a delta: such a value needs no dictionary.
         level: how hard to try.
         files: where dictionaries are kept.
     """
     made = {}
     for column, found in envelopes.items():
         if level.chooses:
-            found = [envelope for envelope in found if not leans(envelope)]
+            found = [envelope for envelope in found if not is_delta(envelope)]
         raw_bytes = sum(envelope_raw_bytes(envelope) for envelope in found)
         if raw_bytes < LEAST_DICTIONARY_RAW_BYTES:
             continue

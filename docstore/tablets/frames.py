@@ -1,4 +1,4 @@
-"""Frames that lean on a dictionary or a base, made by native code where it is built.
+"""Frames with a dictionary or a base, made by native code where it is built.
 
 Asks native code for zstd frames without magic and content size, as `values` makes them, several times
 faster.  Must not know codecs or records.  `values` is the reference: it makes every frame that is not made here, and
@@ -25,7 +25,7 @@ class IndexedDictionary:
         return self._dictionary.memory_bytes
 
     def frame(self, raw: bytes, limit: int | None = None) -> bytes | None:
-        """The frame of a value that leans on it; None where the reference has to make one.
+        """The frame of a value with it; None where the reference has to make one.
 
         Args:
             raw: the value.
@@ -50,7 +50,7 @@ def index(content: bytes) -> IndexedDictionary | None:
 
 
 def delta(raw: bytes, base: bytes) -> bytes | None:
-    """The frame of a value that leans on a base; None where the reference has to make one."""
+    """The frame of a delta against a base; None where the reference has to make one."""
     if compiled.WHY_NOT:
         return None
     try:

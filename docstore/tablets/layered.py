@@ -20,10 +20,10 @@ from docstore.model.format import (
     RESERVE_FILE,
     SEGMENT_DIRECTORY,
 )
-from docstore.storage.parts import RunStorage
+from docstore.storage.bases import BaseRows
+from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.port import Backend, Upkeep
 from docstore.storage.reports import CompactionReport
-from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table
 from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
 from docstore.tablets.commit import Committer
@@ -100,6 +100,10 @@ class Layer(LocalBackend):
     def make_reserve(self) -> None:
         """See `Backend`: nothing is kept of a dry run."""
 
+    def problems(self) -> Iterator[Problem]:
+        """See `Backend`: a dry run has no segments of its own that stay."""
+        return iter(())
+
     def layer(self) -> Backend:
         """Refuse: one layer is enough."""
         raise InvalidArgument("a dry run takes no dry run over it")
@@ -123,17 +127,17 @@ def layer(below: LocalBackend) -> Layer:
     scratch.recover([], FIRST_SEGMENT)
     engine = OverlayEngine(below.engine, upper)
     bodies = OverlayBodies(below.bodies, scratch)
-    sharing = SharedBodies(engine)
+    base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(below.files, path / DICTIONARY_DIRECTORY, below.dictionaries)
     dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
     replaced = {
         "engine": engine,
         "bodies": bodies,
-        "sharing": sharing,
+        "base_rows": base_rows,
         "manifest": manifest,
         "dictionaries": dictionary_files,
-        "placement": Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for),
+        "placement": Placement(bodies, ValueCodec(), dictionaries, base_rows.envelope),
         "scratch": None,
         "reserve": Reserve(below.files, path / RESERVE_FILE),
         "runs": below.runs and RunStorage(upper, path / INDEX_DIRECTORY, below.files),

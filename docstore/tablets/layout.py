@@ -42,6 +42,7 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
+from docstore.storage.bases import BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.files import (
@@ -57,8 +58,8 @@ from docstore.storage.files import (
 from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
-from docstore.storage.sharing import SharedBodies
 from docstore.storage.table import Table
+from docstore.tablets.bodies import SegmentNames
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
@@ -117,7 +118,7 @@ class LocalBackend:
         manifest: Manifest,
         placement: Placement,
         dictionaries: DictionaryFiles,
-        sharing: SharedBodies,
+        base_rows: BaseRows,
         schema: Schema,
         identity: bytes,
         band_secret: bytes,
@@ -136,7 +137,7 @@ class LocalBackend:
         self.manifest = manifest
         self.placement = placement
         self.dictionaries = dictionaries
-        self.sharing = sharing
+        self.base_rows = base_rows
         self.schema = schema
         self.identity = identity
         self.band_secret = band_secret
@@ -187,9 +188,16 @@ class LocalBackend:
         self.lock.publish_server(server)
 
     def problems(self) -> Iterator[Problem]:
-        """See `Backend`: of the manifest, and records that no row names."""
+        """See `Backend`: of the manifest, of what segments name, and records that no row names."""
         for problem in self.manifest.problems():
             yield Problem("manifest", problem, "report this with the output of `docstore stats --json`")
+        for segment in self.manifest.segments():
+            names, read = self.manifest.names(segment.number), SegmentNames()
+            for _, record in self.bodies.records(segment.number, end=segment.committed_bytes) if names else ():
+                read.note(record)
+            if names and not (read.bases <= names.bases and read.dictionaries <= names.dictionaries):
+                what = "its row does not name all bases and dictionaries that its records need"
+                yield Problem(f"segment {segment.number}", what, "report this: compaction may free a base too early")
         for one in self.set_aside:
             yield Problem(f"{SET_ASIDE_DIRECTORY}/{one.name}", self._what_is_in(one), SALVAGE)
 
@@ -356,16 +364,16 @@ class Layout:
             undo.callback(bodies.close)
             recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
             if recovery.lost:
-                drop_lost(engine, bodies, recovery)
+                drop_lost(engine, bodies, manifest, recovery)
             manifest.settle(recovery, Durability.SYNC)
             if recovery.last_group > manifest.group + 1:
                 note_lost_commits(engine, manifest, recovery.last_group - 1)
-            sharing = SharedBodies(engine)
+            base_rows = BaseRows(engine)
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
-            placement = Placement(bodies, ValueCodec(), dictionaries, sharing.envelope_for)
+            placement = Placement(bodies, ValueCodec(), dictionaries, base_rows.envelope)
             if is_new:  # last, so that a crash while making a store leaves none
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
@@ -378,7 +386,7 @@ class Layout:
             manifest,
             placement,
             dictionary_files,
-            sharing,
+            base_rows,
             stored,
             identity,
             band_secret,

@@ -1,10 +1,10 @@
 """What an open found to be missing: dropped as whole captures, and listed until somebody acknowledges it.
 
-Knows rows, the built-in columns and shared bodies; must not know files.  Runs over all rows, and only where
+Knows rows, the built-in columns and bases; must not know files.  Runs over all rows, and only where
 bytes of committed rows are missing: after power loss below durability `sync`, or where a hand has cut or removed files.
 
 A capture is dropped whole, also if only one of its values is lost, with the visits that confirm it and what was
-computed for it.  A value is lost with the base that its record leans on.  What is dropped is noted in the same batch.
+computed for it.  A delta is lost with its base.  What is dropped is noted in the same batch.
 Postings that lead to it lead nowhere, and are pruned by the next compaction.
 """
 
@@ -12,25 +12,23 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgpack
 
-from docstore.model.capture import BODY, MAIN, Column
-from docstore.model.errors import CorruptionError
+from docstore.model.capture import Column
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
 from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
-from docstore.storage.envelope import INLINE_TAG, parse_envelope
+from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TABLE, TEXT, TEXT_NAME, SharedBodies
 from docstore.storage.table import is_later
-from docstore.tablets.bodies import Bodies
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.segment import Recovery
+from docstore.tablets.segment import Recovery, SegmentBodies
 
 BATCH_ROWS = 256
 _META = "meta"
@@ -47,7 +45,7 @@ class LostVersion(NamedTuple):
     Attributes:
         url: of the page.
         timestamp: of the capture, in microseconds since 1970.
-        columns: whose bytes are missing, or lean on bytes that are; of a visit those of the capture that it confirms.
+        columns: whose bytes are missing, or are deltas against such; of a visit those of the capture that it confirms.
         found: when, in microseconds since 1970.
     """
 
@@ -105,58 +103,40 @@ def note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
 # --- dropping
 
 
-def drop_lost(engine: Engine, bodies: Bodies, recovery: Recovery) -> None:
-    """Drop and note the captures of which bytes are missing, then the shared bodies that are."""
-    losses = _Losses(engine, bodies, recovery)
+def drop_lost(engine: Engine, bodies: SegmentBodies, manifest: Manifest, recovery: Recovery) -> None:
+    """Drop and note the captures of which bytes are missing, then the bases that are."""
+    losses = _Losses(engine, bodies, manifest, recovery)
     plan = Plan()
     for row in engine.scan(_PAGES):
         losses.add_row(plan, row.row_key, row.cells)
         if len(plan.rows()) >= BATCH_ROWS:
             apply(engine, plan, Durability.SYNC)
             plan = Plan()
-    plan.remove(Stage.BASES, losses.of_shared_bodies())  # last: a second run has to find who leans on them
+    plan.remove(Stage.BASES, map(losses.base_rows.freed, losses.bases))  # last: a second run has to find their deltas
     apply(engine, plan, Durability.SYNC)
 
 
 class _Losses:
-    """Which cells refer to bytes that are missing, or to records that lean on such."""
+    """Which cells refer to bytes that are missing, or to deltas against such."""
 
-    def __init__(self, engine: Engine, bodies: Bodies, recovery: Recovery) -> None:
-        self._bodies = bodies
+    def __init__(self, engine: Engine, bodies: SegmentBodies, manifest: Manifest, recovery: Recovery) -> None:
         self._recovery = recovery
         self._found = _now()
-        self._leaning: set[bytes] = set()
-        self._lost_bases: set[bytes] = set()
-        self._lost_texts: set[bytes] = set()
-        for row in engine.scan(TABLE, spec=ReadSpec(families=(BODY_FAMILY,))):
-            lost = {cell.qualifier for cell in row.cells if self._is_lost(cell.value)}
-            if ENVELOPE in lost:
-                self._lost_bases.add(row.row_key)
-            if TEXT in lost:
-                self._lost_texts.add(row.row_key)
-        sharing = SharedBodies(engine)
-        for name in self._lost_bases | self._lost_texts:
-            for row_key in {pointer.row_key for pointer in sharing.users(name)}:
-                for stored in sound_records(engine.read_row(_PAGES, row_key, ReadSpec((CAPTURE_FAMILY,)))):
-                    for column, bases in ((BODY, self._lost_bases), (MAIN, self._lost_texts)):
-                        self._note_leaning(stored.columns.get(column, INLINE_TAG), bases)
-
-    def _note_leaning(self, envelope: bytes, lost: set[bytes]) -> None:
-        ref = parse_envelope(envelope).ref
-        if ref is None or self._recovery.is_lost(ref):
-            return
-        try:
-            record = self._bodies.read(ref)
-        except CorruptionError:
-            return  # damage of another sort, which `check` names
-        if record.codec == CODEC_ZSTD_DELTA and record.related in lost:
-            self._leaning.add(ref)
+        self._deltas: set[bytes] = set()
+        """Refs of deltas against bases that are lost."""
+        self.base_rows = BaseRows(engine)
+        self.bases = {name for name, envelope in self.base_rows.scan() if self._is_lost(envelope)}
+        gone = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
+        for segment in manifest.segments() if self.bases else ():
+            for ref, record in bodies.records(segment.number) if segment.number not in gone else ():
+                if record.codec == CODEC_ZSTD_DELTA and record.related in self.bases:
+                    self._deltas.add(ref)
 
     def _is_lost(self, envelope: bytes) -> bool:
         if not envelope:
             return False
         ref = parse_envelope(envelope).ref
-        return ref is not None and (ref in self._leaning or self._recovery.is_lost(ref))
+        return ref is not None and (ref in self._deltas or self._recovery.is_lost(ref))
 
     def add_row(self, plan: Plan, row_key: bytes, cells: Sequence[Cell]) -> None:
         """Note what is lost of a row, and drop it."""
@@ -189,13 +169,6 @@ class _Losses:
             notes.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
         plan.write(Stage.ALLOCATION, [RowMutations(_META, LOST_ROW, notes)])
         plan.remove(Stage.PAGES, [RowMutations(_PAGES, row_key, drops)])
-
-    def of_shared_bodies(self) -> Iterator[RowMutations]:
-        """The mutations that drop rows of bodies that are lost, and texts of others."""
-        for name in self._lost_bases:
-            yield RowMutations(TABLE, name, [DeleteRow()])
-        for name in self._lost_texts - self._lost_bases:
-            yield RowMutations(TABLE, name, [DeleteCells(BODY_FAMILY, TEXT), DeleteCells(BODY_FAMILY, TEXT_NAME)])
 
 
 def _shown(column: Column) -> str:

@@ -21,6 +21,7 @@ from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
 from docstore.model.format import (
     MANIFEST_COUNTERS_ROW,
     MANIFEST_FAMILY,
+    MANIFEST_NAMES_PREFIX,
     MANIFEST_QUALIFIER,
     MANIFEST_SEGMENT_PREFIX,
     MANIFEST_TABLET_PREFIX,
@@ -32,7 +33,7 @@ from docstore.model.format import (
 from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.tablets.bodies import SegmentProgress, SegmentRow
+from docstore.tablets.bodies import SegmentNames, SegmentProgress, SegmentRow
 from docstore.tablets.segment import Recovery
 
 TABLET_BYTES = 64 << 20
@@ -276,23 +277,37 @@ class Manifest:
 
     # --- segments, outside of groups ---
 
-    def write_segment(self, row: SegmentRow, durability: Durability) -> None:
-        """Write a segment's row at once: for compaction, and after recovery."""
+    def write_segment(self, row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
+        """Write a segment's row at once, and what its records name: for compaction, and after recovery."""
         next_segment = max(self._next_segment, row.number + 1)
         plan = Plan()
         if (next_segment, self._next_tablet) != self._stored_counters:
             plan.write(Stage.NUMBERS, [self._counters(next_segment, self._next_tablet)])
+        if names is not None:
+            row_key = MANIFEST_NAMES_PREFIX + row.number.to_bytes(8, "big")
+            plan.write(Stage.NUMBERS, [_mutation(row_key, names.encode())])
         plan.write(Stage.ALLOCATION, [_segment_mutation(row)])
         apply(self._engine, plan, durability)
         self._segments[row.number] = row
         self._next_segment = next_segment
         self._stored_counters = (next_segment, self._next_tablet)
 
+    def names(self, number: int) -> SegmentNames | None:
+        """What the records of a segment name; None if only they can tell: the write path has no time for it."""
+        row_key = MANIFEST_NAMES_PREFIX + number.to_bytes(8, "big")
+        for cell in self._engine.read_row(_TABLE, row_key, _SPEC):
+            return SegmentNames.decode(_map_of(row_key, cell.value))
+        return None
+
     def remove_segment(self, number: int, durability: Durability) -> None:
         """Remove the row of a segment that no row of the store refers to; its number is not given again."""
-        gone = RowMutations(_TABLE, MANIFEST_SEGMENT_PREFIX + number.to_bytes(8, "big"), (DeleteRow(),))
+        key = number.to_bytes(8, "big")
+        gone, names = (
+            RowMutations(_TABLE, prefix + key, (DeleteRow(),))
+            for prefix in (MANIFEST_SEGMENT_PREFIX, MANIFEST_NAMES_PREFIX)
+        )
         counters = self._counters(self._next_segment, self._next_tablet)
-        plan = Plan().write(Stage.NUMBERS, [counters]).remove(Stage.ALLOCATION, [gone])
+        plan = Plan().write(Stage.NUMBERS, [counters]).remove(Stage.ALLOCATION, [gone]).remove(Stage.NUMBERS, [names])
         apply(self._engine, plan, durability)
         self._stored_counters = (self._next_segment, self._next_tablet)
         self._segments.pop(number, None)
@@ -456,13 +471,17 @@ def _rows(engine: Engine, prefix: bytes) -> Iterator[tuple[bytes, dict[str, Any]
     for row in engine.scan(_TABLE, prefix, end, _SPEC):
         for cell in row.cells:
             if cell.qualifier == MANIFEST_QUALIFIER:
-                try:
-                    value = msgpack.unpackb(cell.value)
-                except ValueError as error:
-                    raise _damaged(row.row_key, "a msgpack map", cell.value[:16].hex()) from error
-                if not isinstance(value, dict):
-                    raise _damaged(row.row_key, "a msgpack map", cell.value[:16].hex())
-                yield row.row_key[len(prefix) :], value
+                yield row.row_key[len(prefix) :], _map_of(row.row_key, cell.value)
+
+
+def _map_of(row_key: bytes, value: bytes) -> dict[str, Any]:
+    try:
+        unpacked = msgpack.unpackb(value)
+    except ValueError as error:
+        raise _damaged(row_key, "a msgpack map", value[:16].hex()) from error
+    if not isinstance(unpacked, dict):
+        raise _damaged(row_key, "a msgpack map", value[:16].hex())
+    return unpacked
 
 
 def _integer(value: dict[str, Any], name: str, row_key: bytes) -> int:
@@ -473,10 +492,12 @@ def _integer(value: dict[str, Any], name: str, row_key: bytes) -> int:
 
 
 def _segment_row(key: bytes, value: dict[str, Any]) -> SegmentRow:
-    counts = [
-        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in ("committed_bytes", "synced_bytes", "tablet")
-    ]
-    return SegmentRow(int.from_bytes(key, "big"), str(value.get("state")), *counts)
+    names = ("committed_bytes", "synced_bytes", "tablet", "run")
+    committed_bytes, synced_bytes, tablet, run = (
+        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in names
+    )
+    state, level = str(value.get("state")), str(value.get("level"))
+    return SegmentRow(int.from_bytes(key, "big"), state, committed_bytes, synced_bytes, tablet, level, run)
 
 
 def _damaged(row_key: bytes, expected: str, found: str) -> CorruptionError:

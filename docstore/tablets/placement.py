@@ -24,8 +24,9 @@ ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
 BASES_HELD_BYTES = 16 << 20
-"""LRU cache of bases: versions of a page lean on one, results of a search on few.  Random reads of 3,359 pages found
-three quarters of theirs here and took a tenth less time; those of a store with far more bases find hardly any."""
+"""LRU cache of bases: versions of a page are deltas against one, results of a search against few.  Random reads of
+3,359 pages found three quarters of theirs here and took a tenth less time; those of a store with far more bases find
+hardly any."""
 
 
 class Placement:
@@ -42,14 +43,14 @@ class Placement:
         bodies: Bodies,
         codec: ValueCodec,
         dictionaries: SiteDictionaries,
-        base_envelope: Callable[[bytes, str], bytes | None],
+        base_envelope: Callable[[bytes], bytes | None],
     ) -> None:
         self._bodies = bodies
         self._codec = codec
         self._dictionaries = dictionaries
         self._base_envelope = base_envelope
-        self._envelopes: dict[tuple[bytes, str], bytes] = {}
-        self._held_bases: LruCache[tuple[bytes, str], bytes] = LruCache(BASES_HELD_BYTES, len)
+        self._envelopes: dict[bytes, bytes] = {}
+        self._held_bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
         self._load = dictionaries.load
         self.unreadable = dictionaries.unreadable
 
@@ -142,11 +143,6 @@ class Placement:
         """Look up anew which dictionaries are in use: compaction has changed that."""
         self._dictionaries.forget()
 
-    def forget_bases(self) -> None:
-        """Look up anew where bases lie: some were freed, and what bears their name next may be another text."""
-        self._envelopes = {}
-        self._held_bases.clear()
-
     def progress(self) -> list[SegmentProgress]:
         """How far segments are written: for the manifest, with the group's rows."""
         return self._bodies.progress()
@@ -201,26 +197,26 @@ class Placement:
                 refs.append(ref)
                 places.append(place)
         records = list(self._bodies.read_many(refs))
-        bases = self._bases({(r.related, r.family) for _, r in records if r.codec == CODEC_ZSTD_DELTA})
+        bases = self._bases({record.related for _, record in records if record.codec == CODEC_ZSTD_DELTA})
         for number, record in records:
-            base = bases.get((record.related, record.family))
+            base = bases.get(record.related)
             if base is None:
                 values[places[number]] = self._decode(record)
             else:
                 values[places[number]] = self._codec.decode(record, lambda _, base=base: base)  # type: ignore[misc]
         return values
 
-    def _bases(self, wanted: set[tuple[bytes, str]]) -> dict[tuple[bytes, str], bytes]:
+    def _bases(self, wanted: set[bytes]) -> dict[bytes, bytes]:
         """Bases read together; those beyond READ_AHEAD_BYTES are left to be read where they are needed."""
         known = self._envelopes
         for remembered in (known, {}):  # compaction may have moved what is remembered: look again
-            chosen: dict[tuple[bytes, str], bytes] = {}
+            chosen: dict[bytes, bytes] = {}
             room_bytes = READ_AHEAD_BYTES
-            for key in wanted:
-                envelope = remembered.get(key) or self._base_envelope(*key)
+            for name in wanted:
+                envelope = remembered.get(name) or self._base_envelope(name)
                 if envelope is not None and envelope_raw_bytes(envelope) <= room_bytes:
                     room_bytes -= envelope_raw_bytes(envelope)
-                    chosen[key] = envelope
+                    chosen[name] = envelope
             try:
                 found = dict(zip(chosen, self.fetch_many(list(chosen.values())) if chosen else (), strict=True))
             except CorruptionError:
@@ -241,19 +237,18 @@ class Placement:
             return
         record = self._bodies.read(ref)
         if record.codec == CODEC_ZSTD_DELTA:
-            key = record.related, record.family
-            if self._held_bases.get(key) is None:
-                through_moves(lambda: self._base_envelope(*key), self._verify_base)
+            if self._held_bases.get(record.related) is None:
+                through_moves(lambda: self._base_envelope(record.related), self._verify_base)
         elif record.codec == CODEC_ZSTD_DICTIONARY:
             self._load(record.related)
 
     def _verify_base(self, envelope: bytes | None) -> None:
         if envelope is None:
-            raise CorruptionError("a delta's base is not there", expected="a base", found="no cell")
+            raise CorruptionError("a delta's base is not there", expected="a base", found="no row")
         self.verify(envelope)
 
-    def fetch_leaning(self, envelope: bytes) -> tuple[bytes, bytes]:
-        """The value of a cell, and the name of the base that its record leans on: b"" for none."""
+    def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
+        """See `Values`."""
         value, ref = parse_envelope(envelope)
         if ref is None:
             return value, b""
@@ -268,8 +263,13 @@ class Placement:
         record = self._bodies.read(ref)
         return record, self._decode(record)
 
-    def leans(self, envelope: bytes) -> bool:
-        """Whether the record of a value leans on another; a record that cannot be read leans on none."""
+    def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
+        """See `Values`."""
+        record, raw = self.fetch_record(envelope)
+        return record.row_key, (record.family, record.qualifier), raw
+
+    def is_delta(self, envelope: bytes) -> bool:
+        """Whether the record of a value is a delta; one that cannot be read is none."""
         ref = parse_envelope(envelope)[1]
         if ref is None:
             return False
@@ -286,38 +286,36 @@ class Placement:
     def _decode(self, record: Record) -> bytes:
         if record.codec != CODEC_ZSTD_DELTA:
             return self._codec.decode(record, self._load)
-        return self._codec.decode(record, lambda name: self.base(name, record.family))
+        return self._codec.decode(record, self.base)
 
-    def base(self, name: bytes, family: str) -> bytes:
-        """What deltas of a family lean on under a name.
+    def base(self, name: bytes) -> bytes:
+        """The value of a base.
 
         Raises:
             CorruptionError: it is damaged or not there.
         """
-        held = self._held_bases
-        raw = held.get((name, family))
+        raw = self._held_bases.get(name)
         if raw is None:
-            raw = self._read_base(name, family)
-            held.put((name, family), raw)
+            raw = self._read_base(name)
+            self._held_bases.put(name, raw)
         return raw
 
-    def _read_base(self, name: bytes, family: str) -> bytes:
-        key = name, family
-        known = self._envelopes  # `forget_bases` puts another in its place: what is found now does not go into that one
-        remembered = known.get(key)
+    def _read_base(self, name: bytes) -> bytes:
+        known = self._envelopes
+        remembered = known.get(name)
         if remembered is not None:
             try:
                 return self.fetch(remembered)
             except CorruptionError:
-                known.pop(key, None)  # compaction may have moved the base: look again
+                known.pop(name, None)  # compaction may have moved the base: look again
 
         def fetch(envelope: bytes | None) -> bytes:
             if envelope is None:
-                raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no cell")
+                raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
             raw = self.fetch(envelope)
             if len(known) >= ENVELOPES_HELD:
                 known.clear()
-            known[key] = envelope
+            known[name] = envelope
             return raw
 
-        return through_moves(lambda: self._base_envelope(name, family), fetch)
+        return through_moves(lambda: self._base_envelope(name), fetch)

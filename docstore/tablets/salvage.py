@@ -69,7 +69,7 @@ class SalvageReport:
 
     Attributes:
         captures, bodies, texts: that came back.
-        unreadable: records that are sound but lean on what is not there.
+        unreadable: records that are sound, but their dictionary or base is not there.
         damaged: stretches of segments that are no records.
     """
 
@@ -117,8 +117,10 @@ class Salvage:
         self._codec = ValueCodec()
         self._dictionaries = DictionaryFiles(self._files, folder / DICTIONARY_DIRECTORY)
         self._segments = sorted(self._all_segments(folder), key=attrgetter("number", "begin"))
+        self._plain: list[_Place] = []
+        """Bodies and texts that are no deltas, those of deleted pages too: others may be deltas against them."""
+        self._named: set[bytes] = set()
         self._bases: dict[bytes, _Place] = {}
-        self._text_bases: dict[bytes, _Place] = {}
         if not self._segments:
             raise InvalidArgument(f"there are no segments in {folder}; name the folder of a store")
 
@@ -139,7 +141,7 @@ class Salvage:
         wanted: set[tuple[bytes, int]] = set()
         for segment in self._segments:
             self._read(segment, everything, wanted)
-        self._find_bases(everything)
+        self._find_bases()
         for row_key in sorted(everything):
             for timestamp, columns in sorted(everything[row_key].items()):
                 if self._only_set_aside and (row_key, timestamp) not in wanted:
@@ -164,34 +166,22 @@ class Salvage:
                     related = record.related if record.codec == CODEC_ZSTD_DELTA else b""
                     place = _Place(handle, segment.number, offset, length, related)
                     everything.setdefault(record.row_key, {}).setdefault(record.timestamp, {})[column] = place
+                    if related:
+                        self._named.add(related)
+                    elif column in (capture.BODY, capture.MAIN):
+                        self._plain.append(place)
                     if segment.begin >= 0:
                         wanted.add((record.row_key, record.timestamp))
             else:
                 _delete(everything.get(record.row_key, {}), record)
 
-    def _find_bases(self, everything: Captures) -> None:
-        """Where the bodies and texts lie that deltas name: by the checksum of a body that is none itself."""
-        named = {
-            place.related
-            for captures in everything.values()
-            for columns in captures.values()
-            for place in columns.values()
-            if place.related
-        }
-        if not named:
-            return
-        for captures in everything.values():
-            for columns in captures.values():
-                body = columns.get(capture.BODY)
-                if body is None or body.related:
-                    continue
-                raw = self._value(body)
-                name = b"" if raw is None else checksum16(raw)
-                if name in named:
-                    self._bases.setdefault(name, body)
-                    text = columns.get(capture.MAIN)
-                    if text is not None and not text.related:
-                        self._text_bases.setdefault(name, text)
+    def _find_bases(self) -> None:
+        """Where the values lie that deltas name: by the checksum of a value that is no delta itself."""
+        for place in self._plain if self._named else ():
+            raw = self._value(place)
+            name = b"" if raw is None else checksum16(raw)
+            if name in self._named:
+                self._bases.setdefault(name, place)
 
     def _capture(self, row_key: bytes, timestamp: int, columns: dict[Column, _Place]) -> Salvaged:
         values = {column: self._value(place) for column, place in columns.items()}
@@ -206,7 +196,7 @@ class Salvage:
         )
 
     def _value(self, place: _Place) -> bytes | None:
-        """The raw value of a record; None where it leans on what is not there."""
+        """The raw value of a record; None if its dictionary or base is not there."""
         try:
             record = decode_record(place.handle.read(place.length, place.offset), place.segment)
             return self._codec.decode(record, lambda name: self._related(record, name))
@@ -216,7 +206,7 @@ class Salvage:
     def _related(self, record: Record, name: bytes) -> bytes:
         if record.codec != CODEC_ZSTD_DELTA:
             return self._dictionaries.load(name)
-        place = (self._text_bases if record.family == capture.MAIN[0] else self._bases).get(name)
+        place = self._bases.get(name)
         raw = None if place is None else self._value(place)
         if raw is None:
             raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no record")

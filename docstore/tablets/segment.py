@@ -28,7 +28,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
-from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref
+from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref, encode_ref
 from docstore.tablets.header import encode_header, header_damage, refuse_other_format
 from docstore.tablets.leftovers import Surplus, judge, list_set_aside, set_aside
 from docstore.tablets.record import Record, decode_record, encode_record, group_mark
@@ -463,6 +463,20 @@ class SegmentBodies:
                 yield 0, Damage(SEGMENT_HEADER_BYTES, reason)
             start = SEGMENT_HEADER_BYTES
         yield from walk_records(handle, segment, start, handle.length_bytes() if end is None else end)
+
+    def records(
+        self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
+    ) -> Iterator[tuple[bytes, Record]]:
+        """Refs and records that `walk` finds, without what is damaged."""
+        last: tuple[int, Record] | None = None
+        stop = start
+        for stop, found in self.walk(segment, start, end):
+            if last is not None:
+                yield encode_ref(segment, last[0], stop - last[0]), last[1]
+            last = None if isinstance(found, Damage) else (stop, found)
+        if last is not None:
+            stop = self._files.length_bytes(self.path(segment)) if end is None else end
+            yield encode_ref(segment, last[0], stop - last[0]), last[1]
 
     def _read_pending(self, segment: int, offset: int) -> bytes | None:
         with self._lock:

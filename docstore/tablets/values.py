@@ -188,7 +188,7 @@ class _Contexts(threading.local):
 class DecodingDictionary:
     """A dictionary for reading, and decompressors for it that no thread is using: as many as worked at a time.
 
-    What leans on the dictionary is here, and goes with it: a decompressor that a thread kept would keep it as well.
+    Decompressors are here, and go with the dictionary: a decompressor that a thread kept would keep it as well.
     """
 
     __slots__ = ("_idle", "dictionary")
@@ -307,7 +307,7 @@ class ValueCodec:
         return raw
 
     def _decode_delta(self, record: Record, base: bytes) -> bytes:
-        """The value that leans on a base.
+        """The value of a delta.
 
         A context for this base alone would cost as much as the decoding.  So the base goes through the thread's one
         context as a frame that holds it as it is, and zstd lets the frame after it copy from that.

@@ -1,1 +1,1 @@
-"""The write half: analysis ahead, the sequencer, rows in flight, shared bodies, the commit point."""
+"""The write half: analysis ahead, the sequencer, rows in flight, bases, the commit point."""

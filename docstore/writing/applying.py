@@ -29,25 +29,14 @@ from docstore.model.types import (
     Policy,
     ReadSpec,
     RowMutations,
-    SetCell,
     VerdictKind,
     header_of,
 )
 from docstore.reading.documents import DocumentReader
+from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
-from docstore.storage.envelope import INLINE_TAG
+from docstore.storage.envelope import INLINE_TAG, is_ref
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.sharing import (
-    BODY_FAMILY,
-    ENVELOPE,
-    TEXT,
-    TEXT_NAME,
-    USER_FAMILY,
-    Base,
-    body_name,
-    user_qualifier,
-)
-from docstore.storage.sharing import TABLE as SHARED_BODIES
 from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, is_later
 from docstore.writing.batch import PAGES, Batch, Write
 from docstore.writing.maintenance import MADE_AGAIN
@@ -77,7 +66,7 @@ class DuplicateApplier:
         self._side = side
         self._table = side.table
         self._placement = side.opened.placement
-        self._sharing = side.opened.sharing
+        self._base_rows = side.opened.base_rows
         self._pages = side.pages
         self._reader = DocumentReader(side.table, side.opened.placement)
 
@@ -153,7 +142,7 @@ class DuplicateApplier:
         if rejects and checksum in shown:
             return Applied(reason="needed")
         base = None if rejects else self._pages.base(of)
-        kept = self._needed_by_others(body_name(page.body), pointer)
+        kept = self._kept_as_bases(first)
         if rejects:
             gone, added = self._reject(pointer, judgement, [first, *visits], plan), set[bytes]()
         else:
@@ -173,11 +162,16 @@ class DuplicateApplier:
                 found.append(record)
         return found[::-1]
 
-    def _needed_by_others(self, name: bytes, pointer: PagePointer) -> set[bytes]:
-        """What others need of the body and its text: they lean on them."""
-        shared = self._sharing.cells(name)
-        has_others = bool(shared) and any(user != pointer for user in self._sharing.users(name))
-        return {shared[column] for column in (ENVELOPE, TEXT) if column in shared} if has_others else set()
+    def _kept_as_bases(self, record: CaptureRecord) -> set[bytes]:
+        """Values of a capture that stay if it goes: others may be deltas against them."""
+        found = set()
+        for column in (capture.BODY, capture.MAIN):
+            value = record.columns.get(column, INLINE_TAG)
+            if is_ref(value):
+                raw, base = self._placement.fetch_with_base(value)
+                if not base and self._base_rows.envelope(value_name(raw)) == value:
+                    found.add(value)
+        return found
 
     def _reject(
         self, pointer: PagePointer, judgement: Judgement, records: Sequence[CaptureRecord], plan: Plan
@@ -237,9 +231,9 @@ class DuplicateApplier:
         assert verdict is not None and one.analysis is not None
         referred = verdict._replace(stored=capture.STORED_REFERENCE)
         columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judgement)}
-        is_base = base is not None and base.raw == body  # the canonical page shares this body, or leans on it
+        is_base = base is not None and base.raw == body  # the canonical page shares this body, or is a delta against it
         shares = is_base and judgement.kind is VerdictKind.EXACT
-        is_small = is_base or bool(self._placement.fetch_leaning(columns[capture.BODY])[1])  # a delta already
+        is_small = is_base or bool(self._placement.fetch_with_base(columns[capture.BODY])[1])  # a delta already
         if base is not None and columns[capture.BODY] != base.envelope and (shares or not is_small):
             write = Write(one, pointer.timestamp, referred._replace(kind=judgement.kind))
             write.judgement = judgement
@@ -285,7 +279,7 @@ class Repaired(NamedTuple):
 
     Attributes:
         captures: captures with a value that could not be read, and can be now.
-        bases: shared bodies and texts of which the same holds: pages that are deltas against them can be read again.
+        bases: of which the same holds: values that are deltas against them can be read again.
         left: captures with a value that still cannot be read.
     """
 
@@ -303,15 +297,12 @@ class Repairer:
     def __init__(self, side: WriteSide) -> None:
         self._side = side
         self._table = side.table
-        self._engine = side.opened.engine
+        self._base_rows = side.opened.base_rows
         self._placement = side.opened.placement
 
     def run(self) -> Repaired:
         """Repair what can be repaired; run again, it finds nothing to do."""
-        damaged = self._damaged_bases()
-        bases = self._repair_bases(damaged) if damaged else 0
-        if bases:
-            self._side.committer.forget_bases()
+        bases = self._repair_bases()
         captures = {pointer: record for pointer, record in self._stored() if not self._is_sound(record)}
         bodies = self._bodies_of({record.body_identity for record in captures.values()}) if captures else {}
         repaired = sum(self._repair(pointer, record, bodies) for pointer, record in captures.items())
@@ -332,38 +323,22 @@ class Repairer:
     def _is_sound(self, record: CaptureRecord) -> bool:
         return all(self._reads(value) is not None for _, value in record.refs)
 
-    def _damaged_bases(self) -> dict[bytes, dict[bytes, bytes]]:
-        """Rows of shared bodies with a body or text that cannot be read: name -> cells."""
-        found = {}
-        for row in self._engine.scan(SHARED_BODIES, spec=ReadSpec(families=(BODY_FAMILY,))):
-            cells = {cell.qualifier: cell.value for cell in row.cells}
-            if any(self._reads(cells[column]) is None for column in (ENVELOPE, TEXT) if column in cells):
-                found[row.row_key] = cells
-        return found
-
-    def _repair_bases(self, damaged: Mapping[bytes, dict[bytes, bytes]]) -> int:
-        """Name other records of the same bytes in the rows of shared bodies."""
-        texts = {cells[TEXT_NAME][1:]: name for name, cells in damaged.items() if TEXT_NAME in cells}
-        repaired: set[tuple[bytes, bytes]] = set()
-        for pointer, record in self._stored():
-            for column, qualifier in ((capture.BODY, ENVELOPE), (capture.MAIN, TEXT)):
+    def _repair_bases(self) -> int:
+        """Let the rows of bases that cannot be read name other records of the same bytes; -> how many could."""
+        damaged = {name for name, envelope in self._base_rows.scan() if self._reads(envelope) is None}
+        repaired = 0
+        for pointer, record in self._stored() if damaged else ():
+            for column in (capture.BODY, capture.MAIN):
                 raw = self._reads(record.columns[column]) if column in record.columns else None
-                own = b"" if raw is None else body_name(raw)
-                name = own if qualifier == ENVELOPE else texts.get(own, b"")
-                if raw is None or name not in damaged or (name, qualifier) in repaired:
-                    continue
-                held = damaged[name].get(qualifier)
-                if held is None or self._reads(held) is not None:
+                name = b"" if raw is None else value_name(raw)
+                if raw is None or name not in damaged:
                     continue
                 with self._side.committer.lock:
                     value = self._placement.place(pointer.row_key, column, pointer.timestamp, raw)
-                    cells = [SetCell(BODY_FAMILY, qualifier, 0, value)]
-                    if qualifier == ENVELOPE:
-                        cells.append(SetCell(USER_FAMILY, user_qualifier(pointer), 0, b""))
-                    rows = [RowMutations(SHARED_BODIES, name, cells)]
-                    self._side.committer.commit(Plan().write(Stage.BASES, rows))
-                repaired.add((name, qualifier))
-        return len(repaired)
+                    self._side.committer.commit(Plan().write(Stage.BASES, [self._base_rows.row(name, value)]))
+                damaged.remove(name)
+                repaired += 1
+        return repaired
 
     def _bodies_of(self, identities: Collection[bytes]) -> dict[bytes, PagePointer]:
         """For each of some bodies a capture whose own record of it can be read."""

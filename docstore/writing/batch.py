@@ -9,31 +9,21 @@ Knows which columns a verdict asks for, and when a policy may hide a capture; mu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from docstore.dedup.comparable import TitledPage
 from docstore.dedup.detector import Judgement, StoredPage
-from docstore.model.capture import BODY, MAIN, Column, StoredVerdict
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED, INLINE_LIMIT_BYTES
+from docstore.model.capture import BODY, Column, StoredVerdict
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, RowMutations, SetCell
 from docstore.reading.pages import StoredPages
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
-from docstore.storage.sharing import (
-    BODY_FAMILY,
-    DYING,
-    ENVELOPE,
-    LARGEST_BASE_BYTES,
-    TEXT,
-    Base,
-    SharedBodies,
-    body_name,
-)
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.writing.prepare import Prepared
@@ -62,13 +52,14 @@ class Write:
         seen: what verdicts on later pages need of it; None if no page is judged against it.
         columns: cell values of its record, as far as they are known.
         long: values of its record that are not placed yet, beside body and text.
-        base: what a page like it can be a delta against: its body, or the base of that; once it is placed.
+        bases: what body and text of a page like it can be deltas against, by column: its own, or their base; once they
+            are placed.
         body_name: see `CaptureRecord`.
         arrived: when it was written, in microseconds.
     """
 
     __slots__ = (
-        "arrived", "base", "body_name", "columns", "error", "is_damaged", "is_stored", "judgement", "kind", "known_as",
+        "arrived", "bases", "body_name", "columns", "error", "is_damaged", "is_stored", "judgement", "kind", "known_as",
         "long", "page", "previous", "rewrites", "says", "seen", "timestamp", "turn", "verdict",
     )  # fmt: skip
 
@@ -86,7 +77,7 @@ class Write:
         self.seen: StoredPage | None = None
         self.columns: dict[Column, bytes] = {}
         self.long: dict[Column, bytes] = {}
-        self.base: Base | None = None
+        self.bases: dict[Column, Base] = {}
         self.body_name = b""
         self.arrived = 0
 
@@ -115,7 +106,7 @@ class Batch:
         titled: the same as words, where that was asked for.
         lasting: captures of which it is sure that no policy hides them once they are committed.
         anchors: what pages say of others, by row; and how many that are.
-        base_texts: texts that bases of these names have or get.
+        base_rows: where bases lie that have no row before the batch, by name.
     """
 
     def __init__(self) -> None:
@@ -127,7 +118,7 @@ class Batch:
         self.lasting: set[PagePointer] = set()
         self.anchors: dict[bytes, list[Mutation]] = {}
         self.anchor_count = 0
-        self.base_texts: dict[bytes, TextBase | None] = {}
+        self.base_rows: dict[bytes, bytes] = {}
 
 
 PAGES_HELD = 16_384
@@ -151,157 +142,104 @@ class RecentPage:
         self.titled = titled
 
 
-SHARED_ROWS_HELD = 16_384
-"""Some 7 MB: a page of a template leans on the base that the last ones leaned on."""
-BASES_BYTES = 32 << 20
-"""Bodies, and as many bytes of their texts: the next page is likely to resemble the last ones."""
-PLAIN_TEXTS_BYTES = 8 << 20
-"""Texts of pages that others are about to lean on: mostly the next ones of the same site."""
-
-
-class TextBase(NamedTuple):
-    """The text of a base: what texts of pages that lean on the base lean on.
-
-    Attributes:
-        raw: the text, in UTF-8.
-        envelope: where it lies.
-        named: the base's row names it already.
-    """
-
-    raw: bytes
-    envelope: bytes
-    named: bool
+BASE_ROWS_HELD = 16_384
+"""Some 2 MB: a page of a template is a delta against the base of the last ones."""
+BASES_BYTES = 48 << 20
+"""Bodies and texts: the next page is likely to resemble the last ones."""
 
 
 class Bases:
-    """Reads bodies to lean on, and their texts.  Not thread-safe: the sequencer owns it.
+    """Reads values to make deltas against.  Not thread-safe: the sequencer owns it.
 
     Args:
         placement: where values lie.
-        sharing: rows of shared bodies.
+        rows: of bases.
         remembers: cache those rows too.  Whoever asks for that calls `forget` before the next read, once anybody
             else may have committed.
     """
 
-    def __init__(self, placement: Values, sharing: SharedBodies, *, remembers: bool) -> None:
+    def __init__(self, placement: Values, rows: BaseRows, *, remembers: bool) -> None:
         self._placement = placement
-        self._sharing = sharing
-        self._rows: LruCache[bytes, dict[bytes, bytes]] = LruCache(SHARED_ROWS_HELD if remembers else 0)
+        self._stored = rows
+        self._rows: LruCache[bytes, bytes] = LruCache(BASE_ROWS_HELD if remembers else 0)
+        """Where a base lies, by name; b"" where there is no such row."""
         self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
-        """By the envelope of a body: what its page leans on."""
-        self._texts: LruCache[bytes, TextBase] = LruCache(BASES_BYTES, lambda text: len(text.raw))
-        self._plain: LruCache[bytes, bytes] = LruCache(PLAIN_TEXTS_BYTES, len)
-        """Texts that lean on nothing, by envelope."""
+        """By the cell value of a body or text: what its page offers as a base."""
 
-    def at(self, envelope: bytes, pointer: PagePointer) -> Base | None:
-        """What a page can lean on that is like one whose body lies there: that body, or the base that it leans on.
+    def at(self, envelope: bytes, column: Column, pointer: PagePointer) -> Base | None:
+        """The base that a value offers which lies there: the value itself, or the base that it is a delta against.
 
-        None where the body is too small to be worth it, or too large, or cannot be read.
+        None if the value is too small to be worth it, or too large, or cannot be read.
+
+        Args:
+            envelope: the cell value.
+            column, pointer: of which page.
         """
         cached = self._bases.get(envelope)
         if cached is not None:
             return cached
         if not is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return None
-        place = Place(pointer.row_key, *BODY, pointer.timestamp)
+        place = Place(pointer.row_key, *column, pointer.timestamp)
         base = self._placement.unreadable.attempt(lambda: self._read(envelope, pointer), place)
         if base is not None:
             self._bases.put(envelope, base)
         return base
 
     def _read(self, envelope: bytes, pointer: PagePointer) -> Base | None:
-        raw, leans_on = self._placement.fetch_leaning(envelope)
-        if not leans_on:
-            return Base(body_name(raw), raw, envelope, pointer)
-        inner = self.shared_cells(leans_on).get(ENVELOPE)
-        if inner is None or envelope_raw_bytes(inner) > LARGEST_BASE_BYTES:
+        raw, name = self._placement.fetch_with_base(envelope)
+        if not name:
+            return Base(value_name(raw), raw, envelope, pointer)
+        inner = self._row(name)
+        if not inner or envelope_raw_bytes(inner) > LARGEST_BASE_BYTES:
             return None
-        return Base(leans_on, self._placement.fetch(inner), inner, pointer)
+        return Base(name, self._placement.fetch(inner), inner, pointer)
 
-    def shared_cells(self, name: bytes) -> dict[bytes, bytes]:
-        """`SharedBodies.cells`, from the cache where it has them; not to be changed."""
-        cells = self._rows.get(name)
-        if cells is None:
-            cells = self._sharing.cells_of_likely_absent(name)
-            self._rows.put(name, cells)
-        return cells
+    def _row(self, name: bytes) -> bytes:
+        """Where a base lies; b"" if it has no row yet."""
+        envelope = self._rows.get(name)
+        if envelope is None:
+            envelope = self._stored.envelope_of_likely_absent(name) or b""
+            self._rows.put(name, envelope)
+        return envelope
 
-    def is_sound(self, base: Base) -> bool:
-        """Whether a value may be encoded against a base: it is not being freed, and its row names what can be read."""
-        shared = self.shared_cells(base.name)
-        named = shared.get(ENVELOPE, base.envelope)
-        if DYING in shared or named == base.envelope:
-            return DYING not in shared
-        place = Place(base.pointer.row_key, *BODY, base.pointer.timestamp)
-        return self._placement.unreadable.attempt(lambda: self._verified(named), place) is not None
+    def is_usable(self, base: Base) -> bool:
+        """Whether a value may become a delta against a base, or share its record.
+
+        Not while compaction frees it, and not if the record cannot be read that its row names.
+        """
+        if base.name in self._stored.retired:
+            return False
+        envelope = self._row(base.name) or base.envelope
+        if envelope == base.envelope:
+            return True
+        return self._placement.unreadable.attempt(lambda: self._verified(envelope)) is not None
 
     def _verified(self, value: bytes) -> bool:
         self._placement.verify(value)
         return True
 
-    def text(self, base: Base, of_holder: Callable[[Base], TextBase | None], batch: Batch) -> TextBase | None:
-        """What the text of a page can lean on whose body leans on a base; None where there is none that can be read.
+    def use(self, base: Base, batch: Batch) -> None:
+        """A value of the batch is a delta against a base, or shares its record: the batch makes its row, if need be."""
+        if not self._row(base.name) and base.name not in batch.base_rows:
+            batch.base_rows[base.name] = base.envelope
+            batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.envelope)])
 
-        Args:
-            base: of the body.
-            of_holder: gives the text of the page that holds the base: it is that, while the base's row names none.
-            batch: in flight.
-        """
-        known = self._texts.get(base.name)
-        if known is not None:
-            return known
-        if base.name in batch.base_texts:
-            return batch.base_texts[base.name]
-        named = self.shared_cells(base.name).get(TEXT)
-        place = Place(base.pointer.row_key, *MAIN, base.pointer.timestamp)
-        attempt = self._placement.unreadable.attempt
-        if named is not None:
-            raw = attempt(lambda: self._placement.fetch(named), place)
-            if raw is None:
-                return None
-            found = TextBase(raw, named, True)
-            self._texts.put(base.name, found)
-            return found
-        text = attempt(lambda: of_holder(base), place) if self._sharing.takes_texts else None
-        batch.base_texts[base.name] = text
-        return text
-
-    def plain_text(self, envelope: bytes) -> TextBase | None:
-        """A text that lies there, to lean on; None where it leans on another itself."""
-        held = self._plain.get(envelope)
-        if held is not None:
-            return TextBase(held, envelope, False)
-        raw, leans_on = self._placement.fetch_leaning(envelope)
-        return None if leans_on else TextBase(raw, envelope, False)
-
-    def remember(self, envelope: bytes, base: Base, text: bytes | None) -> None:
-        """A page of the group was written.
-
-        Args:
-            envelope: of its body.
-            base: what pages like it can lean on.
-            text: its own, where that lies in a record and leans on nothing.
-        """
-        if text is not None:
-            self._plain.put(base.text, text)
-        if self._bases.get(envelope) is None:
-            self._bases.put(envelope, base)
+    def remember(self, write: Write) -> None:
+        """A page was committed."""
+        for column, base in write.bases.items():
+            if self._bases.get(write.columns[column]) is None:
+                self._bases.put(write.columns[column], base)
 
     def remember_batch(self, batch: Batch) -> None:
-        """A batch was committed: rows of shared bodies hold what it wrote there, set cells alone."""
-        for _, name, mutations in batch.plan.written(Stage.BASES):
-            before = self._rows.get(name)
-            if before is not None:
-                cells = (cell for cell in mutations if isinstance(cell, SetCell) and cell.family == BODY_FAMILY)
-                self._rows.put(name, before | {cell.qualifier: cell.value for cell in cells})
-        for name, text in batch.base_texts.items():
-            if text is not None and text.named:
-                self._texts.put(name, text)
+        """A batch was committed."""
+        for name, envelope in batch.base_rows.items():
+            self._rows.put(name, envelope)
 
     def forget(self) -> None:
-        """Others may have committed: read everything anew."""
-        for cache in (self._rows, self._bases, self._texts, self._plain):
-            cache.clear()
+        """Others may have committed: read everything again."""
+        self._rows.clear()
+        self._bases.clear()
 
 
 class GroupPages(StoredPages):
@@ -413,7 +351,7 @@ class GroupPages(StoredPages):
         envelope = self.envelope(pointer, BODY)
         if envelope is not None and not is_ref(envelope):
             return True
-        if envelope is not None and self._remembers and self._bases.at(envelope, pointer) is not None:
+        if envelope is not None and self._remembers and self._bases.at(envelope, BODY, pointer) is not None:
             return True  # and in the cache for the next page that is encoded against it
         return self.body(pointer) is not None
 
@@ -424,37 +362,18 @@ class GroupPages(StoredPages):
 
     # --- for what is placed
 
-    def base(self, pointer: PagePointer) -> Base | None:
-        """What a page like this one can be a delta against: its body, or the base of its body.
+    def base(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
+        """What the body or text of a page like this one can be a delta against: see `Bases.at`.
 
-        None when the page is gone, or its body too small to be worth it, or too large, or cannot be read; and where
-        each value has a cell of its own.
+        None if the page is gone, and if each value has a cell of its own.
         """
         if not self._placement.shares_values:
             return None
         pending = self.batch.pages.get(pointer)
         if pending is not None:
-            return pending.base
-        envelope = self.envelope(pointer, BODY)
-        return None if envelope is None else self._bases.at(envelope, pointer)
-
-    def text_base(self, base: Base) -> TextBase | None:
-        """What the text of a page can be a delta against whose body is one against a base: see `Bases.text`."""
-        return self._bases.text(base, self._text_of_holder, self.batch)
-
-    def _text_of_holder(self, base: Base) -> TextBase | None:
-        """The text of the page that holds a base; None where that is a delta itself."""
-        pending = self.batch.pages.get(base.pointer)
-        envelope = base.text
-        if pending is None:
-            if self.envelope(base.pointer, BODY) != base.envelope:
-                return None  # the page's body is a delta against the base
-            envelope = self.envelope(base.pointer, MAIN) or b""
-        if not envelope or not is_ref(envelope):
-            return None
-        if pending is not None and pending.base is base:
-            return TextBase(pending.page.analysed.main_bytes, envelope, False)
-        return self._bases.plain_text(envelope)
+            return pending.bases.get(column)
+        envelope = self.envelope(pointer, column)
+        return None if envelope is None else self._bases.at(envelope, column, pointer)
 
     def envelope(self, pointer: PagePointer, column: Column) -> bytes | None:
         """Where a value of a committed page lies; None where it has none."""
@@ -489,11 +408,7 @@ class GroupPages(StoredPages):
             self._bases.remember_batch(batch)
         if committed and self._remembers_writes:
             for pointer, write in batch.pages.items():
-                if write.base is not None:
-                    is_own = write.base.pointer == pointer  # its body is no delta, and its text neither
-                    text = write.page.analysed.main_bytes
-                    is_long = len(text) > INLINE_LIMIT_BYTES
-                    self._bases.remember(write.columns[BODY], write.base, text if is_own and is_long else None)
+                self._bases.remember(write)
                 assert write.seen is not None
                 self._cache(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
         if self._unusable:

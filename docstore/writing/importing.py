@@ -2,8 +2,8 @@
 
 A capture comes as its record without columns, in a cell of family `capture`, and a cell for each column.
 
-Knows where values, shared bodies and postings go; must not know where rows come from.  No verdict is given: those of
-the rows stay.  A body that leans on another there leans on the same one here; where that is not there yet it is asked
+Knows where values, bases and postings go; must not know where rows come from.  No verdict is given: those of the rows
+stay.  A value that is a delta there becomes a delta against the same base here; a base that is not there yet is asked
 for by its name, and placed for the page that holds it.  Band keys and fingerprints of texts are not posted here but by
 `textorder`, in one order.  Thread-safe: a group is placed and committed under the committer's lock.
 """
@@ -24,37 +24,37 @@ from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_B
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, RowMutations, SetCell
 from docstore.reading.index import open_buckets
+from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
-from docstore.storage.envelope import encode_inline, is_absent
+from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
-from docstore.storage.sharing import DYING, ENVELOPE, TEXT, TEXT_NAME, Base, body_name
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
-from docstore.storage.values import TEXT_DELTA
+from docstore.storage.values import BODY_DELTA, TEXT_DELTA
 from docstore.writing.batch import PAGES
 from docstore.writing.tally import Tally
 
 BASES_HELD_BYTES = 32 << 20
-"""LRU cache of bases and their texts."""
+"""LRU cache of bases."""
 RECORD_COLUMNS = frozenset(CAPTURE_FIELDS.values())
 """Columns of captures: these are put into the record of their time."""
 CellKey = tuple[str, bytes, int]
 """Family, qualifier and timestamp of a cell."""
 
 
-class SharedBase(NamedTuple):
-    """A body that others lean on, in the store that rows come from.
+class FoundBase(NamedTuple):
+    """A base in the store that rows come from.
 
     Attributes:
-        pointer: a page that holds this very body.
-        raw: the body.
-        text: what texts lean on under its name; b"" for none.
+        row_key, column, timestamp: of a capture that holds this very value.
+        raw: the value.
     """
 
-    pointer: PagePointer
+    row_key: bytes
+    column: capture.Column
+    timestamp: int
     raw: bytes
-    text: bytes
 
 
 class ImportedCell(NamedTuple):
@@ -62,8 +62,8 @@ class ImportedCell(NamedTuple):
 
     Attributes:
         family, qualifier, timestamp, value: of the cell.
-        leans_on: name of the base that the value leans on there; b"" for none.
-        is_shared: others lean on this body or text there, or share it.
+        base: name of the base that the value is a delta against there; b"" for none.
+        is_base: it is a base there, or pages share it.
         stored_as: the same for cells of a row that hold one stored value; b"" for a value that stands in its cell.
     """
 
@@ -71,8 +71,8 @@ class ImportedCell(NamedTuple):
     qualifier: bytes
     timestamp: int
     value: bytes
-    leans_on: bytes = b""
-    is_shared: bool = False
+    base: bytes = b""
+    is_base: bool = False
     stored_as: bytes = b""
 
     @property
@@ -104,7 +104,7 @@ class ImportedRow(NamedTuple):
     there: frozenset[CellKey] = frozenset()
 
 
-FindBase = Callable[[bytes], SharedBase | None]
+FindBase = Callable[[bytes], FoundBase | None]
 """A base by its name; None where that cannot be had: pages do without it."""
 
 
@@ -116,14 +116,14 @@ class RowImporter:
         opened.make_reserve()
         self._buckets = open_buckets(opened, table)
         self._placement = opened.placement
-        self._sharing = opened.sharing
+        self._base_rows = opened.base_rows
         self._committer = committer
         self._index = HashIndex(opened.engine, RowBuckets(opened.engine))
         self._tally = Tally(opened.engine, b"copy-" + os.urandom(8))
-        self._bases: LruCache[bytes, Base] = LruCache(BASES_HELD_BYTES, lambda base: len(base.raw))
-        self._texts: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
-        self._shared: dict[bytes, dict[bytes, bytes]] = {}
-        """Cells of rows of shared bodies, as they are with the plan being made."""
+        self._bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
+        """By name; what is here has a row."""
+        self._lying: dict[bytes, bytes | None] = {}
+        """Where bases lie, as their rows are with the plan being made."""
         self._commits = -1
 
     def write(self, rows: Iterable[ImportedRow], find_base: FindBase) -> None:
@@ -136,8 +136,7 @@ class RowImporter:
         with self._committer.lock:
             if self._committer.commits != self._commits:  # others have committed
                 self._bases.clear()
-                self._texts.clear()
-            self._shared = {}
+            self._lying = {}
             plan = Plan()
             cells: dict[bytes, list[SetCell]] = {}
             committed = False
@@ -153,6 +152,8 @@ class RowImporter:
                 self._commits = self._committer.commits
                 committed = True
             finally:
+                if not committed:
+                    self._bases.clear()
                 self._tally.rollback()
                 self._buckets.end_group(committed=committed)
 
@@ -163,8 +164,7 @@ class RowImporter:
         placed: list[SetCell] = []
         records: list[CaptureRecord] = []
         columns: dict[int, dict[capture.Column, bytes]] = {}
-        bodies: dict[int, tuple[bytes, bytes]] = {}
-        for cell in sorted(row.cells, key=lambda cell: cell.column != capture.BODY):
+        for cell in row.cells:
             if cell.key in row.there:
                 continue
             if cell.family == CAPTURE_FAMILY:
@@ -175,13 +175,8 @@ class RowImporter:
                 envelope = cell.stored_as
             if envelope is None:
                 if cell.column == capture.BODY:
-                    envelope, own, leans_on = self._place_body(row.row_key, cell, plan, find_base)
-                    bodies[cell.timestamp] = own, leans_on
-                elif cell.column == capture.MAIN:
-                    own, leans_on = bodies.get(cell.timestamp, (b"", b""))
-                    envelope = self._place_text(row.row_key, cell, own, leans_on, plan, find_base)
-                else:
-                    envelope = self._placement.place(row.row_key, cell.column, cell.timestamp, cell.value)
+                    self._committer.note_writes([(row.row_key, len(cell.value))])
+                envelope = self._place_value(row.row_key, cell, plan, find_base)
                 if cell.stored_as:
                     row.placed[cell.stored_as] = envelope
             if cell.column in RECORD_COLUMNS:
@@ -198,121 +193,59 @@ class RowImporter:
                 self._placement.mark_deleted(row_key, mutation, now)
             self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, gone)]))
 
-    def _place_body(
-        self, row_key: bytes, cell: ImportedCell, plan: Plan, find_base: FindBase
-    ) -> tuple[bytes, bytes, bytes]:
-        """Place a body; -> its envelope, its name if others share or lean on it, and the base that it leans on."""
-        raw, timestamp = cell.value, cell.timestamp
-        self._committer.note_writes([(row_key, len(raw))])
-        pointer = PagePointer(timestamp, row_key)
-        if len(raw) <= INLINE_LIMIT_BYTES or not self._placement.shares_values:
-            return self._placement.place(row_key, capture.BODY, timestamp, raw), b"", b""
-        name = body_name(raw)
-        shared = self._shared_cells(name)
-        if ENVELOPE in shared and self._lean(Base(name, raw, shared[ENVELOPE], pointer), pointer, plan):
-            return shared[ENVELOPE], name, name
-        base = self._base(cell.leans_on, plan, find_base) if cell.leans_on not in (b"", name) else None
-        if base is not None:
-            envelope, leans_on = self._placement.place_near(
-                row_key, capture.BODY, timestamp, raw, [(base.name, base.raw)]
-            )
-            if leans_on and not self._lean(base, pointer, plan):  # it is being freed
-                envelope, leans_on = self._placement.place(row_key, capture.BODY, timestamp, raw), b""
-            return envelope, b"", leans_on
-        envelope = self._placement.place(row_key, capture.BODY, timestamp, raw)
-        if not cell.is_shared:
-            return envelope, b"", b""
-        self._lean(Base(name, raw, envelope, pointer), pointer, plan)
-        return envelope, name, b""
+    def _place_value(self, row_key: bytes, cell: ImportedCell, plan: Plan, find_base: FindBase) -> bytes:
+        """Place a value; -> its cell value.
 
-    def _place_text(
-        self, row_key: bytes, cell: ImportedCell, own: bytes, leans_on: bytes, plan: Plan, find_base: FindBase
-    ) -> bytes:
-        """Place a main text; a delta where its page's body leans on a base, and there the text does too."""
-        raw, timestamp = cell.value, cell.timestamp
-        if len(raw) <= INLINE_LIMIT_BYTES:
-            return self._placement.place(row_key, capture.MAIN, timestamp, raw)
-        if own:
-            shared = self._shared_cells(own)
-            if TEXT in shared and shared.get(TEXT_NAME) == encode_inline(body_name(raw)):
-                return shared[TEXT]
-        if leans_on and cell.leans_on == leans_on:
-            text = self._text(leans_on, plan, find_base)
-            if text is not None:
-                return self._placement.place_near(
-                    row_key, capture.MAIN, timestamp, raw, [(leans_on, text)], cost=TEXT_DELTA
-                )[0]
-        envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
-        if own and cell.is_shared:
-            self._name_text(own, envelope, raw, plan)
+        A body that is a base here, and any value that is one on both sides, shares the record.
+        """
+        raw, column, timestamp = cell.value, cell.column, cell.timestamp
+        place = self._placement
+        is_long = len(raw) > INLINE_LIMIT_BYTES and place.shares_values
+        if not is_long or not (column == capture.BODY or cell.is_base or cell.base):
+            return place.place(row_key, column, timestamp, raw)
+        name = value_name(raw)
+        is_base = cell.is_base or cell.base == name
+        if column == capture.BODY or is_base:
+            lies = self._lies(name)
+            if lies is not None and name not in self._base_rows.retired:
+                return lies
+        base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
+        if base is not None:
+            cost = TEXT_DELTA if column == capture.MAIN else BODY_DELTA
+            return place.place_near(row_key, column, timestamp, raw, [(cell.base, base)], cost=cost)[0]
+        envelope = place.place(row_key, column, timestamp, raw)
+        if is_base:
+            self._make_base(name, envelope, plan)
         return envelope
 
-    def _base(self, name: bytes, plan: Plan, find_base: FindBase) -> Base | None:
-        """What bodies lean on under a name, placed for the page that holds it where it is not there yet."""
-        held = self._bases.get(name)
-        if held is not None:
-            return held
-        shared = self._shared_cells(name)
-        if ENVELOPE in shared:
-            base = Base(name, self._placement.fetch(shared[ENVELOPE]), shared[ENVELOPE], PagePointer(0, b""))
-        else:
-            found = find_base(name)
-            if found is None:
-                return None
-            timestamp, row_key = found.pointer
-            envelope = self._placement.place(row_key, capture.BODY, timestamp, found.raw)
-            base = Base(name, found.raw, envelope, found.pointer)
-            if not self._lean(base, found.pointer, plan):
-                return None
-        self._bases.put(name, base)
-        return base
+    def _base(self, name: bytes, plan: Plan, find_base: FindBase) -> bytes | None:
+        """A base, placed for the page that holds it if it is not there yet; None for a delta without it."""
+        if name in self._base_rows.retired:
+            return None
+        raw = self._bases.get(name)
+        if raw is None:
+            envelope = self._lies(name)
+            if envelope is not None:
+                raw = self._placement.fetch(envelope)
+            else:
+                found = find_base(name)
+                if found is None or len(found.raw) <= INLINE_LIMIT_BYTES:
+                    return None
+                raw = found.raw
+                envelope = self._placement.place(found.row_key, found.column, found.timestamp, raw)
+                self._make_base(name, envelope, plan)
+            self._bases.put(name, raw)
+        return raw
 
-    def _text(self, name: bytes, plan: Plan, find_base: FindBase) -> bytes | None:
-        """What texts lean on under a name; None where there is none."""
-        held = self._texts.get(name)
-        if held is not None:
-            return held
-        shared = self._shared_cells(name)
-        if TEXT in shared:
-            text = self._placement.fetch(shared[TEXT])
-        else:
-            found = find_base(name)
-            if found is None or len(found.text) <= INLINE_LIMIT_BYTES:
-                return None
-            timestamp, row_key = found.pointer
-            envelope = self._placement.place(row_key, capture.MAIN, timestamp, found.text)
-            if not self._name_text(name, envelope, found.text, plan):
-                return None
-            text = found.text
-        self._texts.put(name, text)
-        return text
+    def _lies(self, name: bytes) -> bytes | None:
+        if name not in self._lying:
+            self._lying[name] = self._base_rows.envelope_of_likely_absent(name)
+        return self._lying[name]
 
-    # --- rows of shared bodies
-
-    def _shared_cells(self, name: bytes) -> dict[bytes, bytes]:
-        cells = self._shared.get(name)
-        if cells is None:
-            cells = self._shared[name] = self._sharing.cells_of_likely_absent(name)
-        return cells
-
-    def _lean(self, base: Base, pointer: PagePointer, plan: Plan) -> bool:
-        """Make a page a user of a base; False where that is being freed."""
-        shared = self._shared_cells(base.name)
-        row = self._sharing.lean_on(base, pointer, shared)
-        if row is None:
-            return False
-        plan.write(Stage.BASES, [row])
-        self._shared[base.name] = {ENVELOPE: base.envelope} | shared
-        return True
-
-    def _name_text(self, name: bytes, envelope: bytes, raw: bytes, plan: Plan) -> bool:
-        """Let a base's row name its text; False where it names one, or must not."""
-        shared = self._shared_cells(name)
-        if TEXT in shared or DYING in shared or not self._sharing.takes_texts:
-            return False
-        plan.write(Stage.BASES, [self._sharing.name_text(name, envelope, body_name(raw))])
-        self._shared[name] = shared | {TEXT: envelope, TEXT_NAME: encode_inline(body_name(raw))}
-        return True
+    def _make_base(self, name: bytes, envelope: bytes, plan: Plan) -> None:
+        if name not in self._base_rows.retired:
+            self._lying[name] = envelope
+            plan.write(Stage.BASES, [self._base_rows.row(name, envelope)])
 
     # --- postings and counts
 

@@ -26,13 +26,13 @@ from docstore.model.format import CAPTURE_FAMILY, CAPTURE_NOT_MODIFIED, CAPTURE_
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Policy, Previous, ReadSpec, VerdictKind
+from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
 from docstore.storage.engine import FirstQualifiers, ReadsAhead
 from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Cut, Plan
 from docstore.storage.port import Values
-from docstore.storage.sharing import body_name
 from docstore.storage.table import FIRST_RECORDS, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.unreadable import Place
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
@@ -206,7 +206,7 @@ class Judge:
         checksum = one.analysis.body_checksum
         if checksum != stored.checksum:
             return False
-        return decides_alone(checksum) or stored.body_name in (b"", body_name(one.page.body))
+        return decides_alone(checksum) or stored.body_name in (b"", value_name(one.page.body))
 
     def _compare_with_previous(self, one: Prepared, previous: LiveCapture | None) -> tuple[Previous, float]:
         assert one.analysis is not None

@@ -9,6 +9,7 @@ All of them hold the writers' lock from what they read to their commit.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -18,13 +19,14 @@ from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW, PURGED_ROW
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import (
     DeleteCells,
     DeleteRow,
     ReadSpec,
     RowMutations,
+    SetCell,
     header_of,
 )
 from docstore.reading.documents import Capture, DocumentReader
@@ -32,12 +34,13 @@ from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
 from docstore.reference.words import words
+from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.counts import corrected, totals
 from docstore.storage.envelope import INLINE_TAG
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
-from docstore.storage.sharing import body_name
+from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import outgoing
@@ -93,7 +96,7 @@ class PageDeleter:
         Args:
             row_key: of the row.
             purge: also the anchor texts that its stored versions gave to other pages, and an interrupted compaction's
-                note, for what that has written may hold this page's bytes.
+                note; the next compaction of all tablets rewrites all segments.
         """
         captures = self.posted(row_key)
         linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
@@ -101,6 +104,8 @@ class PageDeleter:
             is_current = self._sequencer.is_current()
             plan = Plan()
             if purge:  # before the row: without it, the same call again finds nothing to do
+                token = SetCell(META_FAMILY, b"", 0, os.urandom(8))
+                plan.write(Stage.ALLOCATION, [RowMutations("meta", PURGED_ROW, [token])])
                 plan.write(Stage.ALLOCATION, [RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
                 plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, sorted(linked)))
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
@@ -155,7 +160,7 @@ class PageDeleter:
                 headers = self._placement.fetch(record.columns.get(capture.HEADERS, INLINE_TAG))
             except CorruptionError:
                 continue
-            if not raw or (name := body_name(raw)) in seen:
+            if not raw or (name := value_name(raw)) in seen:
                 continue
             seen.add(name)
             content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None

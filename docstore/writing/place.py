@@ -1,15 +1,19 @@
 """Encoding and appending the values of a judged page: delta, dictionary or plain, and the choice of a base.
 
 Body and text are encoded by what they resemble, the rest as it is.  Bases are tried in this order: the row's own older
-version, the same path in another version or language of the site (`Siblings`), then the nearest relative.  Knows shared
-bodies and where values lie; must not know how a verdict comes about, nor the commit.  The caller holds the committer's
+version, the same path in another version or language of the site (`Siblings`), then the nearest relative.  Knows bases
+and where values lie; must not know how a verdict comes about, nor the commit.  The caller holds the committer's
 lock, and places the pages of a batch in their order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
+from docstore.model.capture import Column
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
     CAPTURE_NOT_MODIFIED,
@@ -20,22 +24,19 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import VerdictKind
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
 from docstore.storage.cache import LruCache
+from docstore.storage.captures import LiveCapture
 from docstore.storage.envelope import encode_absent, encode_inline
-from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
-from docstore.storage.sharing import (
-    LARGEST_BASE_BYTES,
-    Base,
-    SharedBodies,
-    body_name,
-)
-from docstore.storage.values import TEXT_DELTA
+from docstore.storage.values import BODY_DELTA, TEXT_DELTA, DeltaCost
 from docstore.writing.batch import Bases, Batch, GroupPages, Write
 from docstore.writing.prepare import Prepared
 
 _FETCHED_ALONE = {capture.STORED_CONFIRMED: CAPTURE_CONFIRMED, capture.STORED_REJECTED: CAPTURE_REJECTED}
 """Kinds of records without body and text of their own, by what became of the page."""
+Offers = Callable[[Column], Base | None]
+"""What a page offers as the base of a body or a text."""
 
 
 def set_columns(write: Write) -> None:
@@ -53,7 +54,7 @@ def set_columns(write: Write) -> None:
         write.columns = {column: value for column, value in inline.items() if column in kept}
         write.long = {column: value for column, value in long.items() if column in kept}
     checksum = one.analysed.body_checksum
-    write.body_name = b"" if decides_alone(checksum) else body_name(one.page.body)
+    write.body_name = b"" if decides_alone(checksum) else value_name(one.page.body)
     _set_verdict(write)
 
 
@@ -82,104 +83,97 @@ def _set_verdict(write: Write) -> None:
 
 
 class ValueWriter:
-    """Places the values of pages, and adds to their plan what they change in other rows."""
+    """Places the values of pages, and adds rows of bases to their plan."""
 
-    def __init__(self, placement: Values, pages: GroupPages, bases: Bases, sharing: SharedBodies) -> None:
+    def __init__(self, placement: Values, pages: GroupPages, bases: Bases) -> None:
         self._placement = placement
         self._pages = pages
         self._bases = bases
-        self._sharing = sharing
         self._siblings = Siblings()
 
     def place(self, write: Write, batch: Batch) -> None:
-        """Place the values of a page or visit; what it needs of shared bodies goes into the batch's plan."""
+        """Place the values of a page or visit; the rows of bases that it needs go into the batch's plan."""
         if write.kind == CAPTURE_STORED:
             if write.verdict.stored == capture.STORED_TEXT:
                 write.columns[capture.BODY] = encode_absent(len(write.page.page.body))
                 self._place_text(write, None, batch)
             else:
-                write.base = self._place_body(write, batch)
+                self._place_body(write, batch)
         if write.long:
             write.columns.update(self._placement.place_all(write.page.row_key, write.timestamp, write.long))
 
-    def _place_body(self, write: Write, batch: Batch) -> Base | None:
-        """Place body and text by what became of them, and by what they resemble.
-
-        Returns:
-            What pages like it can lean on: the base that its body leans on, or that body itself.
-        """
-        timestamp, row_key = pointer = write.pointer
+    def _place_body(self, write: Write, batch: Batch) -> None:
+        """Place body and text by what became of them, and by what they resemble."""
         body = write.page.page.body
         is_reference = write.verdict.stored == capture.STORED_REFERENCE and write.judgement is not None
         duplicate = write.judgement.of if is_reference and write.judgement is not None else None
         if duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
             shared = self._pages.base(duplicate)
-            if shared is not None and shared.raw == body and self._lean_on(shared, pointer, batch.plan):
+            if shared is not None and shared.raw == body and self._bases.is_usable(shared):
+                self._bases.use(shared, batch)
                 write.columns[capture.BODY] = shared.envelope
-                self._place_text(write, shared, batch)
-                return shared
-        bases = [] if write.is_damaged else self._to_lean_on(write)
-        envelope, leans_on = self._placement.place_near(
-            row_key, capture.BODY, timestamp, body, [(base.name, base.raw) for base in bases]
-        )
-        write.columns[capture.BODY] = envelope
-        base = next((base for base in bases if base.name == leans_on), None)
-        if base is not None:
-            self._lean_on(base, pointer, batch.plan)
-        text = self._place_text(write, base, batch)
-        if base is None and INLINE_LIMIT_BYTES < len(body) <= LARGEST_BASE_BYTES:
-            base = Base(_name(write.page), body, envelope, pointer, text)
-        return base
+                write.bases[capture.BODY] = shared
+                self._place_text(write, partial(self._pages.base, duplicate), batch)
+                return
+        offered = [] if write.is_damaged else self._relatives(write)
+        bases = {base.name: (base, offers) for base, offers in offered}
+        name = self._place_near(write, capture.BODY, body, [base for base, _ in bases.values()], batch, BODY_DELTA)
+        self._place_text(write, bases[name][1] if name else None, batch)
 
-    def _place_text(self, write: Write, base: Base | None, batch: Batch) -> bytes:
-        """Place the text of a page whose body leans on that base, or on none; -> its envelope.
+    def _place_text(self, write: Write, offers: Offers | None, batch: Batch) -> None:
+        """Place the text of a page; as a delta against what the relative offers that gave the base of its body."""
+        base = None if offers is None else offers(capture.MAIN)
+        bases = [] if base is None or not self._bases.is_usable(base) else [base]
+        self._place_near(write, capture.MAIN, write.page.analysed.main_bytes, bases, batch, TEXT_DELTA)
 
-        Where it leans on one, the text goes as a delta against the base's text, if that pays.
-        """
-        timestamp, row_key = write.pointer
-        raw = write.page.analysed.main_bytes
-        text_base = None if base is None else self._pages.text_base(base)
-        if base is None or text_base is None:
-            envelope = self._placement.place(row_key, capture.MAIN, timestamp, raw)
-        else:
-            envelope, leans_on = self._placement.place_near(
-                row_key, capture.MAIN, timestamp, raw, [(base.name, text_base.raw)], cost=TEXT_DELTA
+    def _place_near(
+        self, write: Write, column: Column, raw: bytes, bases: list[Base], batch: Batch, cost: DeltaCost
+    ) -> bytes:
+        """Place a value as a delta against one of the bases, or by itself; -> the name of that base, or b""."""
+        timestamp, row_key = pointer = write.pointer
+        if bases:
+            envelope, name = self._placement.place_near(
+                row_key, column, timestamp, raw, [(base.name, base.raw) for base in bases], cost=cost
             )
-            if leans_on and not text_base.named:
-                name = body_name(text_base.raw)
-                batch.plan.write(Stage.BASES, [self._sharing.name_text(base.name, text_base.envelope, name)])
-                batch.base_texts[base.name] = text_base._replace(named=True)
-        write.columns[capture.MAIN] = envelope
-        return envelope
+        else:
+            envelope, name = self._placement.place(row_key, column, timestamp, raw), b""
+        write.columns[column] = envelope
+        if name:
+            write.bases[column] = base = next(base for base in bases if base.name == name)
+            self._bases.use(base, batch)
+        elif self._placement.shares_values and INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES:
+            own = _body_name(write.page) if column == capture.BODY else value_name(raw)
+            write.bases[column] = Base(own, raw, envelope, pointer)
+        return name
 
-    def _to_lean_on(self, write: Write) -> list[Base]:
-        """What the page may lean on, the cheapest to find first: its own older version, the page of the same path in
-        another version of the site, then its nearest relative.  Nothing where no value leans on another."""
+    def _relatives(self, write: Write) -> list[tuple[Base, Offers]]:
+        """Bases to try for the body, each with what else its page offers; the cheapest to find first.
+
+        They are the page's own older version, the page of the same path in another version of the site, then its
+        nearest relative.  None where each value has a cell of its own.
+        """
         if not self._placement.shares_values:
             return []
-        found: list[Base | None] = []
+        found: list[Offers] = []
         sibling = self._siblings.meet(write.page.path_key, write.pointer)
         if write.previous is not None:
-            body = write.previous.columns[capture.BODY]
-            found.append(self._bases.at(body, PagePointer(write.previous.source, write.page.row_key)))
+            found.append(partial(self._of_previous, write.previous, write.page.row_key))
         elif sibling is not None:
-            found.append(self._pages.base(sibling))
+            found.append(partial(self._pages.base, sibling))
         if write.judgement is not None and write.judgement.relative is not None:
-            found.append(self._pages.base(write.judgement.relative))
-        bases = {base.name: base for base in found if base is not None and self._bases.is_sound(base)}
-        return list(bases.values())
+            found.append(partial(self._pages.base, write.judgement.relative))
+        bases = [(offers(capture.BODY), offers) for offers in found]
+        return [(base, offers) for base, offers in bases if base is not None and self._bases.is_usable(base)]
 
-    def _lean_on(self, base: Base, pointer: PagePointer, plan: Plan) -> bool:
-        row = self._sharing.lean_on(base, pointer, self._bases.shared_cells(base.name))
-        if row is not None:
-            plan.write(Stage.BASES, [row])
-        return row is not None
+    def _of_previous(self, previous: LiveCapture, row_key: bytes, column: Column) -> Base | None:
+        value = previous.columns.get(column)
+        return None if value is None else self._bases.at(value, column, PagePointer(previous.source, row_key))
 
 
-def _name(one: Prepared) -> bytes:
-    """What the body is named by among shared bodies: the head of its BLAKE3, which the analysis has mostly made."""
+def _body_name(one: Prepared) -> bytes:
+    """What the body is named by as a base: the head of its BLAKE3, which the analysis has mostly made."""
     checksum = one.analysed.body_checksum
-    return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else body_name(one.page.body)
+    return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(one.page.body)
 
 
 KEYS_HELD = 65_536

@@ -44,7 +44,7 @@ class WriteSide:
         self.kernel = kernel_of(opened)
         engine = opened.engine
         index = HashIndex(opened.engine, open_buckets(opened, table), remembers=remembers)
-        bases = Bases(placement, opened.sharing, remembers=remembers)
+        bases = Bases(placement, opened.base_rows, remembers=remembers)
         self.pages = pages = GroupPages(table, placement, bases, remembers=remembers)
         own = OwnRows(table, placement, remembers=opened.engine.caps.single_writer)  # others read their rows ahead
         self.detector = detector = Detector(
@@ -58,7 +58,7 @@ class WriteSide:
             own=own,
             taken=TakenTimes(table),
             detector=detector,
-            values=ValueWriter(placement, pages, bases, opened.sharing),
+            values=ValueWriter(placement, pages, bases),
             tally=Tally(opened.engine, opened.session),
             reads=GroupReads(engine, own, index, detector) if isinstance(engine, ReadsAhead) else None,
             clock=clock,

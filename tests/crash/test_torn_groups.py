@@ -22,7 +22,7 @@ from stores import Contents, contents
 import docstore
 from docstore import Page, Policy, Schema, VerdictKind
 from docstore.model import capture
-from docstore.model.format import COMPACTION_ROW
+from docstore.model.format import PURGED_ROW
 from docstore.model.types import (
     Append,
     ColumnFamily,
@@ -163,8 +163,7 @@ def purge(store: DocumentStore) -> None:
 
 def interrupted_compaction(store: DocumentStore) -> None:
     with_links(store)
-    note = b"\x83\xa5level\xa4fast\xadfirst_segment\x01\xa5began\x00"
-    row = RowMutations("meta", COMPACTION_ROW, [SetCell("m", b"run", 0, note)])
+    row = RowMutations("meta", PURGED_ROW, [SetCell("m", b"", 0, b"an earlier purge")])
     store.opened.engine.mutate_rows([row], Durability.NONE)
 
 

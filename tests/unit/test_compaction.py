@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
-import msgpack
 import pytest
 from pages import changed, page, words
-from stores import before_refs_change, change_capture, contents, everything_on_disk, records_of, stored_value
+from stores import before_refs_change, change_capture, contents, everything_on_disk, records_of, stored, stored_value
 
 import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW
+from docstore.model.format import CAPTURE_FAMILY, PURGED_ROW
 from docstore.model.types import (
     ColumnFamily,
     DeleteCells,
@@ -30,13 +28,18 @@ from docstore.model.types import (
     SetCell,
 )
 from docstore.reports.check import check
+from docstore.storage.bases import value_name
 from docstore.storage.envelope import is_absent
 from docstore.storage.files import Files
-from docstore.storage.sharing import body_name
 from docstore.store import DocumentStore
+from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.compaction import relocation
+from docstore.tablets.compaction.segments import SegmentsNamed, removable
 from docstore.tablets.layout import Layout
 from docstore.tablets.manifest import Manifest
+from docstore.tablets.record import delete_row
+from docstore.tablets.salvage import Salvage
+from docstore.tablets.segment import SegmentBodies
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -59,7 +62,7 @@ def test_every_cell_reads_as_before_at_both_levels_and_again(store: DocumentStor
     store.add_anchor("https://h0.example/0", "https://other.example/", "a link", T0)
     before = contents(store)
     for level in ("fast", "best", "fast"):
-        report = store.compact(level=level)
+        report = store.compact(level=level, full=True)
         assert report.values > 60
         assert report.damaged_values == report.kept_segments == 0
         assert contents(store) == before
@@ -155,7 +158,7 @@ def test_a_dropped_body_leaves_text_fingerprints_and_verdict(tmp_path: Path) -> 
         before = contents(store)
         assert store.compact().damaged_values == 0
         assert contents(store) == before
-        assert store.opened.sharing.envelope(body_name(pages[0].body)) is None, "no page holds it any more"
+        assert store.opened.base_rows.envelope(value_name(pages[0].body)) is None, "no page holds it any more"
         for one in pages:
             assert is_absent(stored_value(store, one.url, BODY))
         document = store.get(pages[4].url)
@@ -305,7 +308,7 @@ def test_purged_bytes_occur_in_no_record_dictionary_or_cell(store: DocumentStore
     store.compact()
     assert any(secret.encode() in piece for piece in everything_on_disk(store))
     names = {row.row_key for row in store.opened.engine.scan("bodies")}
-    assert body_name(body) in names, "others must lean on the page for the test to mean something"
+    assert value_name(body) in names, "others must lean on the page for the test to mean something"
     before = {key: value for key, value in contents(store).items() if b"secret" not in key[0]}
     store.delete("https://h2.example/secret", purge=True)
     store.compact()
@@ -460,10 +463,96 @@ def test_reader_that_misses_a_record_reads_the_row_once_more(store: DocumentStor
     assert document.body == some_pages(12)[3].body
 
 
-def test_finished_run_leaves_no_note_of_itself(store: DocumentStore) -> None:
-    list(store.put_pages(some_pages(6)))
+def test_second_of_two_runs_reads_no_segment(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    list(store.put_pages(some_pages(12)))
     store.compact()
-    assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
+    before, numbers = contents(store), [row.number for row in store.opened.manifest.segments()]
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a segment is read")
+
+    for name in ("read", "read_many", "walk"):
+        monkeypatch.setattr(SegmentBodies, name, refuse)
+    report = store.compact()
+    monkeypatch.undo()
+    assert (report.values, report.removed_segments, report.skipped_segments) == (0, 0, len(numbers))
+    assert [row.number for row in store.opened.manifest.segments()] == numbers
+    assert contents(store) == before
+
+
+def test_only_a_higher_level_garbage_or_full_rewrites_what_a_run_wrote(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(40)))
+    assert store.compact().values > 0
+    assert store.compact(level="best").values > 0
+    assert store.compact(level="best").values == store.compact(level="fast").values == 0
+    assert store.compact(full=True).values > 0
+    store.put_page("https://new.example/", page(words(99, 400)), headers=HTML)
+    report = store.compact()
+    assert 0 < report.values < 10 and report.skipped_segments == 1
+    for number in range(20):
+        store.delete(f"https://h{number % 5}.example/{number}")
+    assert store.compact().values > 20
+    assert list(check(store.opened)) == []
+
+
+def test_garbage_is_what_the_policies_drop(tmp_path: Path) -> None:
+    now = [T0]
+    opened = Layout(tmp_path / "s").open(create=True, schema=Schema(captures=GCPolicy(max_age_seconds=1000)))
+    with DocumentStore(opened, Durability.NONE, clock=lambda: now[0]) as store:
+        list(store.put_pages(some_pages(40)))
+        store.compact()
+        assert store.compact().skipped_segments == 1
+        now[0] = T0 + 2000 * 10**6
+        report = store.compact()
+        assert (report.skipped_segments, report.removed_segments) == (0, 1)
+        assert store.opened.manifest.segments() == []
+
+
+def salvaged(store: DocumentStore) -> set[str]:
+    store.opened.bodies.sync()
+    return {one.url for one in Salvage(store.opened.path).captures()}
+
+
+def test_a_deleted_page_does_not_come_back_from_a_segment_that_stays(store: DocumentStore) -> None:
+    pages = some_pages(60)
+    list(store.put_pages(pages))
+    store.compact()
+    bases = {envelope for _, envelope in store.opened.base_rows.scan()}
+    gone = next(one for one in pages if not bases & {value for _, _, value in stored(store, one.url)})
+    left = {one.url for one in pages} - {gone.url}
+    store.delete(gone.url)
+    for _ in range(2):
+        store.put_page("https://new.example/", page(words(99, 400)), headers=HTML)
+        report = store.compact()
+        assert report.skipped_segments >= 1, "the segment with the deleted page stays"
+        assert salvaged(store) == left | {"https://new.example/"}
+    store.put_page(gone.url, gone.body, headers=HTML, fetched_at=T0 + 10**9)
+    for level in ("fast", "fast", "best"):
+        store.compact(level=level)
+        assert salvaged(store) == left | {"https://new.example/", gone.url}
+    assert not any(row.level == "marks" for row in store.opened.manifest.segments()), "nothing older is left"
+
+
+def test_a_page_that_is_deleted_during_a_run_does_not_come_back(store: DocumentStore) -> None:
+    pages = some_pages(60)
+    list(store.put_pages(pages))
+    before_refs_change(store, lambda: store.delete(pages[0].url))
+    store.compact()
+    store.compact()
+    assert salvaged(store) == {one.url for one in pages[1:]}
+
+
+def test_a_segment_with_a_mark_stays_while_a_younger_one_stays(store: DocumentStore) -> None:
+    rows = [SegmentRow(number, "live", 100, 100, tablet) for number, tablet in ((1, 1), (2, 0), (3, 0), (4, 0))]
+    named = SegmentsNamed(store.opened.manifest, store.opened.bodies)
+    found = {2: [delete_row(b"a", 5)], 3: [], 4: [delete_row(b"b", 6)]}
+    named.marks = lambda row: found.get(row.number, [])  # type: ignore[method-assign]
+    assert removable(rows, {2, 3, 4}, {1, 3}, named, 9) == ([4], found[4])
+    assert removable(rows, {2, 3, 4}, {1}, named, 9) == ([2, 3, 4], found[2] + found[4])
+    assert removable(rows, {1, 2, 3, 4}, set(), named, 9) == ([1, 2, 3, 4], [])
+    marks = SegmentRow(5, "live", 100, 100, 0, "marks")
+    assert removable([*rows, marks], {2, 3, 4}, {1, 5}, named, 9) == ([2, 3, 4], found[2] + found[4])
+    assert removable([*rows, marks], {1, 2, 3, 4}, {5}, named, 9)[0] == [1, 2, 3, 4, 5]
 
 
 @pytest.fixture
@@ -513,37 +602,11 @@ def test_segments_stay_while_a_dry_run_may_refer_to_them(store: DocumentStore) -
     assert store.compact().kept_segments == 0
 
 
-@pytest.mark.parametrize(
-    ("level", "age_seconds", "goes_on"), [("fast", 60, True), ("best", 60, False), ("fast", 10**6, False)]
-)
-def test_only_a_recent_run_of_the_same_level_is_gone_on_with(
-    store: DocumentStore, level: str, age_seconds: int, goes_on: bool
-) -> None:
-    list(store.put_pages(some_pages(6)))
-    store.compact()
-    (segment,) = store.opened.manifest.segments()
-    note = {"level": "fast", "first_segment": segment.number, "began": int(time.time()) - age_seconds}
-    row = RowMutations("meta", COMPACTION_ROW, [SetCell("m", b"run", 0, msgpack.packb(note))])
-    store.opened.engine.mutate_rows([row], Durability.NONE)
-    report = store.compact(level=level)
-    assert (report.values == 0) is goes_on
-    assert list(check(store.opened)) == []
-
-
-def test_a_purge_starts_an_interrupted_run_anew(store: DocumentStore) -> None:
-    list(store.put_pages(some_pages(6)))
-    row = RowMutations("meta", COMPACTION_ROW, [SetCell("m", b"run", 0, b"a note")])
-    store.opened.engine.mutate_rows([row], Durability.NONE)
-    store.delete("https://h1.example/1", purge=True)
-    assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
-
-
-def test_a_purge_that_is_interrupted_has_forgotten_the_interrupted_run(
+def test_a_purge_makes_the_next_run_full_also_if_it_is_interrupted(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    list(store.put_pages(some_pages(5)))
-    row = RowMutations("meta", COMPACTION_ROW, [SetCell("m", b"run", 0, b"a note")])
-    store.opened.engine.mutate_rows([row], Durability.NONE)
+    list(store.put_pages(some_pages(40)))
+    store.compact()
 
     def interrupt(*_: object) -> bool:
         raise KeyboardInterrupt
@@ -551,5 +614,49 @@ def test_a_purge_that_is_interrupted_has_forgotten_the_interrupted_run(
     monkeypatch.setattr(type(store.table), "compact_deleted", interrupt)
     with pytest.raises(KeyboardInterrupt):
         store.delete("https://h1.example/1", purge=True)
+    monkeypatch.undo()
     assert store.get("https://h1.example/1") is None
-    assert store.opened.engine.read_row("meta", COMPACTION_ROW) == []
+    before_refs_change(store, interrupt)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        store.compact()
+    numbers = {row.number for row in store.opened.manifest.segments()}
+    assert store.compact().skipped_segments == 0
+    assert not numbers & {row.number for row in store.opened.manifest.segments()}
+    assert store.opened.engine.read_row("meta", PURGED_ROW) == []
+    assert store.compact().values == 0
+
+
+def test_a_purge_during_a_run_makes_the_next_one_full(store: DocumentStore) -> None:
+    list(store.put_pages(some_pages(40)))
+    before_refs_change(store, lambda: store.delete("https://h1.example/1", purge=True) and None)
+    store.compact()
+    assert store.opened.engine.read_row("meta", PURGED_ROW)
+    assert store.compact().skipped_segments == 0
+    assert store.opened.engine.read_row("meta", PURGED_ROW) == []
+
+
+@pytest.mark.usefixtures("small_tablets")
+@pytest.mark.parametrize("level", ["fast", "best"])
+def test_purged_markers_are_in_no_file(tmp_path: Path, level: str) -> None:
+    """Body, title, text and headers of a page that was a base of pages in other tablets, and was in dictionaries."""
+    marker = "unspeakable" + "".join(random.Random(7).choices("abcdefghij", k=24))
+    noise = random.Random(3).randbytes(3000).hex()
+    body = page(f"{marker}body " + " ".join(words(0, 3000)) + f" {noise}", title=f"{marker}title " + "t" * 600)
+    headers = (*HTML, ("x-marker", f"{marker}header" + "h" * 600))
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        url = "https://h2.example/secret"
+        store.put_page(url, body, headers=headers, fetched_at=T0)
+        near = [page(" ".join(changed(words(0, 3000), n, 20)) + noise) for n in range(4)]
+        others = [Page(f"https://h{n}.example/near", one, 200, HTML, T0) for n, one in enumerate(near)]
+        list(store.put_pages([*some_pages(60), *others]))
+        for _ in range(2):
+            store.compact(level=level)
+        assert len(store.opened.manifest.tablets()) >= 3
+        assert any(marker.encode() in piece for piece in everything_on_disk(store))
+        assert value_name(body) in {name for name, _ in store.opened.base_rows.scan()}
+        before = {key: value for key, value in contents(store).items() if b"secret" not in key[0]}
+        store.delete(url, purge=True)
+        store.compact()
+        assert not any(marker.encode() in piece for piece in everything_on_disk(store))
+        assert contents(store) == before
+        assert list(check(store.opened)) == []

@@ -299,12 +299,12 @@ def test_settling_a_recovery_forgets_what_is_lost() -> None:
         (b"tablet:k", b"\x82\xa6number\x02\xa9raw_bytes\xff", "no sane count"),
         (
             b"segment:" + bytes(7) + b"\x01",
-            b"\x84\xa5state\xa4odd.\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xa6tablet\x00",
+            b"\x86\xa5level\xa0\xa3run\x00\xa5state\xa4odd.\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xa6tablet\x00",
             "unknown state",
         ),
         (
             b"segment:" + bytes(7) + b"\x01",
-            b"\x84\xa5state\xa4live\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xa6tablet\x00",
+            b"\x86\xa5level\xa0\xa3run\x00\xa5state\xa4live\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xa6tablet\x00",
             "do not fit",
         ),
     ],

@@ -1,7 +1,8 @@
-"""Lifetime of shared bodies: a base lives as long as somebody leans on it, and nobody leans on one that is going."""
+"""Lifetime of bases: one stays as long as a segment names it, and no delta is made against one that is going."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,20 @@ import pytest
 from pages import changed, page, words
 from stores import before_refs_change, change_capture, records_of, stored_value
 
+import docstore
 from docstore import Page, Policy, VerdictKind
 from docstore.dedup import index
-from docstore.model.capture import BODY, MAIN
-from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.model.capture import BODY
+from docstore.model.format import CODEC_ZSTD_DELTA
+from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
+from docstore.storage.bases import value_name
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.sharing import BODY_FAMILY, DYING, Base, body_name
 from docstore.store import DocumentStore
-from docstore.tablets.compaction import lifetime, relocation
-from docstore.tablets.compaction.lifetime import Lifetimes
+from docstore.tablets.bodies import SegmentNames
+from docstore.tablets.compaction import job, relocation
+from docstore.tablets.compaction.segments import Usage
 from docstore.tablets.layout import Layout
 
 T0 = 1_700_000_000_000_000
@@ -34,7 +37,7 @@ def shared_pair(store: DocumentStore) -> tuple[bytes, bytes]:
     second = page(changed(words(5, 600), 1, 10))
     store.put_page("https://a.example/", first, headers=HTML, fetched_at=T0)
     store.put_page("https://b.example/", second, headers=HTML, fetched_at=T0)
-    assert store.opened.sharing.envelope(body_name(first)) is not None
+    assert store.opened.base_rows.envelope(value_name(first)) is not None
     return first, second
 
 
@@ -44,14 +47,14 @@ def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentS
     document = store.get("https://b.example/")
     assert document is not None and document.body == second
     report = store.compact()
-    assert report.freed_bodies == 1
-    assert store.opened.sharing.envelope(body_name(first)) is None
+    assert report.freed_bodies == 2, "the body and its text"
+    assert store.opened.base_rows.envelope(value_name(first)) is None
     document = store.get("https://b.example/")
     assert document is not None and document.body == second
     assert list(check(store.opened)) == []
 
 
-def test_canonical_that_expires_while_another_url_leans_on_it_is_freed_only_when_that_one_stands_alone(
+def test_canonical_that_expires_is_freed_only_when_no_delta_against_it_is_left(
     tmp_path: Path,
 ) -> None:
     now = [T0]
@@ -84,84 +87,119 @@ def test_canonical_that_expires_while_another_url_leans_on_it_is_freed_only_when
         assert records == []
 
 
-def test_nobody_leans_on_a_body_that_is_being_freed(store: DocumentStore) -> None:
+def related(store: DocumentStore, url: str) -> bytes:
+    """The base of a page's body; b"" for none."""
+    ref = parse_envelope(stored_value(store, url, BODY)).ref
+    assert ref is not None
+    record = store.opened.bodies.read(ref)
+    return record.related if record.codec == CODEC_ZSTD_DELTA else b""
+
+
+def test_no_delta_is_made_against_a_base_that_is_being_freed(store: DocumentStore) -> None:
     first, _ = shared_pair(store)
-    name = body_name(first)
-    row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
-    store.committer.commit(Plan().write(Stage.BASES, [row]))
+    with store.committer.lock:
+        store.opened.base_rows.retired.add(value_name(first))
     third = page(changed(words(5, 600), 2, 12))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-    users = {pointer.row_key for pointer in store.opened.sharing.users(name)}
-    assert store.cells.row_key("https://c.example/") not in users
+    same = store.put_page("https://d.example/", first, headers=HTML, policies={VerdictKind.EXACT: Policy.REFERENCE})
+    assert same.stored == "reference"
+    assert related(store, "https://c.example/") != value_name(first)
+    assert stored_value(store, "https://d.example/", BODY) != stored_value(store, "https://a.example/", BODY)
     store.compact()
-    assert store.opened.sharing.envelope(name) is None or DYING not in store.opened.sharing.cells(name)
-    for url, body in (("https://a.example/", first), ("https://c.example/", third)):
+    assert not store.opened.base_rows.retired
+    for url, body in (("https://a.example/", first), ("https://c.example/", third), ("https://d.example/", first)):
         document = store.get(url)
         assert document is not None and document.body == body
+    assert list(check(store.opened)) == []
 
 
-def test_base_that_is_freed_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
+def test_base_that_is_retired_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
     first, second = shared_pair(store)
     third = page(changed(words(5, 600), 3, 14))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-
-    def mark() -> None:
-        rows = [RowMutations("bodies", body_name(first), [SetCell(BODY_FAMILY, DYING, 0, b"")])]
-        store.opened.engine.mutate_rows(rows, Durability.NONE)
-
-    before_refs_change(store, mark)
-    report = store.compact()
-    assert report.left_values > 0 or report.freed_bodies == 1
-    for url, body in (("https://a.example/", first), ("https://b.example/", second), ("https://c.example/", third)):
-        document = store.get(url)
-        assert document is not None and document.body == body
-    assert list(check(store.opened)) == []
+    before_refs_change(store, lambda: store.opened.base_rows.retired.add(value_name(first)))
     store.compact()
-    store.compact()
-    assert list(check(store.opened)) == []
-    assert not any(DYING in store.opened.sharing.cells(row.row_key) for row in store.opened.engine.scan("bodies"))
+    for _ in range(2):
+        for url, body in (("https://a.example/", first), ("https://b.example/", second), ("https://c.example/", third)):
+            document = store.get(url)
+            assert document is not None and document.body == body
+        assert list(check(store.opened)) == []
+        store.compact()
 
 
 def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
     first = page(words(8, 600))
     second = page(changed(words(8, 600), 1, 10))
-    names = [body_name(first), body_name(second)]
-    # Stored apart, so that nobody leans on anybody yet; the second is the first in row order.
+    names = [value_name(first), value_name(second)]
+    # Stored apart, so that neither is a delta yet; the second is the first in row order.
     for number, (url, body) in enumerate((("https://b.example/", first), ("https://a.example/", second))):
         store.put_page(url, page(words(20 + number, 600)), headers=HTML, fetched_at=T0)
         change_capture(store, url, {BODY: body})
 
-    def lean() -> None:
-        """The first is encoded as a delta of the second by now; somebody comes to lean on the first."""
-        pointer = PagePointer(T0, store.cells.row_key("https://b.example/"))
-        envelope = stored_value(store, "https://b.example/", BODY)
-        row = store.opened.sharing.lean_on(Base(names[0], first, envelope, pointer), pointer)
-        assert row is not None
+    def use() -> None:
+        """The first is encoded as a delta of the second by now; a delta against the first is written."""
+        row = store.opened.base_rows.row(names[0], stored_value(store, "https://b.example/", BODY))
         store.opened.engine.mutate_rows([row], Durability.NONE)
 
-    before_refs_change(store, lean)
+    before_refs_change(store, use)
     report = store.compact()
     assert report.kept_segments == 0
-    assert store.opened.sharing.envelope(names[1]) is None or store.opened.sharing.envelope(names[0]) is None
+    assert store.opened.base_rows.envelope(names[1]) is None or store.opened.base_rows.envelope(names[0]) is None
     for url, body in (("https://a.example/", second), ("https://b.example/", first)):
         document = store.get(url, families=("page",))
         assert document is not None and document.body == body
     for name in names:
-        envelope = store.opened.sharing.envelope(name)
+        envelope = store.opened.base_rows.envelope(name)
         if envelope is not None:
             ref = parse_envelope(envelope).ref
             assert ref is not None and store.opened.bodies.read(ref).codec != 3
 
 
-def test_users_that_use_nothing_are_taken_off(store: DocumentStore) -> None:
+def test_base_without_deltas_loses_its_row(store: DocumentStore) -> None:
     first, _ = shared_pair(store)
+    store.delete("https://b.example/")
+    assert store.compact().freed_bodies == 2
+    assert list(store.opened.base_rows.scan()) == []
+    document = store.get("https://a.example/")
+    assert document is not None and document.body == first
+
+
+def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = shared_pair(store)
+    store.delete("https://b.example/")
     third = page(changed(words(5, 600), 2, 12))
-    store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
-    change_capture(store, "https://c.example/", {BODY: None, MAIN: None})
-    lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
-    assert lifetimes.free_unused() == 0
-    users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(first))}
-    assert users == {store.cells.row_key("https://a.example/"), store.cells.row_key("https://b.example/")}
+    real = Usage.note_rows
+
+    def note_rows(used: Usage, *args: Any) -> None:
+        real(used, *args)
+        store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
+
+    monkeypatch.setattr(Usage, "note_rows", note_rows)
+    assert store.compact().freed_bodies == 0
+    assert related(store, "https://c.example/") == value_name(first)
+    document = store.get("https://c.example/")
+    assert document is not None and document.body == third
+    assert list(check(store.opened)) == []
+
+
+def test_bases_of_records_that_nobody_counted_are_read_again_after_a_kill(tmp_path: Path) -> None:
+    opened = Layout(tmp_path / "s").open(create=True, schema=Schema())
+    with DocumentStore(opened, Durability.FLUSH) as store:
+        first, second = shared_pair(store)
+        store.compact()
+        third = page(changed(words(5, 600), 2, 12))
+        store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
+        shutil.copytree(tmp_path / "s", tmp_path / "killed")
+    with docstore.open(tmp_path / "killed") as store:
+        store.put_page("https://d.example/", page(changed(words(5, 600), 3, 9)), headers=HTML, fetched_at=T0)
+        store.compact(tablets=[])
+        assert store.opened.base_rows.envelope(value_name(first)) is not None
+        for url, body in (("https://b.example/", second), ("https://c.example/", third)):
+            document = store.get(url)
+            assert document is not None and document.body == body
+        assert list(check(store.opened)) == []
 
 
 def test_pages_stored_by_reference_share_one_record_after_compaction(store: DocumentStore) -> None:
@@ -222,32 +260,31 @@ class CountingLock:
         self._lock.release()
 
 
-def test_a_body_with_very_many_users_is_dealt_with_in_slices(
+def test_a_base_with_very_many_deltas_is_dealt_with_in_slices(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = page(words(5, 600))
-    leaning = [Page(f"https://h.example/{n}", page(changed(words(5, 600), n, 10)), 200, HTML, T0) for n in range(60)]
+    deltas = [Page(f"https://h.example/{n}", page(changed(words(5, 600), n, 10)), 200, HTML, T0) for n in range(60)]
     sharing = [Page(f"https://i.example/{n}", base, 200, HTML, T0) for n in range(60)]
     store.put_page("https://a.example/", base, headers=HTML, fetched_at=T0)
-    list(store.put_pages([*leaning, *sharing], policies={VerdictKind.EXACT: Policy.REFERENCE}))
-    assert len(store.opened.sharing.users(body_name(base))) == 121
-    for module, name in ((lifetime, "SLICE_PAGES"), (relocation, "APPLY_MOVES"), (index, "REMOVED_AT_ONCE")):
+    list(store.put_pages([*deltas, *sharing], policies={VerdictKind.EXACT: Policy.REFERENCE}))
+    for module, name in ((job, "SLICE_BASES"), (relocation, "APPLY_MOVES"), (index, "REMOVED_AT_ONCE")):
         monkeypatch.setattr(module, name, 8)
     lock = CountingLock(store, monkeypatch)
-    store.compact()  # the base is held and leant on by all
-    for one in [*leaning[:50], *sharing[:50]]:
+    store.compact()  # pages share the base, and others are deltas against it
+    for one in [*deltas[:50], *sharing[:50]]:
         store.delete(one.url)
     lock.reads.clear()
     lock.mutations.clear()
     store.compact()
-    assert len(store.opened.sharing.users(body_name(base))) == 21
+    assert store.opened.base_rows.envelope(value_name(base)) is not None
     store.delete("https://a.example/")
     for one in sharing[50:]:
         store.delete(one.url)
-    store.compact()  # no page holds the base any more: those that lean on it are encoded in another way
-    assert store.opened.sharing.envelope(body_name(base)) is None
+    store.compact()  # no page holds the base any more: its deltas are encoded in another way
+    assert store.opened.base_rows.envelope(value_name(base)) is None
     assert max(lock.reads) <= 64 and max(lock.mutations) <= 64
-    for one in leaning[50:]:
+    for one in deltas[50:]:
         document = store.get(one.url)
         assert document is not None and document.body == one.body
     assert list(check(store.opened)) == []
@@ -265,16 +302,12 @@ def test_a_row_of_very_many_versions_is_moved_in_slices(store: DocumentStore, mo
     assert document is not None and [one.body for one in document.captures] == bodies[::-1]
 
 
-def test_a_body_that_comes_to_be_held_while_it_is_marked_is_not_freed(
-    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_that_comes_to_be_held_while_it_is_retired_can_be_read(store: DocumentStore) -> None:
     first, second = shared_pair(store)
     change_capture(store, "https://a.example/", {BODY: None})  # its postings still lead to it
-    lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
 
-    def hold(mark: Plan) -> None:
-        store.committer.watch = None
-        envelope = store.opened.sharing.envelope(body_name(first))
+    def hold() -> None:
+        envelope = store.opened.base_rows.envelope(value_name(first))
         assert envelope is not None
         row_key = store.cells.row_key("https://a.example/")
         old = next(store.table.records(row_key))
@@ -282,8 +315,22 @@ def test_a_body_that_comes_to_be_held_while_it_is_marked_is_not_freed(
         assert row is not None
         store.committer.commit(Plan().write(Stage.PAGES, [row]))
 
-    store.committer.watch = hold
-    assert lifetimes.mark_dying() == 0
-    assert DYING not in store.opened.sharing.cells(body_name(first))
-    document = store.get("https://b.example/")
-    assert document is not None and document.body == second
+    before_refs_change(store, hold)
+    store.compact()
+    for _ in range(2):
+        for url, body in (("https://a.example/", first), ("https://b.example/", second)):
+            document = store.get(url)
+            assert document is not None and document.body == body
+        store.compact()
+    assert list(check(store.opened)) == []
+
+
+def test_check_lists_a_segment_that_names_too_few_bases(store: DocumentStore) -> None:
+    shared_pair(store)
+    store.compact()
+    assert list(check(store.opened)) == []
+    manifest = store.opened.manifest
+    (row,) = (row for row in manifest.segments() if manifest.names(row.number))
+    manifest.write_segment(row, Durability.NONE, SegmentNames())
+    (problem,) = check(store.opened)
+    assert problem.where == f"segment {row.number}"

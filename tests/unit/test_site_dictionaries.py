@@ -278,7 +278,7 @@ def test_dictionary_that_comes_into_use_while_compaction_looks_through_records_s
 ) -> None:
     """The site was deleted and is crawled again: its first pages make the very dictionary that nobody needed."""
     given = pages(1, 12)
-    look_through = job.dictionaries_named
+    look_through = job.dictionaries_set_aside
 
     def crawl_again_after(*args: Any) -> set[bytes]:
         found = look_through(*args)
@@ -290,7 +290,7 @@ def test_dictionary_that_comes_into_use_while_compaction_looks_through_records_s
         dictionary = record_of(store, given[-1].url).related
         for one in given:
             store.delete(one.url)
-        monkeypatch.setattr(job, "dictionaries_named", crawl_again_after)
+        monkeypatch.setattr(job, "dictionaries_set_aside", crawl_again_after)
         store.compact()
         assert record_of(store, given[-1].url).related == dictionary
     with docstore.open(tmp_path / "s") as store:

@@ -1,4 +1,4 @@
-"""Texts that lean on the text of a relative: they read as they were written, whatever becomes of the relative."""
+"""Texts that are deltas against the text of a relative: they read as they were written, whatever becomes of that."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from pages import changed, page, words
 from stores import before_refs_change, change_capture, stored_value
 
 import docstore
-import docstore.storage.sharing
 import docstore.tablets.backup
 from docstore import Page
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.pointers import PagePointer
-from docstore.model.types import Durability, GCPolicy, RowMutations, Schema, SetCell
+from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
+from docstore.storage.bases import value_name
 from docstore.storage.envelope import parse_envelope
-from docstore.storage.plan import Plan, Stage
-from docstore.storage.sharing import BODY_FAMILY, DYING, TEXT, TEXT_NAME, body_name
 from docstore.store import DocumentStore
-from docstore.tablets.compaction.lifetime import Lifetimes
-from docstore.tablets.compaction.segments import usage
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
 
@@ -62,34 +57,32 @@ def assert_reads(store: DocumentStore, urls: Sequence[str], texts: Sequence[str]
     assert list(check(store.opened)) == []
 
 
-def leaning(store: DocumentStore, urls: Sequence[str] = URLS) -> list[bool]:
+def deltas(store: DocumentStore, urls: Sequence[str] = URLS) -> list[bool]:
     return [text_record(store, url).codec == CODEC_ZSTD_DELTA for url in urls]
 
 
-def mark_dying(store: DocumentStore, name: bytes) -> None:
-    with store.committer.lock:
-        row = RowMutations("bodies", name, [SetCell(BODY_FAMILY, DYING, 0, b"")])
-        store.committer.commit(Plan().write(Stage.BASES, [row]))
+def text_name(store: DocumentStore, url: str) -> bytes:
+    return value_name(text_of(store, url).encode())
 
 
 @pytest.mark.parametrize("level", ["fast", "best"])
-def test_text_leans_on_the_text_of_the_body_that_its_own_body_leans_on(store: DocumentStore, level: str) -> None:
+def test_text_is_a_delta_against_the_text_of_its_relative(store: DocumentStore, level: str) -> None:
     texts = put(store)
-    assert leaning(store) == [False, True, True]
-    assert {text_record(store, url).related for url in URLS[1:]} == {body_name(FIRST)}
-    assert store.opened.sharing.envelope(body_name(FIRST), TEXT) is not None
+    assert deltas(store) == [False, True, True]
+    assert {text_record(store, url).related for url in URLS[1:]} == {text_name(store, URLS[0])}
+    assert store.opened.base_rows.envelope(text_name(store, URLS[0])) == stored_value(store, URLS[0], MAIN)
     for _ in range(2):
         store.compact(level=level)
-        assert sum(leaning(store)) == 2, "one deep: two lean, one does not"
+        assert sum(deltas(store)) == 2, "one deep: two are deltas, one is not"
         assert_reads(store, URLS, texts)
 
 
-def test_pages_of_one_group_lean_on_each_other(store: DocumentStore) -> None:
+def test_pages_of_one_group_are_deltas_against_each_other(store: DocumentStore) -> None:
     pages = [Page(url, body, 200, HTML, T0) for url, body in zip(URLS, (FIRST, SECOND, THIRD), strict=True)]
     list(store.put_pages(pages))
-    assert leaning(store) == [False, True, True]
+    assert deltas(store) == [False, True, True]
     store.put_page("https://d.example/", page(changed(words(5, 600), 3, 8)), headers=HTML, fetched_at=T0)
-    assert leaning(store, ["https://d.example/"]) == [True]
+    assert deltas(store, ["https://d.example/"]) == [True]
     texts = [text_of(store, url) for url in URLS]
     store.compact()
     assert_reads(store, URLS, texts)
@@ -101,17 +94,17 @@ def test_delta_of_a_text_takes_a_small_part_of_it(store: DocumentStore) -> None:
     assert all(len(delta.payload) * 4 < len(plain.payload) for delta in deltas)
 
 
-def test_text_outlives_the_page_that_it_leans_on(store: DocumentStore) -> None:
+def test_text_outlives_the_page_that_gave_its_base(store: DocumentStore) -> None:
     texts = put(store)
     store.delete(URLS[0])
     assert_reads(store, URLS[1:], texts[1:])
     for level in ("fast", "best", "fast"):
         store.compact(level=level)
         assert_reads(store, URLS[1:], texts[1:])
-        assert store.opened.sharing.envelope(body_name(FIRST)) is None
+        assert store.opened.base_rows.envelope(value_name(FIRST)) is None
 
 
-def test_text_outlives_an_expired_page_that_it_leans_on(tmp_path: Path) -> None:
+def test_text_outlives_an_expired_page_that_gave_its_base(tmp_path: Path) -> None:
     now = [T0]
     schema = Schema(captures=GCPolicy(max_age_seconds=1000))
     opened = Layout(tmp_path / "s").open(create=True, schema=schema)
@@ -119,7 +112,7 @@ def test_text_outlives_an_expired_page_that_it_leans_on(tmp_path: Path) -> None:
         store.put_page(URLS[0], FIRST, headers=HTML, fetched_at=T0)
         store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0 + 900 * 10**6)
         text = text_of(store, URLS[1])
-        assert text_record(store, URLS[1]).related == body_name(FIRST)
+        assert text_record(store, URLS[1]).related == text_name(store, URLS[0])
         now[0] = T0 + 1500 * 10**6
         store.compact()
         assert store.get(URLS[0]) is None
@@ -128,45 +121,43 @@ def test_text_outlives_an_expired_page_that_it_leans_on(tmp_path: Path) -> None:
         assert_reads(store, URLS[1:2], [text])
 
 
-def test_base_that_is_freed_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
+def test_base_that_is_retired_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
     texts = put(store)
-    before_refs_change(store, lambda: mark_dying(store, body_name(FIRST)))
-    store.compact()
-    assert_reads(store, URLS, texts)
-    store.compact()
-    store.compact()
-    assert_reads(store, URLS, texts)
-    rows = store.opened.engine.scan("bodies")
-    assert not any(DYING in store.opened.sharing.cells(row.row_key) for row in rows)
+    base = text_name(store, URLS[0])
+    before_refs_change(store, lambda: store.opened.base_rows.retired.add(base))
+    for _ in range(3):
+        store.compact()
+        assert_reads(store, URLS, texts)
+    assert not store.opened.base_rows.retired
 
 
-def test_no_text_leans_on_that_of_a_body_that_is_being_freed(store: DocumentStore) -> None:
+def test_no_text_becomes_a_delta_against_one_that_is_being_freed(store: DocumentStore) -> None:
     put(store, [FIRST, SECOND])
-    mark_dying(store, body_name(FIRST))
+    base = text_name(store, URLS[0])
+    store.opened.base_rows.retired.add(base)
     store.put_page(URLS[2], THIRD, headers=HTML, fetched_at=T0)
-    assert text_record(store, URLS[2]).related != body_name(FIRST)
+    assert text_record(store, URLS[2]).related != base
 
 
 def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
-    # Stored without postings, so that nobody leans on anybody yet; the second is the first in row order.
+    # Stored without postings, so that neither is a delta yet; the second is the first in row order.
     texts = put(store, [SECOND])
     store.put_page(URLS[1], page(words(7, 600)), headers=HTML, fetched_at=T0)
     other = text_of(store, URLS[0]).replace("other", "another").encode()
     change_capture(store, URLS[1], {BODY: FIRST, MAIN: other})
 
-    def lean() -> None:
-        """The page of the first body leans on the second by now; somebody comes to lean on the first, with its text."""
-        pointer = PagePointer(T0, store.cells.row_key(URLS[1]))
-        base = docstore.storage.sharing.Base(body_name(FIRST), FIRST, stored_value(store, URLS[1], BODY), pointer)
-        row = store.opened.sharing.lean_on(base, pointer)
-        assert row is not None
-        rows = [row, store.opened.sharing.name_text(base.name, stored_value(store, URLS[1], MAIN), body_name(other))]
-        store.opened.engine.mutate_rows(rows, Durability.NONE)
+    def use() -> None:
+        """The page of the first body is a delta by now; others become deltas against it and its text."""
+        rows = store.opened.base_rows
+        made = [
+            rows.row(value_name(FIRST), stored_value(store, URLS[1], BODY)),
+            rows.row(value_name(other), stored_value(store, URLS[1], MAIN)),
+        ]
+        store.opened.engine.mutate_rows(made, Durability.NONE)
 
-    before_refs_change(store, lean)
+    before_refs_change(store, use)
     store.compact()
-    named = [store.opened.sharing.envelope(body_name(body), TEXT) for body in (FIRST, SECOND)]
-    for envelope in filter(None, named):
+    for _, envelope in store.opened.base_rows.scan():
         ref = parse_envelope(envelope).ref
         assert ref is not None and store.opened.bodies.read(ref).codec != CODEC_ZSTD_DELTA
     for _ in range(2):
@@ -176,13 +167,13 @@ def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
 
 
 @pytest.mark.parametrize("tablet_again", [False, True])
-def test_text_that_the_base_has_no_more_is_kept_for_those_that_lean_on_it(
+def test_text_that_its_page_has_no_more_is_kept_for_the_deltas_against_it(
     store: DocumentStore, tablet_again: bool
 ) -> None:
     texts = put(store)
     if tablet_again:
         store.compact()
-    holder = URLS[leaning(store).index(False)]
+    holder = URLS[deltas(store).index(False)]
     change_capture(store, holder, {MAIN: b"another text " * 60})
     others = [(url, text) for url, text in zip(URLS, texts, strict=True) if url != holder]
     for level in ("fast", "best", "fast"):
@@ -193,20 +184,20 @@ def test_text_that_the_base_has_no_more_is_kept_for_those_that_lean_on_it(
         assert report.kept_segments == report.left_values == 0
 
 
-def test_fingerprinting_again_leaves_texts_that_lean_on_others_readable(store: DocumentStore) -> None:
+def test_fingerprinting_again_leaves_deltas_of_texts_readable(store: DocumentStore) -> None:
     texts = put(store)
     captures = [(store.cells.row_key(url), T0) for url in URLS]
     assert store.post_again(captures[:1]) == 1
     assert_reads(store, URLS, texts)
     store.compact()
     assert_reads(store, URLS, texts)
-    assert sum(leaning(store)) >= 2
+    assert sum(deltas(store)) >= 2
     assert store.post_again(captures) == 3
     store.compact()
     assert_reads(store, URLS, texts)
 
 
-def test_row_of_a_body_keeps_its_text_when_the_same_bytes_come_with_another_charset(store: DocumentStore) -> None:
+def test_bytes_that_come_again_with_another_charset_have_a_base_of_their_own(store: DocumentStore) -> None:
     accents = [f"{word}\u00e9" for word in words(5, 600)]
     variants = (accents, changed(accents, 1, 12), changed(accents, 2, 14))
     first, second, third = (page(variant).decode().encode("latin-1") for variant in variants)
@@ -226,7 +217,7 @@ def test_row_of_a_body_keeps_its_text_when_the_same_bytes_come_with_another_char
         store.compact()
 
 
-def test_group_that_fails_leaves_no_text_behind_to_lean_on(store: DocumentStore) -> None:
+def test_group_that_fails_leaves_no_base_behind(store: DocumentStore) -> None:
     texts = put(store, [FIRST])
     engine = store.opened.engine
     real = engine.mutate_rows
@@ -241,17 +232,13 @@ def test_group_that_fails_leaves_no_text_behind_to_lean_on(store: DocumentStore)
     finally:
         engine.mutate_rows = real  # type: ignore[method-assign]
     texts += put(store)[1:]
-    assert leaning(store) == [False, True, True]
+    assert deltas(store) == [False, True, True]
     assert_reads(store, URLS, texts)
 
 
-def test_user_stays_as_long_as_its_text_leans(store: DocumentStore) -> None:
+def test_base_stays_as_long_as_a_text_is_a_delta_against_it(store: DocumentStore) -> None:
     texts = put(store)
     change_capture(store, URLS[2], {BODY: None})
-    lifetimes = Lifetimes(store.opened.engine, store.opened.bodies, store.opened.sharing, store.table, store.committer)
-    lifetimes.free_unused()
-    users = {pointer.row_key for pointer in store.opened.sharing.users(body_name(FIRST))}
-    assert store.cells.row_key(URLS[2]) in users
     for url in URLS[:2]:
         store.delete(url)
     for _ in range(2):
@@ -260,28 +247,28 @@ def test_user_stays_as_long_as_its_text_leans(store: DocumentStore) -> None:
         assert {cell.value for cell in row.cells if (cell.family, cell.qualifier) == MAIN} == {texts[2].encode()}
 
 
-def test_place_of_a_text_is_looked_up_anew_once_a_body_of_that_name_was_freed(store: DocumentStore) -> None:
+def test_place_of_a_base_is_looked_up_again_once_it_was_freed(store: DocumentStore) -> None:
     put(store)
-    assert text_of(store, URLS[1])  # the place of the text that it leans on is remembered now
+    assert text_of(store, URLS[1])  # the place of its base is cached now
     for url in URLS[1:]:
         store.delete(url)
     store.compact()
-    assert store.opened.sharing.envelope(body_name(FIRST)) is None
+    assert store.opened.base_rows.envelope(value_name(FIRST)) is None
     change_capture(store, URLS[0], {MAIN: " ".join(changed(words(5, 600), 9, 300)).encode()})
     store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
     fresh = text_of(store, URLS[1])
     assert set(changed(words(5, 600), 1, 12)) == set(fresh.split())
 
 
-def test_dry_run_leans_on_texts_of_the_store_and_leaves_none(store: DocumentStore) -> None:
+def test_dry_run_makes_deltas_against_texts_of_the_store_and_leaves_none(store: DocumentStore) -> None:
     put(store, [FIRST])
     with store.rehearse() as trial:
         trial.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
         assert set(text_of(trial, URLS[1]).split()) == set(changed(words(5, 600), 1, 12))
-    assert store.opened.sharing.envelope(body_name(FIRST), TEXT) is None
+    assert list(store.opened.base_rows.scan()) == []
 
 
-def test_restored_backup_reads_texts_that_lean_on_others(store: DocumentStore, tmp_path: Path) -> None:
+def test_restored_backup_reads_deltas_of_texts(store: DocumentStore, tmp_path: Path) -> None:
     texts = put(store)
     store.backup(tmp_path / "b")
     docstore.tablets.backup.restore(tmp_path / "b", tmp_path / "r")
@@ -291,38 +278,9 @@ def test_restored_backup_reads_texts_that_lean_on_others(store: DocumentStore, t
         assert_reads(restored, URLS, texts)
 
 
-def test_the_name_of_a_text_is_not_taken_for_a_place(store: DocumentStore) -> None:
+def test_check_lists_a_row_that_names_another_value(store: DocumentStore) -> None:
     put(store)
-    for first in range(256):  # 01 would be the tag of a ref
-        named = store.opened.sharing.name_text(body_name(FIRST), b"\x00", bytes((first,)) * 16)
-        store.opened.engine.mutate_rows([named], Durability.NONE)
-        assert all(segment < 100 for segment in usage(store.opened.engine))
-
-
-def test_check_lists_a_row_that_names_another_text(store: DocumentStore) -> None:
-    put(store)
-    rows = [RowMutations("bodies", body_name(FIRST), [SetCell(BODY_FAMILY, TEXT_NAME, 0, bytes(16))])]
-    store.opened.engine.mutate_rows(rows, Durability.NONE)
+    wrong = store.opened.base_rows.row(bytes(16), stored_value(store, URLS[0], MAIN))
+    store.opened.engine.mutate_rows([wrong], Durability.NONE)
     (finding,) = check(store.opened)
-    assert "text" in finding.what
-
-
-def test_rows_name_no_new_text_while_records_that_leant_on_freed_ones_are_in_reach(store: DocumentStore) -> None:
-    texts = put(store, [FIRST])
-    seen: list[bool] = []
-    real = store.opened.engine.compact
-
-    def compact(table: str) -> None:
-        if not seen:
-            store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
-            seen.append(leaning(store, URLS[1:2])[0])
-        real(table)
-
-    store.opened.engine.compact = compact  # type: ignore[method-assign]
-    store.compact()
-    store.opened.engine.compact = real  # type: ignore[method-assign]
-    assert seen == [False]
-    store.put_page(URLS[2], THIRD, headers=HTML, fetched_at=T0)
-    assert leaning(store, URLS[2:]) == [True]
-    assert text_of(store, URLS[0]) == texts[0]
-    assert list(check(store.opened)) == []
+    assert "named by" in finding.what

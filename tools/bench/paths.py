@@ -25,7 +25,7 @@ from docstore.dedup.detector import Detector
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page, PutResult
-from docstore.storage.sharing import SharedBodies
+from docstore.storage.bases import BaseRows
 from docstore.store import DocumentStore, now_micros
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import SiteDictionaries
@@ -237,9 +237,8 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         (
             (GroupPages, "base"),
             (Bases, "at"),
-            (SharedBodies, "lean_on"),
-            (GroupPages, "text_base"),
-            (Bases, "shared_cells"),
+            (Bases, "use"),
+            (BaseRows, "envelope_of_likely_absent"),
         ),
     ),
     ("dictionaries: sampling and choosing", ((SiteDictionaries, "note"), (SiteDictionaries, "get"))),
@@ -329,11 +328,11 @@ def bare_zstd(pages: Sequence[Page]) -> float:
 
 @contextmanager
 def without_deltas(*, wanted: bool) -> Iterator[None]:
-    """No page is given a base to lean on."""
+    """No page is given a base."""
     if not wanted:
         yield
         return
-    with mock.patch.object(ValueWriter, "_to_lean_on", lambda *_: []):
+    with mock.patch.object(ValueWriter, "_relatives", lambda *_: []):
         yield
 
 

@@ -39,11 +39,11 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.types import Page, ReadSpec
-from docstore.storage.captures import expanded
 from docstore.storage.envelope import REF_TAG, parse_envelope
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.bodies import decode_ref
+from docstore.tablets.compaction.segments import cell_values
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.walk import Damage
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
@@ -246,14 +246,13 @@ def account(store: DocumentStore) -> dict[str, int]:
     seen: set[bytes] = set()
     for table in ("pages", "bodies"):
         for row in store.opened.engine.scan(table):
-            for cell in expanded(row.cells):
-                if cell.value[:1] != REF_TAG or cell.value in seen:
+            for value in cell_values(row.cells):
+                if value[:1] != REF_TAG or value in seen:
                     continue
-                seen.add(cell.value)
-                ref = parse_envelope(cell.value).ref
+                seen.add(value)
+                ref = parse_envelope(value).ref
                 assert ref is not None
-                family = cell.family if table == "pages" else "page"
-                records[family] += decode_ref(ref).length
+                records[bodies.read(ref).family] += decode_ref(ref).length
     family_of = {}
     for segment in store.opened.manifest.segments():
         for _, found in bodies.walk(segment.number, end=segment.committed_bytes):
@@ -278,7 +277,7 @@ def account(store: DocumentStore) -> dict[str, int]:
         "http and others": sum(count for family, count in records.items() if family not in ("page", "text")),
         "garbage": garbage,
         "rows": tables["pages"],
-        "shared bodies": tables["bodies"],
+        "rows of bases": tables["bodies"],
         "index: runs": index,
         "index: rows": tables["postings"],
         "rest": directory - known + tables["meta"],

@@ -1,1 +1,1 @@
-"""Compaction of a store: its steps, moving a tablet's values, which bodies lean on which, when a shared body ends."""
+"""Compaction of a store: its steps, moving a tablet's values, which bases they have, which segments and bases go."""

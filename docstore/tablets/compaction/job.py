@@ -3,10 +3,10 @@
 The sequence of one compaction over the parts of an open store; each part knows its own order.
 
     seal      the active segment is finished, so that all its records can be moved; writers go on in another
-    mark      shared bodies that no live page holds are dying: nobody new leans on them
+    mark      bases that no live capture holds are retired: no delta is made against them any more
     move      tablet by tablet: policies applied, dictionary sampled, values written into segments of the tablet's own,
               refs changed one by one where they are still what they were
-    free      shared bodies that nobody leans on lose their rows
+    sweep     bases that no segment names which stays, and that pages do not share, lose their rows
     prune     postings that lead to no live page go
     engine    its own files give back what was overwritten, and every changed ref is durable from here on
     unlink    segments that no row refers to are drained and removed, then dictionaries that no record needs
@@ -21,18 +21,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-
-import msgpack
+from functools import partial
 
 from docstore.model.capture import BODY
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import (
     CAPTURE_FAMILY,
-    COMPACTION_ROW,
+    PURGED_ROW,
+    SEGMENT_OF_MARKS,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.model.types import DeleteRow, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
 from docstore.storage.counts import fold
 from docstore.storage.envelope import envelope_raw_bytes
@@ -43,31 +43,35 @@ from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.commit import Committer
-from docstore.tablets.compaction.lifetime import Lifetimes
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.relocation import PAGES, Relocator, check_movable
 from docstore.tablets.compaction.segments import (
+    SegmentsNamed,
     SegmentWriter,
+    Selection,
+    Usage,
     cell_values,
     codec_totals,
-    dictionaries_named,
+    left_alone,
+    mark,
+    needed,
     removable,
     remove_segments,
     segment_of,
-    segments_of,
-    usage,
 )
-from docstore.tablets.dictionaries import plan_for_tablet
+from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet, tablet_dictionaries
 from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.values import ValueCodec
+from docstore.tablets.values import Dictionary, ValueCodec
 
 PASSES = 3
 """Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
-RESUME_SECONDS = 86_400
-"""An interrupted run older than this is not gone on with: what it wrote may hold much garbage by now."""
+SLICE_BASES = 64
+"""Bases freed under one hold of the lock."""
+MOST_GARBAGE = 0.2
+"""A segment with no larger part of garbage is left as it is, if a run of at least this level wrote it."""
 META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
@@ -81,6 +85,7 @@ def compact(
     *,
     tablets: Sequence[int] | None = None,
     level: str = "fast",
+    full: bool = False,
     dry_run: bool = False,
     on_progress: Progress | None = None,
     upkeep: Callable[[], Upkeep],
@@ -93,6 +98,7 @@ def compact(
         committer: of all its writers.
         tablets: numbers of those to compact; None for all.
         level: `fast` or `best`.
+        full: rewrite segments with little garbage, too.
         dry_run: only say what there is to do.
         on_progress: called with the bytes of records dealt with, and of all there are.
         upkeep: asked for when pages and the index have to be seen to.
@@ -101,7 +107,7 @@ def compact(
         StoreUnavailable: another compaction of this store is under way.
         StorageError: what was done stays done; free space, and run it again.
     """
-    return Compaction(opened, table, committer, level, on_progress, upkeep).run(tablets, dry_run=dry_run)
+    return Compaction(opened, table, committer, level, on_progress, upkeep, full=full).run(tablets, dry_run=dry_run)
 
 
 def codec_stats(opened: LocalBackend, committer: Committer) -> dict[str, dict[str, int]]:
@@ -124,6 +130,8 @@ class Compaction:
         level: str,
         on_progress: Progress | None,
         upkeep: Callable[[], Upkeep],
+        *,
+        full: bool,
     ) -> None:
         if level not in LEVELS:
             raise InvalidArgument(f"level {level!r} is none of {', '.join(LEVELS)}")
@@ -136,6 +144,7 @@ class Compaction:
         self._level: Level = LEVELS[level]
         self._on_progress = on_progress
         self._upkeep = upkeep
+        self._full = full
         self._done_bytes = 0
         self._total_bytes = 0
         self._left_values = 0
@@ -149,7 +158,11 @@ class Compaction:
             self._survey(chosen, report)
         else:
             with self._alone(), self._opened.placement.unreadable.collecting() as unreadable:
-                self._compact(chosen, report, whole=numbers is None)
+                try:
+                    self._compact(chosen, report, whole=numbers is None)
+                finally:
+                    with self._committer.lock:
+                        self._opened.base_rows.retired.clear()
             report.unreadable = list(unreadable)
         report.seconds = time.monotonic() - began
         return report
@@ -174,40 +187,62 @@ class Compaction:
         return [tablet for tablet in tablets if tablet.number in set(numbers)]
 
     def _survey(self, chosen: list[Tablet], report: CompactionReport) -> None:
+        opened = self._opened
         report.tablets = len(chosen)
         for tablet in chosen:
-            for row in self._opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
+            for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
                 report.rows += 1
                 report.expired_cells += len(self._table.dropped_of(row.cells))
                 refs = {value for value in cell_values(row.cells) if segment_of(value) is not None}
                 report.values += len(refs)
                 report.raw_bytes += sum(envelope_raw_bytes(ref) for ref in refs)
-        report.old_bytes = sum(row.committed_bytes for row in self._opened.manifest.segments())
-        report.live_bytes = sum(used.record_bytes for used in usage(self._opened.engine).values())
+        opened.bodies.flush()
+        rows = opened.manifest.segments()
+        marked = mark(opened.engine, self._table, opened.base_rows, opened.manifest)
+        report.old_bytes = sum(row.committed_bytes for row in rows)
+        report.live_bytes = sum(life.live_bytes for life in marked.segments.values())
+        named = SegmentsNamed(opened.manifest, self._bodies)
+        alone, _ = left_alone(rows, self._selection(chosen), marked, named, opened.manifest.next_segment)
+        report.skipped_segments = len(alone)
 
     # --- the run
 
     def _compact(self, chosen: list[Tablet], report: CompactionReport, *, whole: bool) -> None:
         opened, committer = self._opened, self._committer
-        lifetimes = Lifetimes(opened.engine, opened.bodies, opened.sharing, self._table, committer)
-        old = self._seal(whole=whole)
-        report.old_bytes = sum(row.committed_bytes for row in opened.manifest.segments() if row.number in old)
+        named = SegmentsNamed(opened.manifest, self._bodies)
+        purged, first_new = self._seal()
+        marked = mark(opened.engine, self._table, opened.base_rows, opened.manifest)
+        with committer.lock:
+            opened.base_rows.retired |= marked.unheld
+            opened.manifest.recount(marked.body_bytes, committer.durability)
+            if whole:
+                opened.manifest.merge_small(committer.durability)
+            opened.manifest.split_grown(committer.durability)
+            rows = [row for row in opened.manifest.segments() if row.number < first_new]
+        numbers = {tablet.number for tablet in chosen}
+        chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
+        selection = self._selection(chosen, full=bool(purged))
+        alone, marks_number = left_alone(rows, selection, marked, named, first_new)
+        old = {row.number for row in rows} - alone
+        report.skipped_segments = len(alone)
+        report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
-        lifetimes.mark_dying()
         relocator = Relocator(
             engine=opened.engine,
             table=self._table,
             placement=opened.placement,
-            sharing=opened.sharing,
+            base_rows=opened.base_rows,
             committer=committer,
             old=old,
-            begin_segment=lambda number: SegmentWriter(opened.files, self._bodies, number, old),
+            begin_segment=lambda number: SegmentWriter(
+                opened.files, self._bodies, number, old, self._level_name, first_new
+            ),
             on_bytes=self._tell,
         )
         codec = ValueCodec(self._level.zstd)
-        held_bytes: dict[int, int] = {}
         for tablet in chosen:
-            held_bytes[tablet.number] = self._move(tablet, relocator, codec, old)
+            is_part = any(row.tablet == tablet.number for row in rows if row.number in alone)
+            self._move(tablet, relocator, codec, old, is_part=is_part)
         moved = relocator.moved
         report.tablets = len(chosen)
         report.rows, report.values, report.raw_bytes = moved.rows, moved.values, moved.raw_bytes
@@ -215,64 +250,62 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
-        opened.sharing.takes_texts = False
-        try:
-            self._give_back(report, lifetimes, held_bytes, old)
-        finally:
-            opened.sharing.takes_texts = True
-        report.removed_dictionaries = self._drop_dictionaries(relocator.dictionaries)
+        self._give_back(report, named, old, marks_number)
+        report.removed_dictionaries = self._drop_dictionaries(named)
         with committer.lock:
             plan = fold(opened.engine)
-            committer.commit(plan.remove(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [DeleteRow()])]))
+            if whole and not report.kept_segments and purged == self._purged():
+                plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteRow()])])
+            committer.commit(plan)
         if whole:
             self._upkeep().recount()
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
-    def _give_back(
-        self, report: CompactionReport, lifetimes: Lifetimes, held_bytes: dict[int, int], old: set[int]
-    ) -> None:
-        """From freeing shared bodies to unlinking the segments of records that leant on them."""
+    def _give_back(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
+        """From freeing bases to unlinking the segments of records that were deltas against them."""
         opened, committer = self._opened, self._committer
-        report.freed_bodies = lifetimes.free_unused()
-        report.pruned_postings = self._upkeep().prune()
+        used = Usage()
         with committer.lock:
-            opened.manifest.recount(held_bytes, committer.durability)
-            opened.manifest.merge_small(committer.durability)
-            opened.manifest.split_grown(committer.durability)
-        for name in TABLE_TAGS:
-            opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
-        report.removed_segments, report.kept_segments = self._unlink(old)
+            committer.watch = used.note_plan
+        try:
+            used.note_rows(opened.engine, opened.base_rows)
+            report.freed_bodies = self._sweep(named, used, old)
+            report.pruned_postings = self._upkeep().prune()
+            for name in TABLE_TAGS:
+                opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
+            report.removed_segments, report.kept_segments = self._unlink(named, used, old, marks_number)
+        finally:
+            committer.watch = None
 
     def _tell(self, record_bytes: int) -> None:
         self._done_bytes += record_bytes
         if self._on_progress is not None:
             self._on_progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
 
-    def _seal(self, *, whole: bool) -> set[int]:
-        """Finish the active segment; returns the segments to be emptied.
+    def _seal(self) -> tuple[bytes, int]:
+        """Finish the active segment; -> what the last purge has left, and the number of the first new segment.
 
-        Those that an interrupted run has written already are left out, if it was a run like this one.
+        That one is for delete marks; what writers and this run begin from now on has higher numbers.
         """
-        engine = self._opened.engine
         with self._committer.lock:
-            first_new = self._opened.manifest.next_segment
-            cells = engine.read_row(META, COMPACTION_ROW)
-            if cells and whole:
-                noted = msgpack.unpackb(cells[0].value)
-                if noted["level"] == self._level_name and time.time() - noted["began"] < RESUME_SECONDS:
-                    first_new = min(first_new, noted["first_segment"])
-            note = msgpack.packb({"level": self._level_name, "first_segment": first_new, "began": int(time.time())})
-            plan = Plan()
-            if whole:
-                plan.write(Stage.ALLOCATION, [RowMutations(META, COMPACTION_ROW, [SetCell("m", b"run", 0, note)])])
             self._bodies.seal()
-            self._committer.commit(plan)
-            return {
-                row.number for row in self._opened.manifest.segments() if not (row.tablet and row.number >= first_new)
-            }
+            self._committer.commit(Plan())
+            return self._purged(), self._bodies.new_number()
 
-    def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int]) -> int:
+    def _purged(self) -> bytes:
+        """Names the last purge after which not all segments have been rewritten; b"" for none."""
+        return b"".join(cell.value for cell in self._opened.engine.read_row(META, PURGED_ROW))
+
+    def _selection(self, chosen: Sequence[Tablet], *, full: bool = False) -> Selection:
+        tablets = {tablet.number: tablet for tablet in self._opened.manifest.tablets()}
+        names = list(LEVELS)
+        levels = frozenset(names[names.index(self._level_name) :])
+        most = -1.0 if full or self._full else MOST_GARBAGE
+        return Selection(tablets, {tablet.number for tablet in chosen}, levels, most)
+
+    def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int], *, is_part: bool) -> None:
+        """Move the values of a tablet that are in old segments; `is_part`: others of it stay where they are."""
         opened = self._opened
         envelopes: dict[Column, list[bytes]] = defaultdict(list)
         for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
@@ -289,26 +322,38 @@ class Compaction:
             for column, value in kept:
                 envelopes[column].append(value)
         placement = opened.placement
-        dictionaries = make_dictionaries(envelopes, placement.fetch, placement.leans, self._level, opened.dictionaries)
+        dictionaries = make_dictionaries(
+            envelopes, placement.fetch, placement.is_delta, self._level, opened.dictionaries
+        )
+        checksums = {column: made.checksum for column, made in dictionaries.items()}
+        if is_part and envelopes:
+            checksums = self._dictionaries_in_use(tablet, dictionaries) | checksums
         encoder = Encoder(self._level, dictionaries, codec)
-        body_bytes = 0
         for number in range(PASSES):
             relatives = Relatives(
                 tablet,
                 opened.placement,
-                opened.sharing,
+                opened.base_rows,
                 self._table,
                 least_likeness=self._level.least_likeness,
                 by_likeness=self._level.tries,
             )
             before = relocator.moved.lost_races
-            body_bytes = relocator.move(tablet, encoder, relatives, again=number > 0)
+            relocator.move(tablet, encoder, relatives, again=number > 0)
             if not relocator.moved.left and relocator.moved.lost_races == before:
                 break
         self._left_values += relocator.moved.left
         if envelopes:
-            self._use_dictionaries(tablet, {column: made.checksum for column, made in dictionaries.items()})
-        return body_bytes
+            self._use_dictionaries(tablet, checksums)
+
+    def _dictionaries_in_use(self, tablet: Tablet, made: dict[Column, Dictionary]) -> dict[Column, bytes]:
+        """Add to the dictionaries made those that the tablet uses for other columns; -> the checksums of these."""
+        used = tablet_dictionaries(self._opened.engine, tablet)
+        for column in used.keys() - made.keys():
+            content = self._opened.placement.unreadable.attempt(partial(self._opened.dictionaries.load, used[column]))
+            if content is not None:
+                made[column] = Dictionary(content, self._level.zstd)
+        return {column: used[column] for column in used.keys() & made.keys()}
 
     def _use_dictionaries(self, tablet: Tablet, checksums: dict[Column, bytes]) -> None:
         """The tablet's next values get the dictionaries made now; those of its sites go."""
@@ -319,29 +364,51 @@ class Compaction:
 
     # --- files
 
-    def _unlink(self, old: set[int]) -> tuple[int, int]:
-        """Remove the old segments that no row refers to; -> how many went, how many stay."""
+    def _sweep(self, named: SegmentsNamed, used: Usage, old: set[int]) -> int:
+        """Free the bases that nothing needs any more; -> how many."""
         opened, committer = self._opened, self._committer
-        written: set[int] = set()
+        self._needed(named, used, old)  # reads what segments name; under the lock only what has come since is left
         with committer.lock:
-            committer.watch = lambda plan: written.update(segments_of(plan))
-        try:
-            referred_to = set(usage(opened.engine))
+            _, bases = self._needed(named, used, old)
+            free = sorted(used.base_rows.keys() - bases)
+            opened.base_rows.retired.update(free)
+        for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
-                referred_to |= written
-                rows: list[SegmentRow] = opened.manifest.segments()
-            removed = 0
-            for number in removable(rows, old, referred_to):
-                with committer.lock:  # for each: every one costs two fsyncs and an unlink
-                    if self._bodies.is_pinned() or number in written:
-                        break  # those behind it may hold delete marks that concern it
-                    remove_segments(opened.manifest, self._bodies, [number])
-                removed += 1
-        finally:
-            committer.watch = None
-        return removed, len(old) - removed
+                gone = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
+                committer.commit(Plan().remove(Stage.BASES, gone))
+        for name in free:
+            used.base_rows.pop(name)
+        return len(free)
 
-    def _drop_dictionaries(self, known: dict[int, set[bytes]]) -> int:
+    def _needed(self, named: SegmentsNamed, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
+        """The segments and bases that stay, as of what is committed; see `needed`."""
+        rows = self._opened.manifest.segments()
+        return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, named, used)
+
+    def _unlink(self, named: SegmentsNamed, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
+        """Remove the old segments that nothing needs; -> how many went, how many stay."""
+        opened, committer = self._opened, self._committer
+        with committer.lock:
+            staying, _ = self._needed(named, used, old)
+            rows: list[SegmentRow] = opened.manifest.segments()
+        gone, marks = removable(rows, old, staying, named, marks_number)
+        if marks and not self._bodies.is_pinned():
+            writer = SegmentWriter(opened.files, self._bodies, 0, gone, SEGMENT_OF_MARKS, marks_number)
+            for one in marks:
+                writer.add(one)
+            made = writer.finish()
+            with committer.lock:
+                opened.manifest.write_segment(made, committer.durability, writer.names)
+        removed = 0
+        for number in gone:
+            with committer.lock:  # for each: every one costs two fsyncs and an unlink
+                if self._bodies.is_pinned() or number in used.segments:
+                    break  # those behind it may hold delete marks that concern it
+                remove_segments(opened.manifest, self._bodies, [number])
+            removed += 1
+        return removed, len(old - set(gone[:removed]))
+
+    def _drop_dictionaries(self, named: SegmentsNamed) -> int:
         """Remove dictionaries that no record needs and no tablet uses.
 
         One that is of no use yet may come into use while records are looked through: a site that was deleted is
@@ -352,8 +419,8 @@ class Compaction:
             with self._committer.lock:
                 self._bodies.flush()
                 names = opened.dictionaries.names()
-                rows = [row for row in opened.manifest.segments() if row.number not in known]
-            needed = dictionaries_named(opened.engine, self._bodies, rows).union(*known.values())
+                rows = opened.manifest.segments()
+            needed = set(checksums_in_use(opened.engine)).union(*(named.of(row).dictionaries for row in rows))
             needed |= dictionaries_set_aside(opened.files, opened.path / SET_ASIDE_DIRECTORY)
             with self._committer.lock:
                 if self._bodies.is_pinned():

@@ -1,25 +1,25 @@
-"""Which bodies a body may lean on when a tablet is compacted, the likeliest first.
+"""Which bases a body or text may have when a tablet is compacted, the likeliest first.
 
-Knows sketches, shared bodies and page pointers; must not know how a delta is made.  A base is never a delta
-itself, so what is offered is a body written plain in this run, or one that others lean on already.  Sources, in order:
-the row's own versions; the body of the same bytes; the plain bodies of the tablet by the likeness of their sketches;
-the base that it leans on now; the page that its verdict names.
+Knows sketches, bases and page pointers; must not know how a delta is made.  A base is never a delta itself, so what is
+offered is a value written plain in this run, or one that is a base already.  Sources for a body, in order: the row's
+own versions; the body of the same bytes; the plain bodies of the tablet by the likeness of their sketches; the base
+that it has now; the page that its verdict names.  For a text: the text of the page that gave the base of its body; the
+base that it has now.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
-from docstore.model.capture import BODY
+from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
 from docstore.model.pointers import PagePointer
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes, is_ref
-from docstore.storage.sharing import DYING, ENVELOPE, LARGEST_BASE_BYTES, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.tablets.manifest import Tablet
@@ -35,14 +35,6 @@ TIMES_LARGER = 2
 BINS = SKETCH_BYTES - 1
 
 
-class MovedText(NamedTuple):
-    """A text that others lean on: its old and new envelope, and its name."""
-
-    old: bytes
-    new: bytes
-    name: bytes
-
-
 class Relatives:
     """Bases for the bodies of one tablet, filled as its bodies are written."""
 
@@ -50,7 +42,7 @@ class Relatives:
         self,
         tablet: Tablet,
         placement: Placement,
-        sharing: SharedBodies,
+        base_rows: BaseRows,
         table: Table,
         *,
         least_likeness: float,
@@ -58,7 +50,7 @@ class Relatives:
     ) -> None:
         self._tablet = tablet
         self._placement = placement
-        self._sharing = sharing
+        self._base_rows = base_rows
         self._table = table
         self._least_equal = int(BINS * least_likeness)
         self._by_likeness = by_likeness
@@ -70,8 +62,8 @@ class Relatives:
         self._old_envelopes: dict[bytes, bytes] = {}
         self._row: tuple[bytes, list[Base]] = (b"", [])
         self._last: Base | None = None
-        self._texts: dict[bytes, tuple[bytes, bytes]] = {}
-        """Texts written plain in this run, of bodies written plain: name of the body -> old and new envelope."""
+        self._texts: dict[bytes, Base] = {}
+        """Texts written plain in this run, of bodies written plain: by the name of the body."""
         self._verified: set[bytes] = set()
         self._raw: LruCache[bytes, bytes] = LruCache(CACHE_BYTES, len)
 
@@ -79,11 +71,7 @@ class Relatives:
         """A body that was written plain, with its raw bytes, and the envelope that still leads to them."""
         if not LEAST_BASE_BYTES <= len(base.raw) <= LARGEST_BASE_BYTES:
             return
-        self._raw.put(base.name, base.raw)
-        bare = base._replace(raw=b"")
-        self._by_old_envelope[old_envelope] = bare
-        self._old_envelopes[base.name] = old_envelope
-        self._last = bare
+        self._last = bare = self._bare(base, old_envelope)
         if self._row[0] != base.pointer.row_key:
             self._row = (base.pointer.row_key, [])
         self._row[1].append(bare)
@@ -106,40 +94,58 @@ class Relatives:
         equal = self._sketches[place] == np.frombuffer(sketch, np.uint8, offset=1)
         return float(equal.mean())
 
-    def add_text(self, name: bytes, old_envelope: bytes, new_envelope: bytes) -> None:
+    def add_text(self, body_name: bytes, base: Base, old_envelope: bytes) -> None:
         """The text of a body that was written plain, written plain as well; of several the first."""
-        self._texts.setdefault(name, (old_envelope, new_envelope))
+        if body_name not in self._texts and len(base.raw) <= LARGEST_BASE_BYTES:
+            self._texts[body_name] = self._bare(base, old_envelope)
 
-    def text_of(self, base: Base) -> tuple[Base, MovedText | None] | None:
-        """The text that goes with a base.
+    def _bare(self, base: Base, old_envelope: bytes) -> Base:
+        """A base without its raw bytes, which go into the cache."""
+        self._raw.put(base.name, base.raw)
+        bare = base._replace(raw=b"")
+        self._by_old_envelope[old_envelope] = bare
+        self._old_envelopes[base.name] = old_envelope
+        return bare
 
-        Returns:
-            The base with the text as its raw bytes, and where its row names no text yet how that text has moved; None
-            where it has no text, or is being freed.
+    def texts_near(
+        self, row_key: bytes, name: bytes, raw: bytes, body_base: Base | None, current: bytes
+    ) -> Iterator[Base]:
+        """Bases to try for a text, with their raw bytes.
+
+        Args:
+            row_key, name, raw: of the text.
+            body_base: the base of its page's body, or None.
+            current: the name of the base that it has now; b"" for none.
         """
-        cells = self._sharing.cells(base.name)
-        written = None if TEXT in cells else self._texts.get(base.name)
-        envelope = cells.get(TEXT) if written is None else written[0]
-        if envelope is None or DYING in cells:
-            return None
-        key = b"text " + base.name
-        raw = self._raw.get(key)
-        if raw is None:
-            raw = self._placement.unreadable.attempt(lambda: self._placement.fetch(envelope))
-            if raw is None:
-                return None
-            self._raw.put(key, raw)
-        return base._replace(raw=raw), None if written is None else MovedText(*written, body_name(raw))
+        if self._is_usable(name):
+            yield Base(name, raw, b"", PagePointer(0, row_key))
+            return
+        found: list[Base | None] = []
+        if body_base is not None:
+            text = self._texts.get(body_base.name)
+            pointer = body_base.pointer
+            if text is None and pointer.timestamp:
+                place = Place(pointer.row_key, *MAIN, pointer.timestamp)
+                text = self._placement.unreadable.attempt(lambda: self._of(pointer, MAIN), place)
+            found.append(text)
+        if current and (not found or found[0] is None or found[0].name != current) and self._is_usable(current):
+            found.append(Base(current, b"", b"", PagePointer(0, row_key)))
+        for base in found:
+            with_raw = None
+            if base is not None and base.name != name:
+                with_raw = self._placement.unreadable.attempt(partial(self._with_raw, base))
+            if with_raw is not None:
+                yield with_raw
 
     def near(
-        self, row_key: bytes, name: bytes, raw: bytes, sketch: bytes, leant_on: bytes, of_page: PagePointer | None
+        self, row_key: bytes, name: bytes, raw: bytes, sketch: bytes, current: bytes, of_page: PagePointer | None
     ) -> Iterator[Base]:
-        """Bases to try, with their raw bytes, none of them twice."""
+        """Bases to try for a body, with their raw bytes, none of them twice."""
         given: set[bytes] = set()
         if self._is_usable(name):
             yield Base(name, raw, b"", PagePointer(0, row_key))
             return
-        for base in self._candidates(row_key, sketch, leant_on, of_page):
+        for base in self._candidates(row_key, sketch, current, of_page):
             if base.name in given or base.name == name:
                 continue
             given.add(base.name)
@@ -147,17 +153,15 @@ class Relatives:
             if found is not None and len(found.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
                 yield found
 
-    def _candidates(
-        self, row_key: bytes, sketch: bytes, leant_on: bytes, of_page: PagePointer | None
-    ) -> Iterator[Base]:
+    def _candidates(self, row_key: bytes, sketch: bytes, current: bytes, of_page: PagePointer | None) -> Iterator[Base]:
         if self._row[0] == row_key:
             yield from reversed(self._row[1][-2:])
         if len(sketch) == SKETCH_BYTES and self._sketched:
             yield from self._alike(sketch)
         elif self._last is not None:
             yield self._last
-        if leant_on and self._is_usable(leant_on):
-            yield Base(leant_on, b"", b"", PagePointer(0, row_key))
+        if current and self._is_usable(current):
+            yield Base(current, b"", b"", PagePointer(0, row_key))
         if of_page is not None:
             base = self._placement.unreadable.attempt(
                 lambda: self._of(of_page), Place(of_page.row_key, *BODY, of_page.timestamp)
@@ -173,10 +177,10 @@ class Relatives:
             if equal[place] >= self._least_equal:
                 yield self._sketched[place]
 
-    def _of(self, pointer: PagePointer) -> Base | None:
-        """The body of the page that the verdict names, or its base."""
+    def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
+        """The body or text of a page that is like this one, or the base of that."""
         capture = self._table.capture_at(pointer.row_key, pointer.timestamp)
-        envelope = INLINE_TAG if capture is None else capture.columns.get(BODY, INLINE_TAG)
+        envelope = INLINE_TAG if capture is None else capture.columns.get(column, INLINE_TAG)
         known = self._by_old_envelope.get(envelope)
         if known is not None:
             return known
@@ -190,31 +194,31 @@ class Relatives:
         )
         if inside or len(raw) < LEAST_BASE_BYTES:
             return None  # it may be on its way to becoming a delta itself
-        name = body_name(raw)
+        name = value_name(raw)
         self._raw.put(name, raw)
         return Base(name, b"", envelope, pointer)
 
     def _is_usable(self, name: bytes) -> bool:
-        cells = self._sharing.cells(name)
-        envelope = cells.get(ENVELOPE)
-        if envelope is None or DYING in cells or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+        """Whether there is a base of that name that deltas may be made against."""
+        envelope = None if name in self._base_rows.retired else self._base_rows.envelope(name)
+        if envelope is None or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return False
         return self._placement.unreadable.attempt(lambda: self._verify(envelope)) is not None
 
     def _verify(self, envelope: bytes) -> bool:
-        """Make sure, once, that the record can be read that the row of a base names: deltas will lean on that one."""
+        """Make sure, once, that the record can be read that the row of a base names: deltas will need that one."""
         if envelope not in self._verified:
             self._placement.verify(envelope)
             self._verified.add(envelope)
         return True
 
     def _with_raw(self, base: Base) -> Base | None:
-        shared = self._sharing.envelope(base.name)
-        if shared is not None:
-            self._verify(shared)
+        lies = None if base.name in self._base_rows.retired else self._base_rows.envelope(base.name)
+        if lies is not None:
+            self._verify(lies)
         raw = self._raw.get(base.name)
         if raw is None:
-            envelope = self._old_envelopes.get(base.name) or shared
+            envelope = self._old_envelopes.get(base.name) or lies
             if envelope is None:
                 return None
             raw = self._placement.fetch(envelope)

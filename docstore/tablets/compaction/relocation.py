@@ -1,6 +1,6 @@
 """Moving one tablet's values into segments of its own: garbage out, values encoded again, refs changed.
 
-Knows rows, their policies, shared bodies and the commit point; must not know the index, nor when a segment is
+Knows rows, their policies, bases and the commit point; must not know the index, nor when a segment is
 unlinked.  Rows are read in row-key order, a chunk at a time; what is made of them lies in a segment that is durable
 before the first row refers to it.  The values of a capture are moved together: its record is replaced only where it is
 still the old one.  A lost race makes the new records of the segment garbage, and the row is looked at again in the next
@@ -28,6 +28,7 @@ from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, DeleteCells, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.bases import TABLE, Base, BaseRows, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Engine, ScannedRow, all_cells
 from docstore.storage.envelope import (
@@ -36,15 +37,13 @@ from docstore.storage.envelope import (
     encode_ref_envelope,
     envelope_raw_bytes,
     is_absent,
-    parse_envelope,
 )
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.sharing import BODY_FAMILY, DYING, ENVELOPE, TABLE, TEXT, Base, SharedBodies, body_name
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import TEXT_DELTA
+from docstore.storage.values import BODY_DELTA, TEXT_DELTA
 from docstore.tablets.commit import Committer
-from docstore.tablets.compaction.relatives import MovedText, Relatives
+from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.encoding import Encoder
 from docstore.tablets.manifest import Tablet
@@ -73,10 +72,8 @@ class Move(NamedTuple):
     Attributes:
         column: of the value.
         old, new: its cell values.
-        name: of the body, or of the body that a text goes with; b"" for another column.
-        base: what the new record leans on, or None.
-        text: with a body: the text that its row names, where no capture of the page has it; with a text: the one that
-            it leans on, where the base's row names none yet.
+        name: that a body or text has as a base; b"" for another column.
+        base: what the new record is a delta against, or None.
     """
 
     column: Column
@@ -84,7 +81,6 @@ class Move(NamedTuple):
     new: bytes
     name: bytes = b""
     base: Base | None = None
-    text: MovedText | None = None
 
 
 class Change(NamedTuple):
@@ -131,18 +127,17 @@ class Relocator:
         engine: Engine,
         table: Table,
         placement: Placement,
-        sharing: SharedBodies,
+        base_rows: BaseRows,
         committer: Committer,
         old: set[int],
         begin_segment: Callable[[int], SegmentWriter],
         on_bytes: Callable[[int], None],
     ) -> None:
         self.moved = Moved()
-        self.dictionaries: dict[int, set[bytes]] = {}
         self._engine = engine
         self._table = table
         self._placement = placement
-        self._sharing = sharing
+        self._base_rows = base_rows
         self._committer = committer
         self._old = old
         self._begin_segment = begin_segment
@@ -151,24 +146,21 @@ class Relocator:
         self._pending: list[PlannedRow] = []
         self._pending_moves = 0
         self._carried: dict[bytes, tuple[bytes, bytes]] = {}
-        """Shared bodies that a page other than their own has moved already: name -> old and new cell value."""
+        """Shared values that a page other than their own has moved already: name -> old and new cell value."""
         # Of the tablet that is moved.
         self._tablet: Tablet
         self._encoder: Encoder
         self._relatives: Relatives
-        self._body_bytes = 0
         # Of the row that is planned.
         self._hidden: set[int] = set()
         """Times of captures whose bodies are to be dropped."""
-        self._texts: set[bytes] = set()
-        """Cell values of its texts."""
         self._canonical: dict[int, bytes] = {}
         """Cell values of `dedup:canonical` by time."""
         self._done: dict[bytes, Move] = {}
         """What is moved already by its old cell value: captures of a row may share a body."""
 
-    def move(self, tablet: Tablet, encoder: Encoder, relatives: Relatives, *, again: bool = False) -> int:
-        """Move what a tablet still has in old segments; returns the raw bytes of its bodies.
+    def move(self, tablet: Tablet, encoder: Encoder, relatives: Relatives, *, again: bool = False) -> None:
+        """Move what a tablet still has in old segments.
 
         Args:
             tablet: the row range.
@@ -177,7 +169,6 @@ class Relocator:
             again: a further pass, for what the last one had to leave.
         """
         self._tablet, self._encoder, self._relatives = tablet, encoder, relatives
-        self._body_bytes = 0
         self.moved.left = 0
         try:
             for row in self._engine.scan(PAGES, tablet.start, tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
@@ -197,7 +188,6 @@ class Relocator:
                 self._segment.abandon()
                 self._segment = None
             raise
-        return self._body_bytes
 
     def _collect_long_row(self, row_key: bytes) -> None:
         """Apply the policies to a row of very many cells, a slice at a time."""
@@ -227,7 +217,6 @@ class Relocator:
         is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
         dropped = set(self._table.dropped_of(cells)) if is_sound else set()
         self._hidden = self._table.bodies_to_drop(list(records.values()))
-        self._texts = {record.columns[MAIN] for record in records.values() if MAIN in record.columns}
         self._canonical = {cell.timestamp: cell.value for cell in cells if cell[:2] == CANONICAL_PAGE}
         self._done = {}
         changes = []
@@ -244,25 +233,18 @@ class Relocator:
     def _moves(self, row_key: bytes, timestamp: int, columns: Columns) -> list[Move]:
         """What moves of a capture, or of a cell of another family."""
         moves: list[Move] = []
-        body: tuple[bytes, Base | None] | None = None
+        body: Move | None = None
         for column, old in columns.items():
-            if column == BODY:
-                if timestamp in self._hidden:
-                    moves.append(Move(BODY, old, encode_absent(envelope_raw_bytes(old))))
-                    body = b"", None
-                    continue
-                self._body_bytes += envelope_raw_bytes(old)
+            if column == BODY and timestamp in self._hidden:
+                moves.append(Move(BODY, old, encode_absent(envelope_raw_bytes(old))))
+                continue
             if segment_of(old) not in self._old:
                 continue
             move = self._done.get(old)
             if move is None:
                 try:
-                    if column == BODY:
-                        move = self._moved_body(row_key, timestamp, columns)
-                    elif column == MAIN:
-                        if body is None:
-                            body = self._body_of(Place(row_key, *BODY, timestamp), columns.get(BODY, INLINE_TAG))
-                        move = self._moved_text(row_key, timestamp, old, *body)
+                    if column in (BODY, MAIN):
+                        move = self._moved(row_key, timestamp, column, columns, body)
                     else:
                         record, raw = self._read(old)
                         move = Move(column, old, self._write(record, self._encoder.encode(column, raw)))
@@ -271,7 +253,7 @@ class Relocator:
                     continue
                 self._done[old] = move
             if column == BODY:
-                body = move.name, move.base
+                body = move
             moves.append(move)
         return moves
 
@@ -286,85 +268,59 @@ class Relocator:
         self.moved.raw_bytes += len(raw)
         return record, raw
 
-    def _moved_text(self, row_key: bytes, timestamp: int, old: bytes, name: bytes, base: Base | None) -> Move:
-        """A text leans on the text of the body that its own body leans on; or on that of its own body, if others do.
+    def _moved(self, row_key: bytes, timestamp: int, column: Column, columns: Columns, body: Move | None) -> Move:
+        """Encode a body or text again: as a delta against a relative, unless it is a base itself.
 
         Args:
-            row_key, timestamp: of the capture.
-            old: its cell value.
-            name: of the capture's body; b"" for none.
-            base: what that leans on, or None.
+            row_key, timestamp, column, columns: of the capture.
+            body: with a text: how the capture's body is moved, if it is.
         """
+        old = columns[column]
         record, raw = self._read(old)
-        named = self._sharing.envelope(name, TEXT) if name else None
-        relative = None
-        if base is not None and named != old:
-            relative = self._relatives.text_of(base)
-        elif named is not None and named != old:
-            relative = self._relatives.text_of(Base(name, b"", b"", PagePointer(timestamp, row_key)))
-        if relative is not None:
-            encoded, chosen = self._encoder.encode_near(MAIN, raw, [relative[0]], TEXT_DELTA)
-            if chosen is not None:
-                new = self._write(record._replace(row_key=row_key), encoded)
-                return Move(MAIN, old, new, name, chosen._replace(raw=b""), relative[1])
-        new = self._write(record, self._encoder.encode(MAIN, raw))
-        if name and base is None:
-            self._relatives.add_text(name, old, new)
-        return Move(MAIN, old, new, name)
-
-    def _body_of(self, place: Place, envelope: bytes) -> tuple[bytes, Base | None]:
-        """Of a body that is not moved: its name, and what it leans on now; neither where it cannot be read."""
-        if parse_envelope(envelope).ref is None:
-            return b"", None
-        read = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope), place)
-        if read is None:
-            return b"", None
-        record, raw = read
-        pointer = PagePointer(record.timestamp, place.row_key)
-        leans_on = Base(record.related, b"", b"", pointer) if record.codec == CODEC_ZSTD_DELTA else None
-        return body_name(raw), leans_on
-
-    def _moved_body(self, row_key: bytes, timestamp: int, columns: Columns) -> Move:
-        old = columns[BODY]
-        record, raw = self._read(old)
-        name = body_name(raw)
-        leant_on = record.related if record.codec == CODEC_ZSTD_DELTA else b""
-        shared = self._sharing.cells(name)
+        name = value_name(raw)
+        current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
+        lies = self._base_rows.envelope(name)
         carried = self._carried.get(name)
         if carried is not None and carried[0] == old:
-            return Move(BODY, old, carried[1], name)
-        holds = shared.get(ENVELOPE) == old
-        borrowed = record.row_key != row_key and ENVELOPE in shared and not leant_on
-        if borrowed and not holds and segment_of(shared[ENVELOPE]) not in self._old:
-            return Move(BODY, old, shared[ENVELOPE], name)
+            return Move(column, old, carried[1], name)
+        borrowed = record.row_key != row_key and lies is not None and not current
+        if borrowed and lies is not None and lies != old and segment_of(lies) not in self._old:
+            return Move(column, old, lies, name)
         sketch = columns.get(SKETCH, INLINE_TAG)[1:]
-        if holds or borrowed:
-            new = self._write(record, self._encoder.encode(BODY, raw))
-            if borrowed:
-                self._carried[name] = (old, new)
-            pointer = PagePointer(record.timestamp, record.row_key)
-            self._relatives.add(sketch, Base(name, raw, new, pointer), old)
-            text = self._moved_shared_text(shared.get(TEXT, INLINE_TAG)) if holds else None
-            return Move(BODY, old, new, name, None, text)
-        bases = self._relatives.near(
-            row_key, name, raw, sketch, leant_on, self._likely_relative(row_key, timestamp, columns)
-        )
-        text_bytes = envelope_raw_bytes(columns.get(MAIN, INLINE_TAG))
+        if record.row_key != row_key and (not borrowed or not self._holds(record, old)):
+            record = record._replace(row_key=row_key, timestamp=timestamp)
+        if lies == old or borrowed:
+            encoded, base = self._encoder.encode(column, raw), None
+        elif column == BODY:
+            relative = self._likely_relative(row_key, timestamp, columns)
+            bases = self._relatives.near(row_key, name, raw, sketch, current, relative)
+            text_bytes = envelope_raw_bytes(columns.get(MAIN, INLINE_TAG))
 
-        def saves(base: Base) -> int:
-            """What the text is thought to save by leaning on that base's text, as it may where the body leans."""
-            return (
-                int(TEXT_SAVING * self._relatives.likeness(sketch, base) * text_bytes)
-                if text_bytes > INLINE_LIMIT_BYTES
-                else 0
-            )
+            def saves(base: Base) -> int:
+                """What the text is thought to save as a delta against that page's text, as it may be if the body is."""
+                if text_bytes <= INLINE_LIMIT_BYTES:
+                    return 0
+                return int(TEXT_SAVING * self._relatives.likeness(sketch, base) * text_bytes)
 
-        encoded, base = self._encoder.encode_near(BODY, raw, bases, saves=saves)
-        written = record.timestamp if record.row_key == row_key else timestamp
-        new = self._write(record._replace(row_key=row_key, timestamp=written), encoded)
+            encoded, base = self._encoder.encode_near(column, raw, bases, BODY_DELTA, saves)
+        else:
+            bases = self._relatives.texts_near(row_key, name, raw, None if body is None else body.base, current)
+            encoded, base = self._encoder.encode_near(column, raw, bases, TEXT_DELTA)
+        new = self._write(record, encoded)
+        if borrowed:
+            self._carried[name] = (old, new)
         if base is None:
-            self._relatives.add(sketch, Base(name, raw, new, PagePointer(timestamp, row_key)), old)
-        return Move(BODY, old, new, name, base and base._replace(raw=b""))
+            made = Base(name, raw, new, PagePointer(record.timestamp, record.row_key))
+            if column == BODY:
+                self._relatives.add(sketch, made, old)
+            elif body is not None and body.base is None:
+                self._relatives.add_text(body.name, made, old)
+        return Move(column, old, new, name, base and base._replace(raw=b""))
+
+    def _holds(self, record: Record, value: bytes) -> bool:
+        """Whether the page for which a record was written still has it."""
+        column = record.family, record.qualifier
+        return any(one.columns.get(column) == value for one in self._table.records(record.row_key))
 
     def _likely_relative(self, row_key: bytes, timestamp: int, columns: Columns) -> PagePointer | None:
         """The page that stands for a capture's cluster since the last sweep, or else the one that its verdict names."""
@@ -379,19 +335,6 @@ class Relocator:
             if verdict.of_row_key:
                 return PagePointer(verdict.of_timestamp, verdict.of_row_key)
         return None
-
-    def _moved_shared_text(self, envelope: bytes) -> MovedText | None:
-        """Move the text that a shared body's row names, where no capture of the holder's row has it.
-
-        It was the holder's text once; the pages that lean on it are the ones that need it.
-        """
-        if segment_of(envelope) not in self._old or envelope in self._texts:
-            return None
-        read = self._placement.unreadable.attempt(lambda: self._placement.fetch_record(envelope))
-        if read is None:
-            return None
-        record, raw = read
-        return MovedText(envelope, self._write(record, self._encoder.encode(MAIN, raw)), body_name(raw))
 
     def _write(self, old: Record, encoded: Encoded) -> bytes:
         codec, related, payload = encoded
@@ -416,11 +359,10 @@ class Relocator:
             try:
                 row = segment.finish()
                 with self._committer.lock:
-                    self._committer.manifest.write_segment(row, self._committer.durability)
+                    self._committer.manifest.write_segment(row, self._committer.durability, segment.names)
             except StorageError:  # it has no row; left there until its sources go, it would look like lost records
                 segment.abandon()
                 raise
-            self.dictionaries[segment.number] = segment.dictionaries
         pending, self._pending, self._pending_moves = self._pending, [], 0
         for batch in _batches(pending):
             with self._committer.lock:
@@ -448,7 +390,7 @@ class Relocator:
             if (old[:3] if isinstance(old, Cell) else (CAPTURE_FAMILY, b"", old.timestamp)) in gone:
                 continue
             new: Columns = {}
-            shared: dict[tuple[str, bytes], list[Mutation]] = {}
+            bases: dict[tuple[str, bytes], list[Mutation]] = {}
             for move in moves:
                 if is_absent(move.new):
                     if hidden is None:
@@ -456,7 +398,7 @@ class Relocator:
                     if old.timestamp not in hidden:  # a visit has confirmed it since: the next pass moves it
                         self.moved.left += 1
                         continue
-                elif move.name and not self._settle_sharing(PagePointer(old.timestamp, row_key), move, shared):
+                elif move.name and not self._settle_bases(move, bases):
                     self.moved.left += 1
                     continue
                 new[move.column] = move.new
@@ -467,10 +409,9 @@ class Relocator:
                 self.moved.lost_races += 1
                 continue
             mutations += replaced
-            for key, of_shared in shared.items():
-                _extend(rows, key, of_shared)
+            rows.update(bases)
         if mutations:
-            _extend(rows, (PAGES, row_key), mutations)
+            rows.setdefault((PAGES, row_key), []).extend(mutations)
 
     def _replaced(self, row_key: bytes, old: CaptureRecord | Cell, new: Columns) -> Sequence[Mutation] | None:
         """The mutations that give a record or cell its new values; None if it has changed: it is looked at again."""
@@ -482,41 +423,26 @@ class Relocator:
             return None
         return [SetCell(*old[:3], value) for value in new.values()]
 
-    def _settle_sharing(self, pointer: PagePointer, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
-        """Users and rows of shared bodies, changed with the record; False where the new value cannot be used.
-
-        The user of the base that the old value leant on stays: users that use nothing go when bodies are freed.
-        """
-        shared = self._sharing.cells(move.name)
-        qualifier = TEXT if move.column == MAIN else ENVELOPE
-        if move.base is not None:
-            if shared.get(qualifier) == move.old:
-                return False  # while this value was encoded as a delta, another came to lean on it
-            known = self._sharing.cells(move.base.name)
-            if not move.base.envelope and ENVELOPE not in known:
-                return False  # its base was freed
-            if qualifier == TEXT and not _is_same_text(known.get(TEXT), move.text):
-                return False  # its base has another text by now, or none
-            user = self._sharing.lean_on(move.base, pointer)
-            if user is None:
-                return False  # its base is being freed
-            _extend(rows, (TABLE, move.base.name), user.mutations)
-            if move.text is not None and TEXT not in known:
-                row = self._sharing.name_text(move.base.name, move.text.new, move.text.name)
-                _extend(rows, (TABLE, move.base.name), row.mutations)
+    def _settle_bases(self, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
+        """Rows of bases, changed with the record; False if the new value cannot be used."""
+        lies = self._base_rows.envelope(move.name)
+        if move.base is None:
+            if lies is not None and (lies == move.old or move.name in self._base_rows.retired):
+                self._make_base(move.name, move.new, rows)
             return True
-        if shared.get(qualifier) == move.old and DYING not in shared:
-            _extend(rows, (TABLE, move.name), [SetCell(BODY_FAMILY, qualifier, 0, move.new)])
-        if move.text is not None and shared.get(TEXT) == move.text.old and DYING not in shared:
-            _extend(rows, (TABLE, move.name), [SetCell(BODY_FAMILY, TEXT, 0, move.text.new)])
+        if lies == move.old:
+            return False  # while this value was encoded as a delta, another became a delta against it
+        name = move.base.name
+        if name in self._base_rows.retired or self._base_rows.envelope(name) is None:
+            if not move.base.envelope:
+                return False  # its base was freed
+            self._make_base(name, move.base.envelope, rows)
         return True
 
-
-def _is_same_text(named: bytes | None, text: MovedText | None) -> bool:
-    """Whether a base's row names the text that a delta was made against, or none where it named none then."""
-    if text is None:
-        return named is not None  # a row keeps the text that it names
-    return named is None or named in (text.old, text.new)
+    def _make_base(self, name: bytes, envelope: bytes, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
+        """Let a base lie there: what a row names may be any record of the same bytes."""
+        self._base_rows.retired.discard(name)
+        rows[TABLE, name] = list(self._base_rows.row(name, envelope).mutations)
 
 
 def _moves_of(planned: PlannedRow) -> int:
@@ -550,13 +476,6 @@ def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
         moves += planned_moves
     if batch:
         yield batch
-
-
-def _extend(
-    rows: dict[tuple[str, bytes], list[Mutation]], key: tuple[str, bytes], mutations: Sequence[Mutation]
-) -> None:
-    """Add mutations of a row to those of the batch; a row appears once, so that it changes once."""
-    rows.setdefault(key, []).extend(mutations)
 
 
 def check_movable(engine: Engine) -> None:
