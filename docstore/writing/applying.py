@@ -101,19 +101,16 @@ class DuplicateApplier:
         """
         side = self._side
         with side.committer.lock:
-            side.sequencer.forget_rows()
             plan = Plan()
             try:
                 applied = [self._apply(pointer, of, policy, kinds, needed, plan) for pointer, of in pairs]
                 if dry_run:
                     side.committer.drop_placed()
-                else:
-                    side.poster.commit(plan)
+                elif plan:
+                    side.committer.commit(plan)
             except BaseException:
                 side.committer.drop_placed()
                 raise
-            finally:
-                side.sequencer.forget_rows()
         return applied
 
     def _apply(

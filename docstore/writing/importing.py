@@ -11,13 +11,14 @@ for by its name, and placed for the page that holds it.  Band keys and fingerpri
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from docstore.dedup.buckets import RowBuckets
+from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import text_compares
-from docstore.dedup.index import HashIndex, page_postings
+from docstore.dedup.index import post_names, post_page
 from docstore.model import capture
 from docstore.model.errors import DocstoreError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, SCHEME_TEXT_1
@@ -26,14 +27,14 @@ from docstore.model.types import DeleteCells, RowMutations, SetCell
 from docstore.reading.index import open_buckets
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
+from docstore.storage.counts import Counts
 from docstore.storage.envelope import encode_inline, is_absent
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.sharing import DYING, ENVELOPE, TEXT, TEXT_NAME, Base, body_name
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import TEXT_DELTA
-from docstore.writing.batch import PAGES
-from docstore.writing.tally import Tally
+from docstore.writing.batch import PAGES, counts_of
 
 BASES_HELD_BYTES = 32 << 20
 """LRU cache of bases and their texts."""
@@ -115,11 +116,11 @@ class RowImporter:
         opened.check_writable()
         opened.make_reserve()
         self._buckets = open_buckets(opened, table)
+        self._counts = Counts(opened.engine, b"copy-" + os.urandom(8))
+        committer.followers |= {self._buckets.follow, self._counts.follow}
         self._placement = opened.placement
         self._sharing = opened.sharing
         self._committer = committer
-        self._index = HashIndex(opened.engine, RowBuckets(opened.engine))
-        self._tally = Tally(opened.engine, b"copy-" + os.urandom(8))
         self._bases: LruCache[bytes, Base] = LruCache(BASES_HELD_BYTES, lambda base: len(base.raw))
         self._texts: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
         self._shared: dict[bytes, dict[bytes, bytes]] = {}
@@ -138,23 +139,18 @@ class RowImporter:
                 self._bases.clear()
                 self._texts.clear()
             self._shared = {}
-            plan = Plan()
+            plan, new = Plan(), NewPostings()
             cells: dict[bytes, list[SetCell]] = {}
-            committed = False
-            try:
-                for row in rows:
-                    cells.setdefault(row.row_key, []).extend(self._place(row, plan, find_base))
-                    self._post(row, plan)
-                plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
-                plan.write(Stage.POSTINGS, self._buckets.mutations())  # without texts: it tells that there is an index
-                plan.write(Stage.COUNTS, self._tally.rows())
-                self._committer.commit(plan)
-                self._tally.committed()
-                self._commits = self._committer.commits
-                committed = True
-            finally:
-                self._tally.rollback()
-                self._buckets.end_group(committed=committed)
+            counts: Counter[str] = Counter()
+            for row in rows:
+                cells.setdefault(row.row_key, []).extend(self._place(row, plan, find_base))
+                self._post(row, new, counts)
+            plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
+            # The log has no texts yet: it tells that there is an index.
+            plan.write(Stage.POSTINGS, [*new.mutations(), *self._buckets.log(new)])
+            plan.write(Stage.COUNTS, self._counts.rows(counts))
+            self._committer.commit(plan)
+            self._commits = self._committer.commits
 
     # --- values
 
@@ -316,7 +312,7 @@ class RowImporter:
 
     # --- postings and counts
 
-    def _post(self, row: ImportedRow, plan: Plan) -> None:
+    def _post(self, row: ImportedRow, new: NewPostings, counts: Counter[str]) -> None:
         captures: dict[int, dict[capture.Column, bytes]] = {}
         for cell in row.cells:
             captures.setdefault(cell.timestamp, {})[cell.column] = cell.value
@@ -329,20 +325,20 @@ class RowImporter:
                     (SCHEME_TEXT_1,)
                 )
                 title = columns.get(capture.TITLE, b"").decode("utf-8", "surrogatepass")
-                plan.write(Stage.POSTINGS, page_postings(pointer, checksum, text if is_good else b"", title))
+                post_page(new, pointer, checksum, text if is_good else b"", title)
             digest, docno = (
                 columns.get(column, b"").decode("utf-8", "surrogateescape")
                 for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
             )
-            plan.write(Stage.POSTINGS, self._index.add_names(pointer, digest, docno))
-            self._count(timestamp, columns, row.there)
+            post_names(new, pointer, digest, docno)
+            if (CAPTURE_FAMILY, b"", timestamp) not in row.there:
+                _count(columns, counts)
 
-    def _count(self, timestamp: int, columns: Mapping[capture.Column, bytes], there: frozenset[CellKey]) -> None:
-        if (CAPTURE_FAMILY, b"", timestamp) in there:
-            return
-        if capture.VISIT in columns:
-            self._tally.count_visit()
-        elif capture.VERDICT in columns:
-            with suppress(DocstoreError):  # damaged
-                verdict = capture.decode_verdict(columns[capture.VERDICT])
-                self._tally.count([(verdict, len(columns.get(capture.BODY, b"")))])
+
+def _count(columns: Mapping[capture.Column, bytes], counts: Counter[str]) -> None:
+    if capture.VISIT in columns:
+        counts["visits"] += 1
+    elif capture.VERDICT in columns:
+        with suppress(DocstoreError):  # damaged
+            verdict = capture.decode_verdict(columns[capture.VERDICT])
+            counts.update(counts_of([(verdict, len(columns.get(capture.BODY, b"")))]))

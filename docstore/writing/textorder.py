@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from docstore.dedup.buckets import Buckets
+from docstore.dedup.buckets import Buckets, NewPostings
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
 from docstore.reading.pages import StoredPages
@@ -47,18 +47,15 @@ def post_texts(
         How many were posted.
     """
     buckets = open_buckets(opened, table)
+    committer.followers.add(buckets.follow)
     pages = StoredPages(table, opened.placement)
     queries = stored_texts(opened, pages, kernel_of(opened), _numbers(opened, order))
     posted = seen = 0
     while group := list(islice(queries, GROUP_TEXTS)):
         with committer.lock:
-            committed = False
-            try:
-                posted += sum(_post(buckets, query) for query in group)
-                committer.commit(Plan().write(Stage.POSTINGS, buckets.mutations()))
-                committed = True
-            finally:
-                buckets.end_group(committed=committed)
+            new = NewPostings()
+            posted += sum(_post(buckets, query, new) for query in group)
+            committer.commit(Plan().write(Stage.POSTINGS, [*new.mutations(), *buckets.log(new)]))
         seen += len(group)
         if on_progress is not None:
             on_progress(seen)
@@ -79,8 +76,8 @@ def _numbers(opened: Backend, order: Keys | None) -> Iterator[bytes]:
             yield text
 
 
-def _post(buckets: Buckets, query: IndexQuery) -> bool:
-    proposal = buckets.propose(query)
+def _post(buckets: Buckets, query: IndexQuery, new: NewPostings) -> bool:
+    proposal = buckets.propose(query, new)
     if not proposal.has_own:
-        buckets.post(query.own_number, query.first_keys(), proposal.further_keys)
+        buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
     return not proposal.has_own

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from docstore.dedup.detector import Detector, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.reading.index import kernel_of, open_buckets
+from docstore.storage.counts import Counts
 from docstore.storage.engine import ReadsAhead
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import Table
 from docstore.writing.batch import Bases, GroupPages
-from docstore.writing.judge import GroupReads, OwnRows, TakenTimes
+from docstore.writing.judge import GroupReads
 from docstore.writing.maintenance import PageDeleter, PageUpkeep, Poster
 from docstore.writing.place import ValueWriter
 from docstore.writing.prepare import Preparer
-from docstore.writing.tally import Tally
 from docstore.writing.writer import PageWriter, Sequencer, WriteQueue
 
 
@@ -43,10 +43,13 @@ class WriteSide:
         placement = opened.placement
         self.kernel = kernel_of(opened)
         engine = opened.engine
-        index = HashIndex(opened.engine, open_buckets(opened, table), remembers=remembers)
+        buckets = open_buckets(opened, table)
+        committer.followers.add(buckets.follow)
+        index = HashIndex(opened.engine, buckets, remembers=remembers)
         bases = Bases(placement, opened.sharing, remembers=remembers)
-        self.pages = pages = GroupPages(table, placement, bases, remembers=remembers)
-        own = OwnRows(table, placement, remembers=opened.engine.caps.single_writer)  # others read their rows ahead
+        self.pages = pages = GroupPages(
+            table, placement, bases, remembers=remembers, is_alone=opened.engine.caps.single_writer
+        )
         self.detector = detector = Detector(
             index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule
         )
@@ -55,16 +58,16 @@ class WriteSide:
             index=index,
             pages=pages,
             bases=bases,
-            own=own,
-            taken=TakenTimes(table),
+            table=table,
+            placement=placement,
             detector=detector,
             values=ValueWriter(placement, pages, bases, opened.sharing),
-            tally=Tally(opened.engine, opened.session),
-            reads=GroupReads(engine, own, index, detector) if isinstance(engine, ReadsAhead) else None,
+            counts=Counts(opened.engine, opened.session),
+            reads=GroupReads(engine, pages, index, detector) if isinstance(engine, ReadsAhead) else None,
             clock=clock,
         )
         self.poster = Poster(index, self.kernel, table, placement, committer)
-        self.deleter = PageDeleter(opened, table, committer, self.poster, sequencer, clock)
+        self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
         self.upkeep = PageUpkeep(opened, table, committer)
         self.queue = WriteQueue(sequencer)
         self.preparer = Preparer(self.kernel, clock)

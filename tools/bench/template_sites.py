@@ -24,6 +24,7 @@ from time import thread_time
 from typing import Final, NamedTuple, Self
 
 import docstore
+from docstore.dedup.buckets import NOTHING_NEW, NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
 from docstore.dedup.detector import MAX_VERIFIED, Detector, Judgement, StoredPage, Thresholds, jaccard
 from docstore.dedup.index import HashIndex
@@ -33,6 +34,7 @@ from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, VerdictKind
 from docstore.reference.fingerprints import overlap
+from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from tools.bench.harness import Section, load_pages, one_core, run_commands
 from tools.bench.plots import Plot
@@ -208,6 +210,7 @@ class MemoryPages:
     in_doubt = False
 
     def __init__(self) -> None:
+        self.postings = NOTHING_NEW
         self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
@@ -284,19 +287,21 @@ class Written:
             group = self.analyse(texts[start : start + GROUP_PAGES])
             begun = thread_time()
             self._index.prepare(group)
-            rows = []
+            self.pages.postings = new = NewPostings()
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1
                 self.detector.judge(pointer.row_key, BODY, analysis, status=200)
                 self.pages.put(pointer, analysis)
-                rows += self._index.add(pointer.row_key, pointer.timestamp, analysis, status=200)
+                self._index.add(new, pointer, analysis, status=200)
                 pointers.append(pointer)
-            rows += self._index.group_mutations()
+            plan = Plan().write(Stage.POSTINGS, self._index.mutations(new))
             self.seconds += thread_time() - begun
-            self._engine.mutate_rows(rows, Durability.NONE)
+            apply(self._engine, plan, Durability.NONE)
             begun = thread_time()
-            self._index.end_group(committed=True)
+            self._index.follow(plan, True)
+            self._buckets.follow(plan, True)
+            self.pages.postings = NOTHING_NEW
             self.seconds += thread_time() - begun
             analyses += group
         return pointers, analyses
