@@ -267,11 +267,8 @@ class MemoryEngine:
         column = row.between((family, qualifier, -(1 << 64)), (family, qualifier, 1)) if row is not None else []
         return row.cells[column[0]] if row is not None and column else None
 
-    def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
-        """See `Engine.finish_deletes`; deletes are whole at once here."""
-        check_table(table)
-        self._check_open()
-        return True
+    def compact_deleted(self) -> None:
+        """See `Engine.compact_deleted`: nothing is left of a delete here."""
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """See `Engine.approximate_bytes`; keys and values, without Python's own cost."""

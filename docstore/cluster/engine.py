@@ -673,10 +673,8 @@ class HBaseEngine:
 
     # --- the rest
 
-    def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
-        """See `Engine`; HBase removes them when it compacts."""
-        self._check(table)
-        return True
+    def compact_deleted(self) -> None:
+        """See `Engine`; HBase compacts by itself."""
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """See `Engine`: lengths of keys and values, by a scan; HBase's own compression is not seen."""

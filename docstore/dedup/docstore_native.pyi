@@ -1,4 +1,4 @@
-"""What the compiled module offers; its callers are `kernel` and `engines.cellbatch`, and say what each value
+"""What the compiled module offers; its callers are `kernel` and those in `tablets/`, and say what each value
 means."""
 
 from collections.abc import Sequence
@@ -46,23 +46,6 @@ class Texts:
     def compare(
         self, page: tuple[int, bytes, bytes, int, NDArray[np.uint64]], numbers: list[int], most: int
     ) -> list[tuple[int, bool, bytes | None, int, int]]: ...
-
-class CellEncoder:
-    """`engines.cellbatch.reference` in native code; what marks things is handed in."""
-
-    def __init__(
-        self,
-        tags: dict[str, bytes],
-        bare: dict[str, str],
-        types: tuple[type, type],
-        escape: bytes,
-        end: bytes,
-        kind: bytes,
-        largest_bytes: int,
-    ) -> None: ...
-    def encode(
-        self, rows: Sequence[Any], epoch: bytes, families: dict[str, bytes]
-    ) -> tuple[list[bytes], list[bytes]] | None: ...
 
 def mix_keys(keys: NDArray[np.uint64]) -> bytes: ...
 def log_keys(*parts: NDArray[np.uint64]) -> bytes: ...

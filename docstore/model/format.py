@@ -47,12 +47,6 @@ URL_LIMIT_BYTES = 65_536
 BARE_TABLES = {"postings": "p"}
 """Tables of very many tiny rows, with their only family.  A bare table holds qualifiers and nothing else: timestamp 0,
 value empty, one version.  Its LevelDB key is table tag, escaped row key, qualifier as it is; its value is empty."""
-ENGINE_TAG = 0x00
-"""Before the keys of the engine itself, which belong to no table: the delete epoch and the delete marks."""
-ENGINE_EPOCH_KEY = b"\x00\x00"
-"""Varint: delete marks ever made.  Every cell of a table that is not bare carries it, as of its writing, before its
-value.  A mark's key is ENGINE_TAG, its kind, table tag, escaped row key, family (empty for a row); its value is a
-varint epoch, and cells with a smaller one are deleted."""
 ENGINE_END_KEY = b"\xff"
 """The last key of all, put there at creation: an iterator that ends before it has lost something."""
 
@@ -62,10 +56,6 @@ KEY_ESCAPE = b"\x00\xff"
 """A zero byte inside a row key or qualifier."""
 KEY_END = b"\x00\x01"
 """End of an escaped row key or qualifier; sorts before every escaped zero, so prefixes sort first."""
-KEY_KIND_ROW_MARK = 0x01
-"""Everything in the row written before this mark is deleted."""
-KEY_KIND_FAMILY_MARK = 0x02
-"""Everything in one family of the row written before this mark is deleted."""
 KEY_KIND_CELL = 0x03
 FAMILY_END = b"\x00"
 """End of a family name, which holds no zero byte."""
@@ -277,9 +267,6 @@ TITLE_KEY_BYTES = 4
 
 # --- log of the runs: rows of table `meta`; what a run does not hold yet ---
 
-KEYS_SCHEME_ROW = b"keys-scheme"
-"""Cell of RUN_LOG_FAMILY, empty qualifier, one byte: the scheme of the keys in the runs and their log.  No such row:
-SCHEME_KEYS_1."""
 RUN_LOG_PREFIX = b"runs:"
 """+ group number, 8 bytes big-endian -> cells of RUN_LOG_FAMILY, qualifier a u32 big-endian 0, 1, ...: varint of the
 group from which on runs were not known to be durable when this was written, then texts: text number, varint count of
@@ -349,10 +336,3 @@ SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
 SKETCH_BYTES = 257
 """Scheme byte and 256 bins; in `dedup:sketch` a varint follows: how many shingles it was made of."""
-SCHEME_KEYS_1 = 1
-"""What a text was posted under before the first release: 16 bands of 5 bins, shingles that are 0 mod 16, to 64."""
-SCHEME_KEYS_2 = 2
-"""16 bands of 5 bins of `fingerprints.sketch`, and the shingles that are 0 mod 12 (p doubles until 4,096 are left)."""
-SCHEME_KEYS_3 = 3
-"""The same, and where the bucket of such a key is full the next one of its chain: the band's first 7, 10, 14, 20 and 28
-bins, the run of 16, 64 and 256 shingles that begins with the fingerprint."""

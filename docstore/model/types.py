@@ -6,12 +6,12 @@ takes a cold `docstore get` as long as starting Python.
 
 import enum
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from operator import index
 from types import UnionType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from docstore.model.errors import InvalidArgument
 
@@ -103,39 +103,6 @@ class RowMutations(NamedTuple):
     table: str
     row_key: bytes
     mutations: Sequence[Mutation]
-
-
-class CellsAt(Sequence[SetCell]):
-    """Cells of one row at one timestamp, as its mutations: a `SetCell` for each column, made when one is looked at.
-
-    A page's row is of about fifteen; an engine that knows this type takes the columns as they are.
-
-    Attributes:
-        timestamp: of every cell.
-        values: by (family, qualifier); not to be changed.
-    """
-
-    __slots__ = ("timestamp", "values")
-
-    def __init__(self, timestamp: int, values: dict[tuple[str, bytes], bytes]) -> None:
-        self.timestamp = timestamp
-        self.values = values
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __iter__(self) -> Iterator[SetCell]:
-        for (family, qualifier), value in self.values.items():
-            yield SetCell(family, qualifier, self.timestamp, value)
-
-    @overload
-    def __getitem__(self, index: int) -> SetCell: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[SetCell]: ...
-
-    def __getitem__(self, index: int | slice) -> SetCell | list[SetCell]:
-        return list(self)[index]
 
 
 class Condition(NamedTuple):

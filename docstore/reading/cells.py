@@ -19,8 +19,6 @@ from docstore.model.types import (
     Cell,
     Condition,
     DeleteCells,
-    DeleteFamily,
-    DeleteRow,
     Increment,
     Mutation,
     Position,
@@ -209,7 +207,7 @@ class CellStore:
             commit()
         else:
             self._committer.give_back(commit)
-        self._finish_deletes(checked)
+        self._compact_deleted(checked)
 
     def check_and_mutate(
         self,
@@ -225,7 +223,7 @@ class CellStore:
             held = (None if newest is None else newest.value) == condition.value
             chosen = [(row_key, self._table.checked(then if held else otherwise))]
             self._commit(chosen)
-        self._finish_deletes(chosen)
+        self._compact_deleted(chosen)
         return held
 
     def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
@@ -282,13 +280,11 @@ class CellStore:
         placed = [RowMutations("pages", key, self._placed(key, mutations)) for key, mutations in rows]
         self._committer.commit(Plan().write(Stage.PAGES, placed))
 
-    def _finish_deletes(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        """Remove what a row or family mark has hidden, a slice at a time, without holding up other writers."""
-        for row_key, mutations in rows:
-            if any(isinstance(mutation, DeleteRow | DeleteFamily) for mutation in mutations):
-                with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
-                    while not self._table.finish_deletes(row_key, SLICE_CELLS):
-                        pass
+    def _compact_deleted(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
+        """After a delete: see `Engine.compact_deleted`; the caller holds no lock, other writers go on."""
+        if not all(isinstance(mutation, SetCell) for _, mutations in rows for mutation in mutations):
+            with suppress(StorageError, CommitUnknown):  # it is deleted all the same
+                self._table.compact_deleted()
 
     def _written_row_key(self, url_or_row_key: str | bytes) -> bytes:
         """The row key of a row that is written: a scan gives the URL of each, so it must be one of a URL."""

@@ -86,10 +86,7 @@ class Engine(Protocol):
         ...
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
-        """Those of some rows that hold nothing: cheaper than reading them, where most are absent.
-
-        A row may be left out of the answer though all its cells are deleted.
-        """
+        """Those of some rows that hold nothing: cheaper than reading them, where most are absent."""
         ...
 
     def scan(
@@ -122,8 +119,8 @@ class Engine(Protocol):
         """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
         ...
 
-    def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
-        """Remove up to `max_cells` cells that a row or family mark has deleted; True when none are left."""
+    def compact_deleted(self) -> None:
+        """Compact where so much was deleted that reads would pass it; called after deletes, without a lock."""
         ...
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:

@@ -607,9 +607,9 @@ class Table:
                         self._check_timestamp(bound)
         return mutations
 
-    def finish_deletes(self, row_key: bytes, max_cells: int = _SLICE_CELLS) -> bool:
-        """Remove up to `max_cells` cells that a row or family delete has hidden; True when none are left."""
-        return self._engine.finish_deletes(self._name, row_key, max_cells)
+    def compact_deleted(self) -> None:
+        """See `Engine.compact_deleted`."""
+        self._engine.compact_deleted()
 
     # --- arguments ---
 

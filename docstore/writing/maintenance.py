@@ -108,8 +108,7 @@ class PageDeleter:
 
     def _clear(self, row_key: bytes, captures: Sequence[Posted]) -> None:
         """Remove what nothing leads to after a delete."""
-        while not self._table.finish_deletes(row_key):
-            pass
+        self._table.compact_deleted()
         for start in range(SLICE_POSTINGS, len(captures), SLICE_POSTINGS):
             some = captures[start : start + SLICE_POSTINGS]
             with self._committer.lock:

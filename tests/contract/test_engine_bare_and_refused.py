@@ -154,7 +154,6 @@ def test_unknown_tables_are_refused_everywhere(engine: Engine) -> None:
         lambda: engine.qualifiers("pages", ROW, 1),
         lambda: engine.qualifiers_of_rows("pages", [ROW], 1),
         lambda: engine.check_and_mutate("nowhere", ROW, Condition("page", b"", None), []),
-        lambda: engine.finish_deletes("nowhere", ROW),
         lambda: engine.approximate_bytes("nowhere"),
         lambda: engine.compact("nowhere"),
     ]

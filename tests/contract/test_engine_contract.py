@@ -9,12 +9,10 @@ from collections.abc import Callable
 import pytest
 from engine_rows import NONE, ROW, check, mutate, post, put
 
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import StoreUnavailable
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
-    CellsAt,
-    Condition,
     DeleteCells,
     DeleteFamily,
     DeleteRow,
@@ -42,36 +40,6 @@ def test_an_absent_row_reads_as_no_cells(engine: Engine) -> None:
 def test_a_cell_comes_back_as_it_was_put(engine: Engine) -> None:
     put(engine, ROW, ("page", b"body", 5000, b"\x00\xff value"))
     assert engine.read_row("pages", ROW) == [Cell("page", b"body", 5000, b"\x00\xff value")]
-
-
-def test_cells_of_one_timestamp_are_put_as_one_by_one(engine: Engine) -> None:
-    values = {("page", b"body"): b"b", ("http", b"odd\x00\xff"): b"", ("page", b"other"): bytes(600)}
-    engine.mutate_rows([RowMutations("pages", ROW, CellsAt(5000, values))], NONE)
-    engine.check_and_mutate(
-        "pages", ROW, Condition("page", b"body", b"b"), CellsAt(6000, {("page", b"body"): b"later"}), (), NONE
-    )
-    expected = sorted([Cell(*column, 5000, value) for column, value in values.items()])
-    assert [cell for cell in engine.read_row("pages", ROW) if cell.timestamp == 5000] == expected
-    assert engine.newest("pages", ROW, "page", b"body") == Cell("page", b"body", 6000, b"later")
-
-
-@pytest.mark.parametrize(
-    ("table", "timestamp", "value"),
-    [("pages", -1, b""), ("pages", TIMESTAMP_MAX + 1, b""), ("pages", 1000, bytes(9 << 20)), ("postings", 0, b"v")],
-)
-def test_cells_of_one_timestamp_are_refused_as_others_are(
-    engine: Engine, table: str, timestamp: int, value: bytes
-) -> None:
-    with pytest.raises(InvalidArgument):
-        engine.mutate_rows([RowMutations(table, ROW, CellsAt(timestamp, {("p", b"q"): value}))], NONE)
-    assert engine.read_row(table, ROW) == []
-
-
-def test_cells_of_one_timestamp_are_a_sequence_of_cells() -> None:
-    cells = CellsAt(7000, {("page", b"body"): b"1", ("http", b"status"): b"2"})
-    one, other = SetCell("page", b"body", 7000, b"1"), SetCell("http", b"status", 7000, b"2")
-    assert list(cells) == [one, other] == cells[:]
-    assert (len(cells), cells[0], cells[-1]) == (2, one, other)
 
 
 def test_a_put_at_the_same_timestamp_replaces_the_value(engine: Engine) -> None:
@@ -391,8 +359,7 @@ def test_a_put_after_a_delete_is_seen_whatever_its_timestamp(
     assert engine.newest("pages", ROW, "anchor", b"0000005") == wanted[0]
     assert engine.newest("pages", ROW, "anchor", b"0000006") == wanted[1]
     assert engine.newest("pages", ROW, "anchor", b"0000007") is None
-    while not engine.finish_deletes("pages", ROW, 100):
-        assert engine.read_row("pages", ROW) == wanted
+    engine.compact_deleted()
     assert engine.read_row("pages", ROW) == wanted
     engine.compact("pages")
     assert engine.read_row("pages", ROW) == wanted
@@ -422,20 +389,11 @@ def test_a_second_large_delete_takes_what_was_put_since_the_first(engine: Engine
     big_row(engine, 2000)
     mutate(engine, ROW, DeleteRow())
     big_row(engine, 1500)
-    engine.finish_deletes("pages", ROW, 100)
+    engine.compact_deleted()
     assert len(engine.read_row("pages", ROW)) == 1500
     mutate(engine, ROW, DeleteFamily("anchor"))
     put(engine, ROW, ("anchor", b"0000001", 0, b"kept"))
-    while not engine.finish_deletes("pages", ROW, 100):
-        pass
     assert engine.read_row("pages", ROW) == [Cell("anchor", b"0000001", 0, b"kept")]
-
-
-def test_finishing_where_nothing_is_deleted_is_done_at_once(engine: Engine) -> None:
-    put(engine, ROW, ("page", b"a", 0, b""))
-    assert engine.finish_deletes("pages", ROW)
-    assert engine.finish_deletes("pages", b"absent")
-    assert len(engine.read_row("pages", ROW)) == 1
 
 
 def test_a_row_of_200_000_cells_is_read_in_slices_and_deleted(engine: Engine) -> None:
@@ -447,8 +405,7 @@ def test_a_row_of_200_000_cells_is_read_in_slices_and_deleted(engine: Engine) ->
     assert count == 200_000
     mutate(engine, ROW, DeleteRow())
     assert engine.read_row("pages", ROW, ReadSpec(cell_limit=1)) == []
-    while not engine.finish_deletes("pages", ROW, 50_000):
-        pass
+    engine.compact_deleted()
     assert engine.read_row("pages", ROW) == []
 
 
@@ -473,7 +430,7 @@ def test_a_reader_never_sees_half_a_row_change(engine: Engine) -> None:
         filling = [SetCell("anchor", b"%07d" % place, 0, b"") for place in range(1100)] if number % 10 == 0 else []
         mutate(engine, row_key, DeleteRow(), SetCell("page", b"a", 0, value), SetCell("text", b"a", 0, value), *filling)
         if number % 7 == 0:
-            engine.finish_deletes("pages", row_key, 400)
+            engine.compact_deleted()
     stop.set()
     for thread in threads:
         thread.join()
@@ -513,7 +470,6 @@ def test_a_closed_engine_says_so_and_closes_again(engine: Engine) -> None:
         lambda: engine.mutate_rows([], NONE),
         lambda: put(engine, ROW, ("page", b"", 0, b"")),
         lambda: check(engine, None),
-        lambda: engine.finish_deletes("pages", ROW),
         lambda: engine.approximate_bytes("pages"),
         lambda: engine.compact("pages"),
     ]

@@ -173,7 +173,7 @@ def recorded_engines(recorder: Recorder) -> Iterator[None]:
         _patch(patch, recorder, "close", after=lambda engine, *_, **__: (engine.path, True))
         _patch(patch, recorder, "mutate_rows", after=lambda engine, _, level: (engine.path, level is Durability.SYNC))
         _patch(patch, recorder, "check_and_mutate", after=lambda engine, *_, **__: (engine.path, False))
-        _patch(patch, recorder, "finish_deletes", after=lambda engine, *_, **__: (engine.path, False))
+        _patch(patch, recorder, "compact_deleted", after=lambda engine, *_, **__: (engine.path, False))
         _patch(patch, recorder, "compact", after=lambda engine, *_, **__: (engine.path, True))
         _patch(patch, recorder, "copy_to", after=lambda _, path, *__: (path, True))
         patch.setitem(RunBuckets.__init__.__kwdefaults__, "flush_texts", 6)
@@ -662,7 +662,7 @@ def test_some_states_of_each_protocol_are_sound(tmp_path: Path, protocol: str) -
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_state_of_each_protocol_is_sound(tmp_path: Path, protocol: str) -> None:
     found = crashes(protocol, tmp_path / "root")
-    assert len(found) > 20
+    assert len(found) >= 20
     assert try_all(found, tmp_path, protocol) == []
 
 

@@ -80,7 +80,7 @@ steps = st.one_of(
     st.tuples(st.just("read"), st.tuples(st.sampled_from(["pages", "meta", "postings"]), row_keys, specs)),
     st.tuples(st.just("read"), st.tuples(st.sampled_from(["pages", "meta", "postings"]), row_keys, specs)),
     st.tuples(st.just("scan"), st.tuples(st.sampled_from(["pages", "meta", "postings"]), row_keys, row_keys, specs)),
-    st.tuples(st.just("finish"), st.tuples(row_keys, st.integers(1, 3))),
+    st.tuples(st.just("finish"), st.none()),
     st.tuples(st.just("compact"), st.sampled_from(["pages", "meta", "postings"])),
     st.tuples(st.just("reopen"), st.none()),
 )
@@ -182,9 +182,8 @@ def run_step(made: dict[str, Engine], model: Model, kind: str, argument: Any) ->
             for name, engine in made.items():
                 assert list(engine.scan(table, start, stop, spec)) == wanted_rows, name
     elif kind == "finish":
-        row_key, most = argument
         for engine in made.values():
-            engine.finish_deletes("pages", row_key, most)
+            engine.compact_deleted()
     elif kind == "compact":
         for engine in made.values():
             engine.compact(str(argument))
@@ -193,15 +192,12 @@ def run_step(made: dict[str, Engine], model: Model, kind: str, argument: Any) ->
         made["leveldb"] = LevelDBEngine(made["leveldb"].path)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("mark_above_cells", [0, 3, 1000])
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.lists(steps, min_size=5, max_size=40))
-def test_engines_answer_as_a_dict_does(
-    monkeypatch: pytest.MonkeyPatch, mark_above_cells: int, script: list[tuple[str, Any]]
-) -> None:
-    monkeypatch.setattr(leveldb, "MARK_ABOVE_CELLS", mark_above_cells)
+def test_engines_answer_as_a_dict_does(monkeypatch: pytest.MonkeyPatch, script: list[tuple[str, Any]]) -> None:
+    monkeypatch.setattr(leveldb, "LEAST_DELETES", 3)
     model = Model()
     with engines() as made:
         for kind, argument in script:

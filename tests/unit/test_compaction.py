@@ -548,7 +548,7 @@ def test_a_purge_that_is_interrupted_has_forgotten_the_interrupted_run(
     def interrupt(*_: object) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(type(store.table), "finish_deletes", interrupt)
+    monkeypatch.setattr(type(store.table), "compact_deleted", interrupt)
     with pytest.raises(KeyboardInterrupt):
         store.delete("https://h1.example/1", purge=True)
     assert store.get("https://h1.example/1") is None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
-from docstore.tablets.engines.deletedkeys import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys
-from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.engines.leveldb import LEAST_DELETES, REWRITTEN_BYTES_A_DELETE, DeletedKeys, LevelDBEngine
 
 FLUSH = Durability.FLUSH
 
 
 def noted(count: int) -> DeletedKeys:
     deleted = DeletedKeys()
-    deleted.note(b"\x01%06d" % number for number in range(count))
+    for number in range(count):
+        deleted.count(b"\x01%06d" % number, b"\x01%06d" % number, 1)
     return deleted
 
 
@@ -31,7 +31,7 @@ def test_a_range_is_due_once_what_is_rewritten_is_in_proportion() -> None:
 
 def test_tables_are_counted_apart() -> None:
     deleted = noted(LEAST_DELETES)
-    deleted.note([b"\x02a"])
+    deleted.count(b"\x02a", b"\x02a", 1)
     assert [low[:1] for low, _ in deleted.take_due(lambda low, high: 0)] == [b"\x01"]
 
 
@@ -46,7 +46,7 @@ def test_marks_of_deleted_rows_go_and_what_was_written_again_stays(tmp_path: Pat
     engine.mutate_rows([row(number, cell) for number in range(count)], FLUSH)
     engine.mutate_rows([row(number, DeleteRow()) for number in range(1, count)], FLUSH)
     engine.mutate_rows([row(1, cell)], FLUSH)  # the first of the deleted keys
-    assert engine.finish_deletes("pages", b"%06d" % 1)
+    engine.compact_deleted()
     written = sum(file.stat().st_size for file in tmp_path.iterdir() if file.suffix in (".ldb", ".log"))
     assert written < 2000, "the log is empty, and the tables hold two rows"
     assert [found.row_key for found in engine.scan("pages")] == [b"000000", b"000001"]

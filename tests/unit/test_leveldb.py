@@ -12,23 +12,21 @@ import threading
 from pathlib import Path
 
 import pytest
-from processor_time import least_seconds
 
 from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable
+from docstore.model.format import ENGINE_END_KEY, TIMESTAMP_MAX
 from docstore.model.types import (
     Condition,
     DeleteCells,
     DeleteFamily,
     DeleteRow,
     Durability,
-    Mutation,
     Position,
     ReadSpec,
     RowMutations,
     SetCell,
 )
-from docstore.tablets.engines.cellkeys import Marks
-from docstore.tablets.engines.leveldb import MARK_ABOVE_CELLS, LevelDBEngine
+from docstore.tablets.engines.leveldb import LevelDBEngine
 
 ROW = b"com,example)/"
 SYNC, FLUSH = Durability.SYNC, Durability.FLUSH
@@ -138,7 +136,7 @@ def test_what_was_written_survives_a_process_killed_without_closing(tmp_path: Pa
     engine.close()
 
 
-def test_a_mark_and_its_epoch_survive_a_reopening(tmp_path: Path) -> None:
+def test_a_large_delete_survives_a_reopening(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
     big_row(engine, 3000)
     engine.mutate_rows([RowMutations("pages", ROW, [DeleteFamily("anchor")])], FLUSH)
@@ -146,7 +144,6 @@ def test_a_mark_and_its_epoch_survive_a_reopening(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path)
     assert engine.read_row("pages", ROW) == []
     engine.mutate_rows([RowMutations("pages", ROW, [SetCell("anchor", b"0000001", 0, b"back")])], FLUSH)
-    assert not engine.finish_deletes("pages", ROW, 1000)
     engine.close()
     engine = LevelDBEngine(tmp_path)
     assert [cell.value for cell in engine.read_row("pages", ROW)] == [b"back"]
@@ -160,17 +157,7 @@ def test_a_mark_and_its_epoch_survive_a_reopening(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_a_mark_costs_the_same_whatever_the_row_holds(tmp_path: Path) -> None:
-    engine = LevelDBEngine(tmp_path, create=True)
-    big_row(engine, 100_000)
-    read_seconds = least_seconds(lambda: engine.read_row("pages", ROW), 1)
-    assert len(engine.read_row("pages", ROW)) == 100_000
-    mark_seconds = least_seconds(lambda: engine.mutate_rows([RowMutations("pages", ROW, [DeleteRow()])], FLUSH), 1)
-    assert mark_seconds < read_seconds / 10
-    engine.close()
-
-
-def test_finishing_deletes_gives_the_space_back(tmp_path: Path) -> None:
+def test_compacting_a_deleted_row_gives_the_space_back(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
     cells = [
         SetCell("anchor", random.Random(n).randbytes(20), 1000, random.Random(n).randbytes(100)) for n in range(5000)
@@ -180,20 +167,8 @@ def test_finishing_deletes_gives_the_space_back(tmp_path: Path) -> None:
     full_bytes = engine.approximate_bytes("pages")
     assert full_bytes > 500_000
     engine.mutate_rows([RowMutations("pages", ROW, [DeleteRow()])], FLUSH)
-    slices = 0
-    while not engine.finish_deletes("pages", ROW, 1000):
-        slices += 1
-    assert slices == 4
     engine.compact("pages")
     assert engine.approximate_bytes("pages") < full_bytes / 100
-    engine.close()
-
-
-def test_small_deletes_leave_no_mark(tmp_path: Path) -> None:
-    engine = LevelDBEngine(tmp_path, create=True)
-    big_row(engine, MARK_ABOVE_CELLS)
-    engine.mutate_rows([RowMutations("pages", ROW, [DeleteRow()])], FLUSH)
-    assert engine.finish_deletes("pages", ROW, 1)
     engine.close()
 
 
@@ -299,7 +274,6 @@ def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_goes_on(tmp_
                     lambda: engine.scan("pages"),
                     lambda: engine.qualifiers("postings", b"r", 1),
                     lambda: engine.check_and_mutate("pages", b"r", Condition("page", b"b", None), []),
-                    lambda: engine.finish_deletes("pages", b"r"),
                     lambda: engine.approximate_bytes("pages"),
                     lambda: engine.compact("pages"),
                 ]
@@ -508,7 +482,7 @@ def test_a_foreign_error_names_the_directory_and_the_next_step(tmp_path: Path) -
         LevelDBEngine(tmp_path / "file", create=True)
 
 
-def test_a_condition_and_a_read_agree_under_an_unfinished_mark(tmp_path: Path) -> None:
+def test_a_condition_and_a_read_agree_after_a_large_delete(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
     big_row(engine, 2000)
     engine.mutate_rows([RowMutations("pages", ROW, [DeleteFamily("anchor"), DeleteCells("anchor", b"0000003")])], FLUSH)
@@ -518,39 +492,7 @@ def test_a_condition_and_a_read_agree_under_an_unfinished_mark(tmp_path: Path) -
     engine.close()
 
 
-class WriteBetween(LevelDBEngine):
-    """An engine whose next read meets a delete between its look at the marks and its iterator."""
-
-    armed = False
-
-    @property
-    def _marks(self) -> Marks:
-        marks = self._held_marks
-        if self.armed:
-            self.armed = False
-            change: list[Mutation] = [
-                DeleteRow(),
-                SetCell("page", b"a", 1000, b"new"),
-                SetCell("page", b"b", 1000, b"new"),
-            ]
-            self.mutate_rows([RowMutations("pages", ROW, change)], FLUSH)
-        return marks
-
-    @_marks.setter
-    def _marks(self, marks: Marks) -> None:
-        self._held_marks = marks
-
-
-def test_a_read_that_meets_a_mark_halfway_sees_the_row_change_whole(tmp_path: Path) -> None:
-    engine = WriteBetween(tmp_path, create=True)
-    big_row(engine, 1500)
-    engine.armed = True
-    cells = engine.read_row("pages", ROW)
-    assert [(cell.family, cell.qualifier) for cell in cells] == [("page", b"a"), ("page", b"b")]
-    engine.close()
-
-
-def test_cells_that_a_mark_has_deleted_do_not_count_as_versions(tmp_path: Path) -> None:
+def test_deleted_cells_do_not_count_as_versions(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
     old = [SetCell("page", b"a", 1000 * number, b"old") for number in range(5000, 7000)]
     engine.mutate_rows([RowMutations("pages", ROW, [*old])], FLUSH)
@@ -561,3 +503,21 @@ def test_cells_that_a_mark_has_deleted_do_not_count_as_versions(tmp_path: Path) 
     resumed = engine.read_row("pages", ROW, spec._replace(after=Position("page", b"a", 3000)))
     assert [cell.timestamp for cell in resumed] == [2000]
     engine.close()
+
+
+def test_a_batch_of_cells_looks_as_the_format_says(tmp_path: Path) -> None:
+    engine = LevelDBEngine(tmp_path, create=True)
+    rows = [
+        RowMutations("pages", b"r\x00", [SetCell("page", b"b", 1000, b"v")]),
+        RowMutations("postings", b"t", (SetCell("p", b"q\x00", 0, b""),)),
+    ]
+    engine.mutate_rows(rows, FLUSH)
+    engine.close()
+    plyvel = pytest.importorskip("plyvel")
+    database = plyvel.DB(str(tmp_path))
+    assert list(database) == [
+        (b"\x02r\x00\xff\x00\x01\x03page\x00b\x00\x01" + (TIMESTAMP_MAX - 1000).to_bytes(8, "big"), b"v"),
+        (b"\x04t\x00\x01q\x00", b""),
+        (ENGINE_END_KEY, b""),
+    ]
+    database.close()

@@ -107,7 +107,7 @@ def test_a_delete_that_is_applied_says_so_though_its_clearing_fails(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(store.opened.engine, "finish_deletes", fails)
+        patch.setattr(store.opened.engine, "compact_deleted", fails)
         assert store.delete(ORIGINAL)
         store.cells.apply(REFERRER, [DeleteRow()])
     assert (store.get(ORIGINAL), store.get(REFERRER)) == (None, None)

@@ -1,32 +1,31 @@
-"""How cells become sorted keys, and how a row is read back from a sorted stream of them.
+"""How cells become sorted keys, and how rows are read back from a sorted stream of them.
 
-Knows `format`, `codec` and `model`.  Must not know plyvel: a stream is anything with `seek` and `next`.
 A key of a table that is not bare is table tag, escaped row key, KEY_KIND_CELL, family, FAMILY_END, escaped qualifier,
-inverted timestamp; its value is a varint delete epoch, then the cell's value.  A cell is deleted when a mark that
-covers it holds a higher epoch than the cell does.
+inverted timestamp; its value is the cell's.  A key of a bare table is table tag, escaped row key, qualifier as it is.
+Knows keys and streams of them, `Stream` and `Cursor`; must not know plyvel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple, Protocol, Self
+from itertools import islice
+from typing import Any, Protocol, Self
 
-from docstore.model.codec import decode_timestamp, decode_varint, encode_timestamp, escape, unescape
+from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
-    ENGINE_TAG,
+    BARE_TABLES,
     FAMILY_END,
     KEY_END,
     KEY_ESCAPE,
     KEY_KIND_CELL,
-    KEY_KIND_FAMILY_MARK,
-    KEY_KIND_ROW_MARK,
     TABLE_TAGS,
     TIMESTAMP_MAX,
 )
 from docstore.model.types import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec
-from docstore.storage.engine import check_family
+from docstore.storage.engine import ScannedRow, check_family
 
 TAGS = {table: bytes((tag,)) for table, tag in TABLE_TAGS.items()}
 CELL_KIND = bytes((KEY_KIND_CELL,))
@@ -45,21 +44,6 @@ class Stream(Protocol):
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]: ...
     def seek(self, target: bytes, /) -> None:
         """Go to the first pair at or behind target."""
-
-
-class RowMarks(NamedTuple):
-    """Unfinished deletes of one row: cells below these epochs are gone; 0 where there is no mark."""
-
-    row_epoch: int
-    family_epochs: dict[str, int]
-
-    def epoch_of(self, family: str) -> int:
-        """Cells of this family with a smaller epoch are deleted."""
-        return max(self.row_epoch, self.family_epochs.get(family, 0))
-
-
-Marks = dict[bytes, RowMarks]
-"""By row prefix; never changed in place, so that a reader's view stays whole."""
 
 
 class Cursor(Protocol):
@@ -101,23 +85,17 @@ def column_head(family: str, qualifier: bytes) -> bytes:
     return CELL_KIND + family.encode() + FAMILY_END + escape(qualifier)
 
 
-def newest_version(cursor: Cursor, head: bytes, epoch: int) -> tuple[int, bytes] | None:
-    """Timestamp and value of the first cell whose key is `head` and a timestamp, and that was written in that delete
-    epoch or later.
+def newest_version(cursor: Cursor, head: bytes) -> tuple[int, bytes] | None:
+    """Timestamp and value of the first cell whose key is `head` and a timestamp.
 
     Raises:
         StopIteration: the cursor ran out, which the end key forbids: something is lost.
     """
     cursor.seek(head)
-    while cursor.valid():
-        key, value = cursor.item()
-        if not key.startswith(head):
-            return None
-        written, at = (value[0], 1) if value[0] < 0x80 else decode_varint(value)
-        if written >= epoch:
-            return decode_timestamp(key, len(head)), value[at:]
-        cursor.next()
-    raise StopIteration
+    if not cursor.valid():
+        raise StopIteration
+    key, value = cursor.item()
+    return (decode_timestamp(key, len(head)), value) if key.startswith(head) else None
 
 
 def absent_rows(cursor: Cursor, prefixes: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
@@ -160,40 +138,10 @@ def prefix_end(prefix: bytes) -> bytes:
     return kept[:-1] + bytes((kept[-1] + 1,))
 
 
-def family_of(key: bytes, skip: int) -> str:
-    """Decode the family from a cell's key, whose first `skip` bytes end in the kind."""
-    return key[skip : key.index(FAMILY_END, skip)].decode()
-
-
 def table_range(table: str, start: bytes, end: bytes | None) -> tuple[bytes, bytes]:
     """Encode a range of row keys as a range of keys."""
     tag = TAGS[table]
     return tag + escape(start) if start else tag, range_end(tag) if end is None else tag + escape(end)
-
-
-def mark_key(prefix: bytes, family: str | None) -> bytes:
-    """Encode the key of a row's mark, or of a family's."""
-    kind = KEY_KIND_ROW_MARK if family is None else KEY_KIND_FAMILY_MARK
-    return bytes((ENGINE_TAG, kind)) + prefix + (family or "").encode()
-
-
-def decode_marks(pairs: Iterator[tuple[bytes, bytes]]) -> Marks:
-    """Decode all marks from the pairs of the engine's own area."""
-    marks: Marks = {}
-    for key, value in pairs:
-        if len(key) < 3 or key[1] not in (KEY_KIND_ROW_MARK, KEY_KIND_FAMILY_MARK):
-            continue
-        _, end = unescape(key, 3)
-        epoch, _ = decode_varint(value)
-        marks = with_mark(marks, key[2:end], key[end:].decode() if key[1] == KEY_KIND_FAMILY_MARK else None, epoch)
-    return marks
-
-
-def with_mark(marks: Marks, prefix: bytes, family: str | None, epoch: int) -> Marks:
-    """Give marks with one more; a row's mark does not take the place of its families' marks, which go when finished."""
-    row_epoch, families = marks.get(prefix, RowMarks(0, {}))
-    new = RowMarks(epoch, families) if family is None else RowMarks(row_epoch, {**families, family: epoch})
-    return {**marks, prefix: new}
 
 
 def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes, bytes]:
@@ -271,7 +219,7 @@ class RowReader:
             pair = next(stream)
         self.pair = pair
 
-    def read(self, stream: Stream, cells: bytes, marks: RowMarks | None) -> tuple[list[Cell], bool]:
+    def read(self, stream: Stream, cells: bytes) -> tuple[list[Cell], bool]:
         """Cells of the row whose keys begin with `cells`, and whether the cell limit cut some off."""
         out: list[Cell] = []
         if self._nothing:
@@ -285,7 +233,7 @@ class RowReader:
                 self.advance_to(stream, cells + low)
             stop = row_end if high == _NO_STOP else cells + high
             column = b""
-            family, qualifier, seen, epoch = "", b"", 0, 0
+            family, qualifier, seen = "", b"", 0
             wanted = True
             pair = self.pair
             while pair[0] < stop:
@@ -296,7 +244,6 @@ class RowReader:
                     family, qualifier = columns.get(name) or self._column(name)
                     seen = 0
                     wanted = qualifier.startswith(self._filter)
-                    epoch = marks.epoch_of(family) if marks is not None else 0
                 stamp = key[-8:]
                 if not wanted or stamp > oldest or seen == versions:
                     self.pair = pair
@@ -308,20 +255,14 @@ class RowReader:
                     self.advance_to(stream, key[:-8] + newest)
                     pair = self.pair
                     continue
-                if value[0] < 0x80:
-                    written, at = value[0], 1
-                else:
-                    written, at = decode_varint(value)
-                if written >= epoch and key[skip:] < resume:
-                    seen += 1
-                elif written >= epoch:
+                if key[skip:] >= resume:
                     if limit is not None and len(out) == limit:
                         self.pair = pair
                         return out, True
-                    seen += 1
-                    content = b"" if self._keys_only else value[at:]
                     timestamp = TIMESTAMP_MAX - int.from_bytes(stamp, "big")
+                    content = b"" if self._keys_only else value
                     out.append(new_cell(Cell, (family, qualifier, timestamp, content)))
+                seen += 1
                 pair = next(stream)
             self.pair = pair
         return out, False
@@ -344,3 +285,94 @@ class RowReader:
         """Stand on the stream's next pair."""
         self.pair = next(stream)
         return self
+
+
+# --- bare tables
+
+TAKE_FIRST = 16
+TAKE_MOST = 1024
+"""Keys read at a time: few first, because most rows are short; then more, because most scans are long."""
+
+
+def holds_nothing(table: str, spec: ReadSpec) -> bool:
+    """Whether no cell of a bare table can be one of the spec: another family, or a time range without 0."""
+    other_family = spec.families is not None and BARE_TABLES[table] not in spec.families
+    return other_family or spec.start > 0 or spec.end == 0
+
+
+def row_range(table: str, row_key: bytes, spec: ReadSpec) -> tuple[bytes, bytes]:
+    """Encode what a spec asks of one row as a range of keys; empty when its end is not above its start."""
+    prefix = row_prefix(table, row_key)
+    stop = prefix_end(prefix + spec.qualifier_prefix)
+    if holds_nothing(table, spec):
+        return stop, stop
+    first = prefix + spec.qualifier_prefix
+    if spec.after is not None:
+        family, qualifier, timestamp = spec.after
+        if family > BARE_TABLES[table]:
+            return stop, stop
+        if family == BARE_TABLES[table]:
+            first = max(first, prefix + qualifier + (b"" if timestamp > 0 else b"\x00"))
+    return first, stop
+
+
+def row_cells(table: str, row_key: bytes, keys: list[bytes]) -> list[Cell]:
+    """Decode keys of one row."""
+    family, skip = BARE_TABLES[table], len(row_prefix(table, row_key))
+    return [Cell(family, key[skip:], 0, b"") for key in keys]
+
+
+def scan_rows(
+    take: Callable[[bytes, int], list[bytes]], table: str, low: bytes, high: bytes, spec: ReadSpec
+) -> Iterator[ScannedRow]:
+    """Rows of a range of keys.
+
+    Args:
+        take: gives at most so many keys of the range from the given one on; none at its end.
+        table: a bare one.
+        low, high: the range.
+        spec: of the scan.
+    """
+    family, wanted, limit = BARE_TABLES[table], spec.qualifier_prefix, spec.cell_limit
+    prefix, skip = b"", 0
+    cells: list[Cell] = []
+    truncated = False
+    new_cell = tuple.__new__
+    chunk = TAKE_FIRST
+    while low < high and (keys := take(low, chunk)):
+        for key in keys:
+            if not prefix or not key.startswith(prefix):
+                if cells:
+                    yield ScannedRow(row_key_of(prefix), cells, truncated)
+                skip = prefix_length(key)
+                prefix = key[:skip]
+                cells, truncated = [], False
+            qualifier = key[skip:]
+            if qualifier.startswith(wanted):
+                if limit is not None and len(cells) == limit:
+                    truncated = True
+                else:
+                    cells.append(new_cell(Cell, (family, qualifier, 0, b"")))
+        low = range_end(prefix) if truncated else keys[-1] + b"\x00"
+        chunk = min(chunk * 4, TAKE_MOST)
+    if cells:
+        yield ScannedRow(row_key_of(prefix), cells, truncated)
+
+
+def take_keys(db: Any, start: bytes, stop: bytes, limit: int | None) -> list[bytes]:
+    """The first `limit` keys of a range, in growing chunks that end behind it or at the limit."""
+    found: list[bytes] = []
+    if start >= stop:
+        return found
+    chunk = TAKE_FIRST
+    with db.iterator(start=start, include_value=False, verify_checksums=True) as stream:
+        while limit is None or len(found) < limit:
+            chunk_keys = list(islice(stream, chunk if limit is None else min(chunk, limit - len(found))))
+            if not chunk_keys:
+                raise StopIteration
+            found += chunk_keys
+            if chunk_keys[-1] >= stop:
+                del found[bisect_left(found, stop) :]
+                break
+            chunk = min(chunk * 4, TAKE_MOST)
+    return found

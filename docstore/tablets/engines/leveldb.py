@@ -1,15 +1,17 @@
 """The engine on LevelDB: the only importer of plyvel, and the owner of every iterator and of the handle's lifetime.
 
-Knows `cellkeys`, `barekeys`, `handle`, `model`, `errors` and the argument checks.  Must not know what a page
-is.
+Must not know what a page is.
 
 Reads.  Every call pins the handle; a scan holds an iterator for one slice, never while the caller has control.
 
 Writes.  One lock orders them.  LevelDB acknowledges and loses whatever follows a failed write, so the handle is closed
-and opened again before the next one.  A delete removes what is there when it is applied: up to `MARK_ABOVE_CELLS`
-cells one by one, more by a mark.  A mark raises the delete epoch, which later cells carry, and is stored in the same
-batch, so epochs never fall over a reopening.  Marks live in the engine's own key area and in memory: a read pays
-nothing for them.
+and opened again before the next one.  A delete removes what is there when it is applied, key by key, in one batch:
+a row of a million cells takes about a second and 170 MB.
+
+Deleted keys.  LevelDB writes a mark for each, and an iterator that starts before such marks passes every one of them
+until a compaction drops them: deleting and writing pages of one body over and over made a page cost 16 times as much
+after 14,000 deletes (`tools.bench.growth`).  A range is compacted once its deletes are worth it: what is rewritten
+stays in proportion to what was deleted.
 """
 
 from __future__ import annotations
@@ -17,27 +19,24 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 try:
     import plyvel
 except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons and systems that plyvel has no wheel for
     import plyvel_next as plyvel
 
-from docstore.model.codec import decode_varint, encode_timestamp, encode_varint, escape
+from docstore.model.codec import escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
-from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, ENGINE_EPOCH_KEY, ENGINE_TAG
+from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
     Condition,
-    DeleteCells,
-    DeleteFamily,
     Durability,
     Mutation,
     ReadSpec,
@@ -55,17 +54,20 @@ from docstore.storage.engine import (
     check_spec,
     check_table,
 )
-from docstore.tablets.engines import barekeys, cellkeys
-from docstore.tablets.engines.barekeys import take_keys
-from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, Marks, RowReader, column_head, newest_version
-from docstore.tablets.engines.deletedkeys import AMPLE_BYTES, DeletedKeys, shorten_log
+from docstore.tablets.engines import cellkeys
+from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, RowReader, column_head, newest_version, take_keys
 from docstore.tablets.engines.handle import Handle
 
-if TYPE_CHECKING:  # loaded at the first write
-    from docstore.tablets.engines.cellbatch import Encode
-
-MARK_ABOVE_CELLS = 1000
-"""Deleting a million cells in one batch took 0.7 s and 93 MB; a thousand take about a millisecond (measured)."""
+LEAST_DELETES = 4096
+"""Fewer marks in a table cost a look-up less than a compaction is worth."""
+REWRITTEN_BYTES_A_DELETE = 2048
+"""Most bytes of tables rewritten for each deleted key, some ten times a key with its value."""
+AMPLE_BYTES = 64 << 20
+"""If less is free beyond what a compaction needs, the writer waits for its end."""
+_LEVEL0_MOST = 4
+"""LevelDB compacts so many tables of level 0."""
+_POLL_SECONDS = 0.002
+_MOST_POLLS = 2500
 
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
@@ -76,7 +78,6 @@ _BLOCK_BYTES = 16 << 10
 _SCAN_FIRST_ROWS = 16
 _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
-_ENGINE_AREA_END = bytes((ENGINE_TAG + 1,))
 _BEFORE_ALL = b"\0"
 _NOWHERE = ENGINE_END_KEY * 2  # after the last key: compacting from here to here empties the log, no more
 _FOREIGN_ERRORS = (plyvel.Error, StopIteration)
@@ -84,12 +85,35 @@ _FOREIGN_ERRORS = (plyvel.Error, StopIteration)
 behind its range, ENGINE_END_KEY at the latest, and StopIteration means damage."""
 
 
-class _Mark(NamedTuple):
-    """A mark on its way into the store; family None deletes the row."""
+class DeletedKeys:
+    """Counts deleted keys by table.  Thread-safe."""
 
-    prefix: bytes
-    family: str | None
-    epoch: int
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ranges: dict[bytes, tuple[bytes, bytes, int]] = {}  # first, last, and how many, by tag of the table
+
+    def count(self, first: bytes, last: bytes, deletes: int) -> None:
+        """Count keys of one table that a batch deletes: the first, the last, and how many."""
+        with self._lock:
+            low, high, before = self._ranges.get(first[:1], (first, last, 0))
+            self._ranges[first[:1]] = min(low, first), max(high, last), before + deletes
+
+    def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
+        """Give the ranges that are to be compacted now, and forget their keys.
+
+        Args:
+            size_bytes: gives what the tables of a range [low, high) take.
+        Returns:
+            (low, high) of each range, high behind its last deleted key.
+        """
+        due = []
+        with self._lock:
+            for tag, (first, last, deletes) in list(self._ranges.items()):
+                high = last + b"\x00"
+                if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
+                    del self._ranges[tag]
+                    due.append((first, high))
+        return due
 
 
 class LevelDBEngine:
@@ -114,14 +138,8 @@ class LevelDBEngine:
         self.log_limit_bytes = _WRITE_BUFFER_BYTES
         self.keep_room: Callable[[], int] = lambda: AMPLE_BYTES
         self._create = create
-        self._mark_lock = threading.Lock()
         self._log = self.path / "none.log"
         self._family_keys = FamilyKeys()
-        self._encode: Encode | None = None
-        self._cursors: dict[bytes, bytes] = {}
-        self._marks: Marks = {}
-        self._mark_generation = 0
-        self._epoch = 0
         self._deleted = DeletedKeys()
         self._handle = Handle(self.path, self._open_database, _FOREIGN_ERRORS, self._translated)
         self._call = self._handle.call
@@ -140,16 +158,9 @@ class LevelDBEngine:
             )
             if database.get(ENGINE_END_KEY, verify_checksums=True) is None:
                 database.put(ENGINE_END_KEY, b"", sync=True)
-            own = {}
-            with database.iterator(verify_checksums=True) as pairs:
-                while (pair := next(pairs))[0] < _ENGINE_AREA_END:
-                    own[pair[0]] = pair[1]
         except _FOREIGN_ERRORS as error:
             raise self._opening_error(error) from error
         self._create = False
-        self._epoch = decode_varint(own[ENGINE_EPOCH_KEY])[0] if ENGINE_EPOCH_KEY in own else 0
-        self._marks = cellkeys.decode_marks(iter(own.items()))
-        self._cursors = {}
         return database
 
     def _opening_error(self, error: Exception) -> DocstoreError:
@@ -179,18 +190,6 @@ class LevelDBEngine:
 
     # --- reads ---
 
-    def _stream(self, make: Callable[..., Any], **options: Any) -> tuple[Any, Marks]:
-        """An iterator, and the marks that belong to what it sees: a batch with a mark becomes visible whole."""
-        generation = self._mark_generation
-        if not generation & 1:
-            marks = self._marks
-            stream = make(**options)
-            if self._mark_generation == generation:
-                return stream, marks
-            stream.close()
-        with self._mark_lock:
-            return make(**options), self._marks
-
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
         """See `Engine.read_row`."""
         check_table(table)
@@ -206,33 +205,28 @@ class LevelDBEngine:
         start = reader.first_key(cells)
         if start is None:
             return []
-        stream, marks = self._stream(db.iterator, start=start, verify_checksums=True)
-        try:
-            return reader.start(stream).read(stream, cells, marks.get(prefix))[0]
-        finally:
-            stream.close()
+        with db.iterator(start=start, verify_checksums=True) as stream:
+            return reader.start(stream).read(stream, cells)[0]
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         """See `Engine.newest`; a page's body is found so, thus nothing is made here that a read can do without."""
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
-        prefix = cellkeys.TAGS[table] + escape(row_key)
-        head = prefix + column_head(family, qualifier)
-        return self._call(lambda db: self._newest(db, prefix, head, family, qualifier), f"reading a row of {table}")
+        head = cellkeys.TAGS[table] + escape(row_key) + column_head(family, qualifier)
+        return self._call(lambda db: self._newest(db, head, family, qualifier), f"reading a row of {table}")
 
-    def _newest(self, db: Any, prefix: bytes, head: bytes, family: str, qualifier: bytes) -> Cell | None:
-        stream, marks = self._stream(db.raw_iterator, verify_checksums=True)
+    def _newest(self, db: Any, head: bytes, family: str, qualifier: bytes) -> Cell | None:
+        stream = db.raw_iterator(verify_checksums=True)
         try:
-            epoch = marks[prefix].epoch_of(family) if prefix in marks else 0
-            found = newest_version(stream, head, epoch)
+            found = newest_version(stream, head)
             return found and Cell(family, qualifier, *found)
         finally:
             stream.close()
 
     def _read_bare_row(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell]:
-        first, stop = barekeys.row_range(table, row_key, spec)
+        first, stop = cellkeys.row_range(table, row_key, spec)
         keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
-        return barekeys.row_cells(table, row_key, keys)
+        return cellkeys.row_cells(table, row_key, keys)
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
         """See `Engine.qualifiers`."""
@@ -290,10 +284,10 @@ class LevelDBEngine:
         self._call(lambda db: None, "scanning")
         low, high = cellkeys.table_range(table, start, end)
         if table in BARE_TABLES:
-            if barekeys.holds_nothing(table, spec):
+            if cellkeys.holds_nothing(table, spec):
                 return iter(())
             take = self._take_of(high, f"scanning {table}")
-            return barekeys.scan_rows(take, table, low, high, spec)
+            return cellkeys.scan_rows(take, table, low, high, spec)
         return self._scan_cells(table, low, high, spec)
 
     def _scan_cells(self, table: str, low: bytes, high: bytes, spec: ReadSpec) -> Iterator[ScannedRow]:
@@ -302,8 +296,7 @@ class LevelDBEngine:
 
         def work(db: Any) -> tuple[list[ScannedRow], bytes]:
             found: list[ScannedRow] = []
-            stream, marks = self._stream(db.iterator, start=low, verify_checksums=True)
-            try:
+            with db.iterator(start=low, verify_checksums=True) as stream:
                 reader.start(stream)
                 cells_read, examined = 0, 0
                 prefix = b""
@@ -312,15 +305,13 @@ class LevelDBEngine:
                         return found, cellkeys.range_end(prefix)
                     key = reader.pair[0]
                     prefix = key[: cellkeys.prefix_length(key)]
-                    cells, truncated = reader.read(stream, prefix + CELL_KIND, marks.get(prefix))
+                    cells, truncated = reader.read(stream, prefix + CELL_KIND)
                     if cells:
                         found.append(ScannedRow(cellkeys.row_key_of(prefix), cells, truncated))
                     reader.advance_to(stream, cellkeys.range_end(prefix))
                     examined += 1
                     cells_read += len(cells)
                 return found, b""
-            finally:
-                stream.close()
 
         while low < high:
             rows, low = self._call(work, f"scanning {table}")
@@ -342,86 +333,58 @@ class LevelDBEngine:
     def _apply(self, rows: Sequence[RowMutations], durability: Durability) -> None:
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
-        marks: list[_Mark] = []
-        pairs = self._encode_cells(rows)
-        if pairs is not None:
-            deque(map(batch.put, *pairs), maxlen=0)
-        else:
-            try:
-                marks = self._put_with_deletes(db, batch, rows)
-            except _FOREIGN_ERRORS as error:
-                raise self._translated(error, "reading what a delete removes") from error
-        self._commit(batch, marks, durability)
+        try:
+            self._fill(db, batch, rows)
+        except _FOREIGN_ERRORS as error:
+            raise self._translated(error, "reading what a delete removes") from error
+        self._commit(batch, durability)
 
-    def _encode_cells(self, rows: Sequence[RowMutations]) -> tuple[list[bytes], list[bytes]] | None:
-        """Keys and values of rows that only set cells; None where there is a delete, or anything to refuse."""
-        if self._encode is None:
-            # Loaded at the first write: native code comes with it, which reading does without.
-            self._encode = import_module("docstore.tablets.engines.cellbatch").encoder(_LARGEST_CELL_BYTES)
-        return self._encode(rows, encode_varint(self._epoch), self._family_keys)
-
-    def _put_with_deletes(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> list[_Mark]:
-        """Fill a batch from any rows, in their order; gives the marks that it makes."""
-        for table, _row_key, mutations in rows:
-            check_mutations(table, mutations, _LARGEST_CELL_BYTES)
-        epoch = self._epoch
-        marks: list[_Mark] = []
-        pending: dict[bytes, dict[bytes, bytes | None]] = {}
+    def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> None:
+        """Fill a batch from rows, in their order; what is to be refused is refused here, before it is written."""
+        put, families = batch.put, self._family_keys
+        written: list[bytes] = []
         for table, row_key, mutations in rows:
+            check_table(table)
             prefix = cellkeys.row_prefix(table, row_key)
-            row = pending.setdefault(prefix, {})
+            only_family = BARE_TABLES.get(table)
             for mutation in mutations:
-                if isinstance(mutation, SetCell):
-                    key, value = self._cell(table, prefix, mutation, epoch)
-                    row[key] = value
+                if not isinstance(mutation, SetCell):
+                    check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
+                    deleted = cellkeys.deleted_range(prefix, mutation, only_family is not None)
+                    self._fill_delete(db, batch, *deleted, written)
                     continue
-                bare = table in BARE_TABLES
-                low, high = cellkeys.deleted_range(prefix, mutation, bare)
-                keeps_all = isinstance(mutation, DeleteCells) or bare
-                there = take_keys(db, low, high, None if keeps_all else MARK_ABOVE_CELLS + 1)
-                if not keeps_all and len(there) > MARK_ABOVE_CELLS:
-                    epoch += 1
-                    marks.append(_Mark(prefix, mutation.family if isinstance(mutation, DeleteFamily) else None, epoch))
-                    there = []
-                row.update(dict.fromkeys([key for key in row if low <= key < high], None))
-                row.update(dict.fromkeys(there, None))
-        for row in pending.values():
-            self._deleted.note([key for key, new_value in row.items() if new_value is None])
-            for key, new_value in row.items():
-                if new_value is None:
-                    batch.delete(key)
+                family, qualifier, timestamp, value = mutation
+                if only_family is not None:
+                    if timestamp or value or family != only_family:
+                        check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
+                    key = prefix + qualifier
                 else:
-                    batch.put(key, new_value)
-        for mark in marks:
-            batch.put(cellkeys.mark_key(mark.prefix, mark.family), encode_varint(mark.epoch))
-        if marks:
-            batch.put(ENGINE_EPOCH_KEY, encode_varint(epoch))
-        return marks
+                    if not 0 <= timestamp <= TIMESTAMP_MAX or len(value) > _LARGEST_CELL_BYTES:
+                        check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
+                    stamp = (TIMESTAMP_MAX - timestamp).to_bytes(8, "big")
+                    key = prefix + CELL_KIND + families[family] + escape(qualifier) + stamp
+                put(key, value)
+                written.append(key)
 
-    def _cell(self, table: str, prefix: bytes, cell: SetCell, epoch: int) -> tuple[bytes, bytes]:
-        if table in BARE_TABLES:
-            return prefix + cell.qualifier, b""
-        family_key = self._family_keys[cell.family]
-        stamp = encode_timestamp(cell.timestamp)
-        return prefix + CELL_KIND + family_key + escape(cell.qualifier) + stamp, encode_varint(epoch) + cell.value
+    def _fill_delete(self, db: Any, batch: Any, low: bytes, high: bytes, written: Iterable[bytes]) -> None:
+        """Delete the keys of a range, those that the batch has `written` before among them."""
+        for key in written:
+            if low <= key < high:
+                batch.delete(key)
+        if low < high:
+            first, last, deletes = b"", b"", 0
+            with db.iterator(start=low, include_value=False, verify_checksums=True) as keys:
+                while (key := next(keys)) < high:
+                    batch.delete(key)
+                    first, last, deletes = first or key, key, deletes + 1
+            if deletes:
+                self._deleted.count(first, last, deletes)
 
-    def _commit(self, batch: Any, marks: Sequence[_Mark], durability: Durability) -> None:
-        """Write a batch, and make its marks visible together with it; the write lock is held."""
+    def _commit(self, batch: Any, durability: Durability) -> None:
+        """Write a batch; the write lock is held."""
         log_bytes = self._measure_log()
         try:
-            if marks:
-                with self._mark_lock:
-                    self._mark_generation += 1
-                    try:
-                        batch.write()
-                        for prefix, family, epoch in marks:
-                            self._marks = cellkeys.with_mark(self._marks, prefix, family, epoch)
-                            self._cursors.pop(prefix, None)
-                            self._epoch = epoch
-                    finally:
-                        self._mark_generation += 1
-            else:
-                batch.write()
+            batch.write()
         except _FOREIGN_ERRORS as error:
             self._handle.fail()
             if durability is Durability.SYNC and self._landed(batch, log_bytes):
@@ -467,8 +430,7 @@ class LevelDBEngine:
     ) -> bool:
         """See `Engine.check_and_mutate`."""
         check_family(condition.family)
-        check_mutations(table, then, _LARGEST_CELL_BYTES)
-        check_mutations(table, otherwise, _LARGEST_CELL_BYTES)
+        check_mutations(table, [*then, *otherwise], _LARGEST_CELL_BYTES)
         with self._handle.write_lock:
             db = self._handle.writable()
             try:
@@ -489,55 +451,16 @@ class LevelDBEngine:
             )
             return b"" if there == b"" else None
         head = prefix + column_head(condition.family, condition.qualifier)
-        cell = self._newest(db, prefix, head, condition.family, condition.qualifier)
-        return cell and cell.value
+        found = self._newest(db, head, condition.family, condition.qualifier)
+        return found and found.value
 
     # --- upkeep ---
 
-    def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
-        """See `Engine.finish_deletes`."""
-        check_table(table)
-        with self._handle.write_lock:
-            db = self._handle.writable()
-            finished = self._finish_slice(db, cellkeys.row_prefix(table, row_key), max_cells)
-        if finished:
-            due = self._deleted.take_due(self._size_bytes)
-            for low, high in due if due and self.keep_room() >= 0 else ():  # else `compact` does it
-                self._compact_keys(low, high, "compacting deleted keys")
-        return finished
-
-    def _finish_slice(self, db: Any, prefix: bytes, max_cells: int) -> bool:
-        """Look at up to `max_cells` cells behind the row's cursor and remove the deleted ones; the marks go last."""
-        row_marks = self._marks.get(prefix)
-        if row_marks is None:
-            return True
-        cells = prefix + CELL_KIND
-        batch = db.write_batch()
-        low, high = self._cursors.get(prefix, cells), cellkeys.range_end(cells)
-        seen = 0
-        try:
-            with db.iterator(start=low, verify_checksums=True) as stream:
-                while (pair := next(stream))[0] < high and seen < max_cells:
-                    seen += 1
-                    low = pair[0] + b"\x00"
-                    if decode_varint(pair[1])[0] < row_marks.epoch_of(cellkeys.family_of(pair[0], len(cells))):
-                        batch.delete(pair[0])
-                        self._deleted.note(pair[:1])
-        except _FOREIGN_ERRORS as error:
-            raise self._translated(error, "reading what a mark has deleted") from error
-        finished = bool(pair[0] >= high)
-        if finished:
-            batch.delete(cellkeys.mark_key(prefix, None))
-            for family in row_marks.family_epochs:
-                batch.delete(cellkeys.mark_key(prefix, family))
-        # Unsynced is enough: the log keeps the order, so a mark never goes before the cells that it hides.
-        self._commit(batch, [], Durability.FLUSH)
-        if finished:
-            self._marks = {other: marks for other, marks in self._marks.items() if other != prefix}
-            self._cursors.pop(prefix, None)
-        else:
-            self._cursors[prefix] = low
-        return finished
+    def compact_deleted(self) -> None:
+        """See `Engine.compact_deleted`."""
+        due = self._deleted.take_due(self._size_bytes)
+        for low, high in due if due and self.keep_room() >= 0 else ():  # else `compact` does it
+            self._compact_keys(low, high, "compacting deleted keys")
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """See `Engine.approximate_bytes`; what is still in LevelDB's memory counts nothing."""
@@ -549,14 +472,9 @@ class LevelDBEngine:
         return int(self._call(lambda db: db.approximate_size(low, high), "sizing a range"))
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
-        """See `Engine.compact`; unfinished deletes of the range are finished first."""
+        """See `Engine.compact`."""
         check_table(table)
-        low, high = cellkeys.table_range(table, start, end)
-        for prefix in sorted(self._marks):
-            if low <= prefix < high:
-                while not self.finish_deletes(table, cellkeys.row_key_of(prefix)):
-                    pass
-        self._compact_keys(low, high, f"compacting {table}")
+        self._compact_keys(*cellkeys.table_range(table, start, end), f"compacting {table}")
 
     def _compact_keys(self, low: bytes, high: bytes, what: str) -> None:
         # LevelDB rewrites no file of the deepest level that has any, so what was deleted there would stay.  Deletes of
@@ -568,11 +486,11 @@ class LevelDBEngine:
             for key in (low, high):
                 if db.get(key) is None:  # what was deleted may have been written again
                     batch.delete(key)
-            self._commit(batch, [], Durability.FLUSH)
+            self._commit(batch, Durability.FLUSH)
         self._call(lambda db: db.compact_range(start=low, stop=high), what)
 
     def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
-        """See `Copyable`; marks and epochs are keys like all others."""
+        """See `Copyable`."""
         copy = LevelDBEngine(path, create=True)
 
         def work(db: Any) -> None:
@@ -598,3 +516,33 @@ def _errno_of(text: str) -> int:
         if os.strerror(number) in text:
             return number
     return errno.EIO
+
+
+def shorten_log(db: Any, before_all: bytes, after_all: bytes, keep_room: Callable[[], int]) -> None:
+    """Make a table of LevelDB's log, unless LevelDB might then compact without the room for it.
+
+    LevelDB compacts level 0 at four tables, and writes no more after a compaction that failed on a full disk.  Recovery
+    makes one table more.  So three are not left while there is room, and no fourth is made without.
+
+    Args:
+        db: the database; nobody else writes meanwhile.
+        before_all, after_all: keys that are not there, on both sides of all others.
+        keep_room: gives the bytes that are free beyond what a compaction needs.
+    """
+    if _level0_tables(db) >= _LEVEL0_MOST - 1 and keep_room() < 0:
+        return
+    db.compact_range(start=after_all, stop=after_all)
+    spare_bytes = keep_room()
+    if spare_bytes >= 0 and _level0_tables(db) == _LEVEL0_MOST - 1:
+        with db.write_batch() as batch:
+            batch.delete(before_all)
+            batch.delete(after_all)
+        db.compact_range(start=after_all, stop=after_all)
+    polls = _MOST_POLLS if 0 <= spare_bytes < AMPLE_BYTES else 0
+    while polls and _level0_tables(db) >= _LEVEL0_MOST:  # others may take the room
+        time.sleep(_POLL_SECONDS)
+        polls -= 1
+
+
+def _level0_tables(db: Any) -> int:
+    return int(db.get_property(b"leveldb.num-files-at-level0"))

@@ -94,9 +94,8 @@ class OverlayEngine:
         self.mutate_rows([RowMutations(table, row_key, then if held else otherwise)], durability)
         return held
 
-    def finish_deletes(self, table: str, row_key: bytes, max_cells: int = 1000) -> bool:
-        """See `Engine`: there is nothing to finish."""
-        return True
+    def compact_deleted(self) -> None:
+        """See `Engine`: nothing is deleted."""
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
         """See `Engine`."""
