@@ -36,6 +36,7 @@ from docstore.dedup.comparable import (
 from docstore.dedup.index import Fits, HashIndex
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
+from docstore.model.capture import StoredVerdict
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
@@ -153,6 +154,20 @@ class Judgement(NamedTuple):
     relative: PagePointer | None = None
     candidates: int = 0
     verified: int = 0
+
+
+def stored_verdict(judgement: Judgement, kept: StoredVerdict) -> StoredVerdict:
+    """A verdict as it is stored: what it says of other pages; what it says of the page's own row is kept."""
+    return kept._replace(
+        kind=judgement.kind,
+        of_row_key=judgement.of.row_key if judgement.of else b"",
+        of_timestamp=judgement.of.timestamp if judgement.of else 0,
+        similarity=judgement.similarity,
+        reason=judgement.reason,
+        contains_row_key=judgement.contains.row_key if judgement.contains else b"",
+        candidates=judgement.candidates,
+        verified=judgement.verified,
+    )
 
 
 class Match(NamedTuple):

@@ -30,7 +30,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from docstore.dedup.buckets import NOTHING_NEW, Buckets, NewPostings
-from docstore.dedup.kernel import Packing, Recent, RunView
+from docstore.dedup.kernel import Packing, RunView
 from docstore.dedup.runs import Run, RunFiles, Span, merged_parts, pruned_parts, recent_parts
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, UnsupportedFormat
@@ -181,9 +181,6 @@ class RunLevels:
         held: Keys = numbers[numbers != RUN_TEXT_GONE]
         return held
 
-    def _tables(self, new: NewPostings) -> list[Recent]:
-        return [self._recent] if new.recent is None else [self._recent, new.recent]
-
     def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """Look up the keys of one page, or of many, in all that has been posted.
 
@@ -196,7 +193,8 @@ class RunLevels:
         Raises:
             CorruptionError: a run is damaged.
         """
-        return self.packing.find(self._views, self._tables(new), self.packing.mix(keys), self._bucket_limit)
+        tables = [self._recent] if new.recent is None else [self._recent, new.recent]
+        return self.packing.find(self._views, tables, self.packing.mix(keys), self._bucket_limit)
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """Texts to compare a page with, of all that has been posted.
@@ -204,7 +202,8 @@ class RunLevels:
         Raises:
             CorruptionError: a run is damaged.
         """
-        proposal = self.packing.propose(self._views, self._tables(new), query, self._bucket_limit)
+        tables = [self._recent] if new.recent is None else [self._recent, new.recent]
+        proposal = self.packing.propose(self._views, tables, query, self._bucket_limit)
         if RUN_TEXT_GONE in proposal.numbers:
             proposal.numbers.remove(RUN_TEXT_GONE)
         return proposal

@@ -4,27 +4,33 @@ A capture comes as its record without columns, in a cell of family `capture`, an
 
 Knows where values, shared bodies and postings go; must not know where rows come from.  No verdict is given: those of
 the rows stay.  A body that leans on another there leans on the same one here; where that is not there yet it is asked
-for by its name, and placed for the page that holds it.  Band keys and fingerprints of texts are not posted here but by
-`textorder`, in one order.  Thread-safe: a group is placed and committed under the committer's lock.
+for by its name, and placed for the page that holds it.  Band keys and fingerprints of texts are posted after all rows,
+in the order of the other store (`post_texts`): a bucket gives its first texts, so that order is part of the verdicts on
+later pages.  Thread-safe: a group is placed and committed under the committer's lock.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
-from docstore.dedup.buckets import NewPostings
+import numpy as np
+
+from docstore.dedup.buckets import Buckets, NewPostings
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.index import post_names, post_page
 from docstore.model import capture
 from docstore.model.errors import DocstoreError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, SCHEME_TEXT_1
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, SCHEME_TEXT_1, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, RowMutations, SetCell
-from docstore.reading.index import open_buckets
+from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
+from docstore.reading.pages import StoredPages
+from docstore.reference.ranking import IndexQuery, Keys
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.counts import Counts
@@ -342,3 +348,68 @@ def _count(columns: Mapping[capture.Column, bytes], counts: Counter[str]) -> Non
         with suppress(DocstoreError):  # damaged
             verdict = capture.decode_verdict(columns[capture.VERDICT])
             counts.update(counts_of([(verdict, len(columns.get(capture.BODY, b"")))]))
+
+
+# --- texts under their keys, in a given order: the last step of a copy
+
+GROUP_TEXTS = 256
+
+
+def order_of_texts(opened: Backend, table: Table) -> Keys | None:
+    """Numbers of a store's texts in the order in which they were posted; None where its backend does not keep it."""
+    return open_buckets(opened, table).texts_in_order()
+
+
+def post_texts(
+    opened: Backend,
+    table: Table,
+    committer: Committer,
+    order: Keys | None,
+    on_progress: Callable[[int], None] | None = None,
+) -> int:
+    """Post the texts of a store that are not posted yet; stopped anywhere, the same call goes on.
+
+    Args:
+        opened: the store.
+        table: of its pages.
+        committer: of its writers.
+        order: numbers of texts, (n,) uint64, those first; texts that it lacks follow.
+        on_progress: called with the number of texts seen.
+    Returns:
+        How many were posted.
+    """
+    buckets = open_buckets(opened, table)
+    committer.followers.add(buckets.follow)
+    pages = StoredPages(table, opened.placement)
+    queries = stored_texts(opened, pages, kernel_of(opened), _numbers(opened, order))
+    posted = seen = 0
+    while group := list(islice(queries, GROUP_TEXTS)):
+        with committer.lock:
+            new = NewPostings()
+            posted += sum(_post(buckets, query, new) for query in group)
+            committer.commit(Plan().write(Stage.POSTINGS, [*new.mutations(), *buckets.log(new)]))
+        seen += len(group)
+        if on_progress is not None:
+            on_progress(seen)
+    return posted
+
+
+def _numbers(opened: Backend, order: Keys | None) -> Iterator[bytes]:
+    """Each text once: those of the order at their first place, then the others."""
+    known = np.empty(0, np.uint64)
+    if order is not None:
+        known, first = np.unique(order, return_index=True)
+        for number in order[np.sort(first)]:
+            yield int(number).to_bytes(TEXT_NUMBER_BYTES, "big")
+    for text in text_numbers(opened.engine):
+        number = np.uint64(int.from_bytes(text, "big"))
+        at = int(np.searchsorted(known, number))
+        if at == len(known) or known[at] != number:
+            yield text
+
+
+def _post(buckets: Buckets, query: IndexQuery, new: NewPostings) -> bool:
+    proposal = buckets.propose(query, new)
+    if not proposal.has_own:
+        buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
+    return not proposal.has_own

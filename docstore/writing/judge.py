@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from docstore.dedup.buckets import TABLE as POSTINGS
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import bodies_compare
-from docstore.dedup.detector import Detector, Judgement
+from docstore.dedup.detector import Detector, Judgement, stored_verdict
 from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
@@ -124,19 +124,8 @@ class Judge:
             stored = capture.STORED_CONFIRMED
         else:
             stored = self.kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
-        verdict = capture.StoredVerdict(
-            judgement.kind,
-            judgement.of.row_key if judgement.of else b"",
-            judgement.of.timestamp if judgement.of else 0,
-            judgement.similarity,
-            judgement.reason,
-            judgement.contains.row_key if judgement.contains else b"",
-            judgement.candidates,
-            judgement.verified,
-            previous,
-            previous_similarity,
-            stored,
-        )
+        kept = _UNJUDGED._replace(previous=previous, previous_similarity=previous_similarity, stored=stored)
+        verdict = stored_verdict(judgement, kept)
         if known is not None and _same_answer(known, verdict):
             return _known(one, timestamp, known)
         write = Write(one, timestamp, verdict)

@@ -3,6 +3,7 @@
     PageWriter   a caller's pages are prepared, written through the queue, and answered in input order
     WriteQueue   group commit: what waits while one group is committed is the next group
     Sequencer    one page after the other is judged and taken into the batch; then the batch is committed
+    WriteSide    builds these, and what changes stored pages, at the first write; reading loads none of it
 
 A source is read in its caller's own thread, to which it may belong, as a cursor of SQLite does; other threads analyse
 and write what has been read.  The first caller that waits leads: it commits for all that wait until its own pages are
@@ -28,24 +29,25 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
-from typing import NamedTuple
 
 from docstore.dedup.comparable import REASON_BLANK, status_class
-from docstore.dedup.detector import Detector, StoredPage
+from docstore.dedup.detector import Detector, StoredPage, Thresholds
 from docstore.dedup.index import HashIndex, post_names
 from docstore.model import capture
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
-from docstore.model.types import Page, PutResult, RowMutations, SetCell, VerdictKind, WriteOptions
+from docstore.model.types import Page, PutResult, RowMutations, SetCell, VerdictKind, WriteOptions, body_bytes
+from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.counts import Counts
+from docstore.storage.engine import ReadsAhead
 from docstore.storage.envelope import encode_inline
 from docstore.storage.plan import Cut, Plan, Slot, Stage
-from docstore.storage.port import Committer, Values
+from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.table import Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.batch import PAGES, Bases, GroupPages, Write, counts_of
-from docstore.writing.fields import body_bytes
 from docstore.writing.judge import GroupReads, Judge, Policies, TakenTimes, refused
+from docstore.writing.maintenance import PageDeleter, PageUpkeep, Poster
 from docstore.writing.place import ValueWriter, set_columns, set_visit_columns
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
@@ -368,13 +370,6 @@ GROUP_ANCHORS = 20_000
 """A group with so many anchors is committed before its next page: they wait in memory."""
 
 
-class Written(NamedTuple):
-    """What became of pages: the results of those that are committed, the first ones, and why the others are not."""
-
-    results: list[PutResult]
-    error: BaseException | None
-
-
 class Sequencer:
     """Writes pages in order; the committer's lock is held from a group's first verdict to its commit.
 
@@ -418,7 +413,9 @@ class Sequencer:
         if reads is not None:
             committer.followers.add(reads.follow)
 
-    def write(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> Written:
+    def write(
+        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+    ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order.
 
         Args:
@@ -451,11 +448,11 @@ class Sequencer:
                     self._lost = {}
                 self._committer.drop_placed()
                 self._pages.begin()
-                return Written([_result(answer) for answer in answers[:committed]], error)
+                return [_result(answer) for answer in answers[:committed]], error
             finally:
                 if self._reads is not None:
                     self._reads.end()
-        return Written([_result(answer) for answer in answers], None)
+        return [_result(answer) for answer in answers], None
 
     def _prepare(self, pages: Sequence[Prepared]) -> None:
         """Read together what judging these pages will ask for."""
@@ -618,3 +615,58 @@ def _result(write: Write) -> PutResult:
         write.error,
         write.known_as,
     )
+
+
+# --- all of it put together
+
+
+class WriteSide:
+    """Everything that writes pages.
+
+    Attributes:
+        opened, table, committer, clock: as given.
+        kernel: that analyses pages.
+        pages, detector, sequencer: of this writer.
+        preparer: of pages.
+        queue: of groups.
+        writer: of pages.
+        poster: of pages that are stored.
+        deleter: of pages.
+        upkeep: what compaction asks.
+    """
+
+    def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
+        self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
+        remembers = opened.engine.caps.single_writer or committer.fills_slots
+        placement = opened.placement
+        self.kernel = kernel_of(opened)
+        engine = opened.engine
+        buckets = open_buckets(opened, table)
+        committer.followers.add(buckets.follow)
+        index = HashIndex(opened.engine, buckets, remembers=remembers)
+        bases = Bases(placement, opened.sharing, remembers=remembers)
+        self.pages = pages = GroupPages(
+            table, placement, bases, remembers=remembers, is_alone=opened.engine.caps.single_writer
+        )
+        self.detector = detector = Detector(
+            index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule
+        )
+        self.sequencer = sequencer = Sequencer(
+            committer=committer,
+            index=index,
+            pages=pages,
+            bases=bases,
+            table=table,
+            placement=placement,
+            detector=detector,
+            values=ValueWriter(placement, pages, bases, opened.sharing),
+            counts=Counts(opened.engine, opened.session),
+            reads=GroupReads(engine, pages, index, detector) if isinstance(engine, ReadsAhead) else None,
+            clock=clock,
+        )
+        self.poster = Poster(index, self.kernel, table, placement, committer)
+        self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
+        self.upkeep = PageUpkeep(opened, table, committer)
+        self.queue = WriteQueue(sequencer)
+        self.preparer = Preparer(self.kernel, clock)
+        self.writer = PageWriter(self.preparer, self.queue)
