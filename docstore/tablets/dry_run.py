@@ -1,7 +1,9 @@
 """A dry run: a layer over an open store.  Reads see both; what is written goes into a temporary folder.
 
-Puts a temporary engine and temporary segments over those of the store.  What the layer needs to remember (compressed,
-on disk, in the system's temporary folder) is removed when it is closed; the store below stays open.
+A dry run commits each batch as a real run does, into a temporary engine and temporary segments over those of the store,
+so it gives the same verdicts by the same code.  One batch that is never committed would hold its rows and postings in
+memory, and need files for its values, bounds and scans all the same.  What the layer holds (compressed, on disk, in the
+system's temporary folder) is removed when it is closed; the store below stays open.
 """
 
 from __future__ import annotations
