@@ -30,7 +30,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_690,
-    "lines of tools/": 11_130,
+    "lines of tools/": 11_134,
 }
 
 
