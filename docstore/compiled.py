@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["INTERFACE", "WHY_NOT", "docstore_native"]
 
-INTERFACE: Final = 10
+INTERFACE: Final = 12
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
 

@@ -38,13 +38,13 @@ from docstore.model.types import (
     checked_spec,
     micros,
     page_of,
+    refusal_of_time,
 )
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup, Collapser
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.lookup import Lookup
 from docstore.storage.table import Table, declared_families
-from docstore.writing.fields import refusal_of_time
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
@@ -58,8 +58,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.storage.reports import BackupReport, CompactionReport
     from docstore.writing.applying import Applied, Repaired
     from docstore.writing.prepare import Prepared
-    from docstore.writing.write_side import WriteSide
-    from docstore.writing.writer import PageWriter
+    from docstore.writing.writer import PageWriter, WriteSide
 
 MICROS = 1_000_000
 SNIPPET_LENGTH = 200
@@ -679,7 +678,7 @@ class DocumentStore:
         if self._writes is None:
             with self._committer.lock:
                 if self._writes is None:
-                    module = importlib.import_module("docstore.writing.write_side")
+                    module = importlib.import_module("docstore.writing.writer")
                     self.opened.make_reserve()
                     self._writes = module.WriteSide(self.opened, self._table, self._committer, self._clock)
         return self._writes

@@ -18,7 +18,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.envelope import encode_inline, parse_envelope
 from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.plan import Plan, apply
-from docstore.storage.port import Backend, Closing
+from docstore.storage.port import Backend, Closing, Follower
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
 
@@ -84,13 +84,20 @@ class MemoryCommitter:
     def __init__(self, engine: Engine, durability: Durability) -> None:
         self.lock = threading.RLock()
         self.commits = 0
+        self.followers: set[Follower] = set()
         self.lost: Collection[PagePointer] = ()
         self.durability = durability
         self._engine = engine
 
     def commit(self, plan: Plan) -> None:
         self.commits += 1
-        apply(self._engine, plan, self.durability)
+        known = False
+        try:
+            apply(self._engine, plan, self.durability)
+            known = True
+        finally:
+            for follower in self.followers:
+                follower(plan, known)
 
     def drop_placed(self) -> None:
         pass

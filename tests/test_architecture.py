@@ -151,7 +151,7 @@ def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
 
 
 LOADED_LATER = {
-    ("docstore.store", "docstore.writing.write_side"),
+    ("docstore.store", "docstore.writing.writer"),
     ("docstore.store", "docstore.writing.prepare"),
     ("docstore.store", "docstore.reading.snippet"),
     ("docstore.store", "docstore.search.index"),

@@ -24,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
 import docstore
-from docstore.storage.cache import LruCache, SequenceCache
+from docstore.storage.cache import LruCache
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = Path(docstore.__file__).parent
@@ -168,7 +168,7 @@ def caches_of_a_put() -> list[str]:
 
         def note(frame: FrameType, event: str, _: object) -> None:
             owner = frame.f_locals.get("self") if event == "call" else None
-            if isinstance(owner, LruCache | SequenceCache):
+            if isinstance(owner, LruCache):
                 asked.add(id(owner))
 
         sys.setprofile(note)

@@ -37,8 +37,16 @@ from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_fa
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.copystate import CopyState, Done, source_name
-from docstore.writing.importing import RECORD_COLUMNS, CellKey, FoundBase, ImportedCell, ImportedRow, RowImporter
-from docstore.writing.textorder import order_of_texts, post_texts
+from docstore.writing.importing import (
+    RECORD_COLUMNS,
+    CellKey,
+    FoundBase,
+    ImportedCell,
+    ImportedRow,
+    RowImporter,
+    order_of_texts,
+    post_texts,
+)
 
 RANGE_ROWS = 2048
 GROUP_PORTIONS = 256

@@ -60,6 +60,7 @@ class SlotCommitter:
     ) -> None:
         self.lock = threading.RLock()
         self.commits = 0
+        self.followers: set[Callable[[Plan, bool], None]] = set()
         self.durability = durability
         self.lost: Collection[PagePointer] = ()
         self._engine = engine
@@ -82,10 +83,14 @@ class SlotCommitter:
             return
         self._check_writable()
         self.commits += 1
+        known = False
         try:
             self._write(plan)
+            known = True
         finally:
             self._placement.drop_placed()
+            for follower in self.followers:
+                follower(plan, known)
 
     def _write(self, plan: Plan) -> None:
         plan.write(Stage.ALLOCATION, self._placement.mutations())

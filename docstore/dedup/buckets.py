@@ -2,6 +2,9 @@
 
 Knows the engine protocol and `format`; must not know what a key stands for, nor runs (`runbuckets` has those).
 
+What a batch posts is in its `NewPostings` until it is committed, and look-ups are handed that.  A batch that is dropped
+leaves nothing behind.
+
 Two implementations answer the same questions: `RunBuckets` where one process writes, which costs the same however much
 is stored, and `RowBuckets`, a bare row of the engine a posting, which needs nothing but the engine: for engines that
 several processes write, and for what a dry run adds.  `LayeredBuckets` puts one over another for a dry run.
@@ -9,9 +12,9 @@ several processes write, and for what a dry run adds.  `LayeredBuckets` puts one
 
 from __future__ import annotations
 
-import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -28,6 +31,10 @@ from docstore.reference.ranking import (
     propose,
 )
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan
+
+if TYPE_CHECKING:
+    from docstore.dedup.kernel import Recent
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
@@ -35,47 +42,86 @@ FAMILY: Final = "p"
 _KIND: Final = bytes((POSTING_BAND,))
 
 
+class NewPostings:
+    """Postings of a batch: its later pages are judged by them at once, other pages once it is committed.
+
+    Attributes:
+        rows: what it adds to rows of the table: qualifiers in order, each once.
+        texts: numbers of texts that it posts, and their keys as a log keeps them; where buckets are no rows.
+        recent: the same, to be looked up; None if there are none.
+        ahead: rows of buckets that were read together for its pages, as they are committed.
+    """
+
+    __slots__ = ("ahead", "recent", "rows", "texts")
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, list[bytes]] = {}
+        self.texts: list[tuple[int, bytes]] = []
+        self.recent: Recent | None = None
+        self.ahead: dict[bytes, list[bytes]] = {}
+
+    def add(self, row_key: bytes, qualifier: bytes) -> None:
+        """Add a posting to a row."""
+        ordered = self.rows.setdefault(row_key, [])
+        at = bisect_left(ordered, qualifier)
+        if at == len(ordered) or ordered[at] != qualifier:
+            ordered.insert(at, qualifier)
+
+    def mutations(self) -> list[RowMutations]:
+        """The rows to write with the batch."""
+        return [
+            RowMutations(TABLE, row_key, [SetCell(FAMILY, qualifier, 0, b"") for qualifier in qualifiers])
+            for row_key, qualifiers in self.rows.items()
+        ]
+
+
+NOTHING_NEW: Final = NewPostings()
+"""For look-ups in what is committed alone."""
+
+
 class Buckets(Protocol):
     """Key -> the first `BUCKET_LIMIT` texts that were posted under it.  Thread-safe; one thread at a time posts."""
 
-    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
-        """Look up keys in all that was posted, the group in flight included.
+    def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
+        """Look up keys in all that was posted.
 
         Args:
             keys: (m,) uint64.
+            new: of the batch in flight.
         Returns:
             For each posting found: which key (index in `keys`, ascending), and its text number as uint64.
         """
         ...
 
-    def propose(self, query: IndexQuery) -> Proposal:
+    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """Look up what a page asks, and rank what is found: `ranking.propose`."""
-        return propose(query, self.find)
+        return propose(query, lambda keys: self.find(keys, new))
 
     def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
         """The rows that `prepare` reads for pages, whatever is stored."""
         return []
 
-    def prepare(self, queries: Iterable[IndexQuery]) -> None:
-        """Say which pages are asked for next; what is read for that holds until the end of the group in flight."""
+    def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
+        """Say which pages of a batch are asked for next."""
         return
 
-    def post(self, text: int, *keys: Keys) -> None:
-        """Add a text to the group in flight, found by look-ups from now on.
+    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
+        """Add a text to what a batch posts.
 
         Args:
+            new: of the batch.
             text: its number.
             keys: (m,) uint64 each, different ones in all of them.
         """
         ...
 
-    def mutations(self) -> list[RowMutations]:
-        """What to write with the group in flight."""
-        ...
+    def log(self, new: NewPostings) -> list[RowMutations]:
+        """What to write with a batch beside its rows."""
+        return []
 
-    def end_group(self, *, committed: bool) -> None:
-        """The group in flight was written, or it failed; never raises for what is derived and can be made again."""
-        ...
+    def follow(self, plan: Plan, known: bool) -> None:
+        """A commit has ended: look-ups find what it posted; see `Committer.followers`."""
+        return
 
     def texts_in_order(self) -> Keys | None:
         """Numbers of all texts in the order in which they were posted, (n,) uint64; one posted twice is there twice.
@@ -85,7 +131,7 @@ class Buckets(Protocol):
         return None
 
     def begin_prune(self) -> None:
-        """Say that somebody is about to look which texts are there, for `prune`.  No group is in flight."""
+        """Say that somebody is about to look which texts are there, for `prune`.  No batch is in flight."""
         return
 
     def prune(self, live: Keys) -> int:
@@ -109,48 +155,31 @@ class RowBuckets(Buckets):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._lock = threading.Lock()
-        self._pending: dict[bytes, list[bytes]] = {}
 
-    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+    def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
-        found = self._read([_row_key(key) for key in keys.tolist()])
+        found = self._read([_row_key(key) for key in keys.tolist()], new)
         owner = np.repeat(np.arange(len(found)), [len(texts) for texts in found])
         return owner, np.array([int.from_bytes(text, "big") for texts in found for text in texts], np.uint64)
 
-    def _read(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
-        stored = self._stored(row_keys)
-        with self._lock:
-            pending = [self._pending.get(row_key, ()) for row_key in row_keys]
-            return [
-                sorted({*texts, *more})[:BUCKET_LIMIT] if more else texts
-                for texts, more in zip(stored, pending, strict=True)
-            ]
+    def _read(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
+        """The first texts of rows, those of the batch among them."""
+        missing = [row_key for row_key in row_keys if row_key not in new.ahead]
+        read = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT) if missing else []
+        stored = new.ahead | dict(zip(missing, read, strict=True)) if missing else new.ahead
+        added = [new.rows.get(row_key, ()) for row_key in row_keys]
+        return [
+            sorted({*stored[row_key], *more})[:BUCKET_LIMIT] if more else stored[row_key]
+            for row_key, more in zip(row_keys, added, strict=True)
+        ]
 
-    def _stored(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
-        return self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-
-    def post(self, text: int, *keys: Keys) -> None:
+    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
         row_keys = [_row_key(key) for part in keys for key in part.tolist()]
-        found = self._read(row_keys)
-        with self._lock:
-            for row_key, texts in zip(row_keys, found, strict=True):
-                if len(texts) < BUCKET_LIMIT:
-                    self._pending.setdefault(row_key, []).append(number)
-
-    def mutations(self) -> list[RowMutations]:
-        """See `Buckets`."""
-        return [
-            RowMutations(TABLE, row_key, [SetCell(FAMILY, number, 0, b"") for number in numbers])
-            for row_key, numbers in self._pending.items()
-        ]
-
-    def end_group(self, *, committed: bool) -> None:
-        """See `Buckets`."""
-        with self._lock:
-            self._pending = {}
+        for row_key, texts in zip(row_keys, self._read(row_keys, new), strict=True):
+            if len(texts) < BUCKET_LIMIT:
+                new.add(row_key, number)
 
 
 class BandBuckets(RowBuckets):
@@ -159,41 +188,24 @@ class BandBuckets(RowBuckets):
     A text is not found by other fingerprints, so one that lies in a longer page is not found here.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._held: dict[bytes, list[bytes]] = {}
-
     def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
         """See `Buckets`."""
         keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
         return [_row_key(key) for key in sorted(keys)]
 
-    def prepare(self, queries: Iterable[IndexQuery]) -> None:
+    def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
         """See `Buckets`."""
         row_keys = self.rows_of(queries)
         found = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-        self._held = dict(zip(row_keys, found, strict=True))
+        new.ahead = dict(zip(row_keys, found, strict=True))
 
-    def propose(self, query: IndexQuery) -> Proposal:
+    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
-        return propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), self.find)
+        return super().propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), new)
 
-    def _stored(self, row_keys: Sequence[bytes]) -> list[list[bytes]]:
-        held = self._held  # another thread may end a group meanwhile
-        missing = [row_key for row_key in row_keys if row_key not in held]
-        if not missing:
-            return [held[row_key] for row_key in row_keys]
-        found = dict(zip(missing, self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT), strict=True))
-        return [found[row_key] if row_key in found else held[row_key] for row_key in row_keys]
-
-    def post(self, text: int, *keys: Keys) -> None:
+    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`; the first keys are a page's bands, then its other fingerprints."""
-        super().post(text, keys[0][:BANDS], *keys[1:])
-
-    def end_group(self, *, committed: bool) -> None:
-        """See `Buckets`."""
-        super().end_group(committed=committed)
-        self._held = {}
+        super().post(new, text, keys[0][:BANDS], *keys[1:])
 
 
 class LayeredBuckets:
@@ -203,8 +215,8 @@ class LayeredBuckets:
         self._lower = lower
         self._upper = upper
         self.post = upper.post
-        self.mutations = upper.mutations
-        self.end_group = upper.end_group
+        self.log = upper.log
+        self.follow = upper.follow
         self.texts_in_order = lower.texts_in_order
         self.rows_of = upper.rows_of
         self.prepare = upper.prepare
@@ -212,16 +224,16 @@ class LayeredBuckets:
         self.prune = upper.prune
         self.close = upper.close
 
-    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+    def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
-        lower, upper = self._lower.find(keys), self._upper.find(keys)
+        lower, upper = self._lower.find(keys), self._upper.find(keys, new)
         if not len(upper[0]):
             return lower
         return first_of_each(np.concatenate([lower[0], upper[0]]), np.concatenate([lower[1], upper[1]]))
 
-    def propose(self, query: IndexQuery) -> Proposal:
+    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
-        return propose(query, self.find)
+        return propose(query, lambda keys: self.find(keys, new))
 
 
 def _row_key(key: int) -> bytes:

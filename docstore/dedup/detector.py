@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from blake3 import blake3
 
+from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
@@ -35,6 +36,7 @@ from docstore.dedup.comparable import (
 from docstore.dedup.index import Fits, HashIndex
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
+from docstore.model.capture import StoredVerdict
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
@@ -92,6 +94,11 @@ class Pages(Protocol):
         """Whether a page was asked for of which only the commit of the group in flight can tell if it is live."""
         ...
 
+    @property
+    def postings(self) -> NewPostings:
+        """Of pages that are seen and not committed."""
+        ...
+
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """The live version at that row and time.
 
@@ -147,6 +154,20 @@ class Judgement(NamedTuple):
     relative: PagePointer | None = None
     candidates: int = 0
     verified: int = 0
+
+
+def stored_verdict(judgement: Judgement, kept: StoredVerdict) -> StoredVerdict:
+    """A verdict as it is stored: what it says of other pages; what it says of the page's own row is kept."""
+    return kept._replace(
+        kind=judgement.kind,
+        of_row_key=judgement.of.row_key if judgement.of else b"",
+        of_timestamp=judgement.of.timestamp if judgement.of else 0,
+        similarity=judgement.similarity,
+        reason=judgement.reason,
+        contains_row_key=judgement.contains.row_key if judgement.contains else b"",
+        candidates=judgement.candidates,
+        verified=judgement.verified,
+    )
 
 
 class Match(NamedTuple):
@@ -305,7 +326,7 @@ class Detector:
         matches: list[Match] = []
         looked_at: set[int] = set()
         for _ in range(GONE_ROUNDS):
-            proposal = self._index.propose(analysis)
+            proposal = self._index.propose(analysis, self._pages.postings)
             gone_before = self._index.gone_seen
             numbers = (
                 [number for number in proposal.numbers if number not in looked_at] if looked_at else proposal.numbers
@@ -377,7 +398,7 @@ class Detector:
     def _first_pages(self, match: Match) -> Iterator[PagePointer]:
         """The oldest pages with the text of a match, live or not; so many that their row need not be read again."""
         number = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        return islice(self._index.pages_with_text(number), MAX_EVIDENCE)
+        return islice(self._index.pages_with_text(number, self._pages.postings), MAX_EVIDENCE)
 
     def _other_of_text(
         self, row_key: bytes, title: str, pointer: PagePointer, may_stand: Callable[[PagePointer], bool]
@@ -395,7 +416,8 @@ class Detector:
             its = self._pages.page(other) if is_asked else None
             return its is not None and its.text_checksum == stored.text_checksum and may_stand(other)
 
-        others = filter(fits, self._index.first_with_text(number, row_key, has_text, is_list))
+        with_text = self._index.first_with_text(number, row_key, has_text, is_list, self._pages.postings)
+        others = filter(fits, with_text)
         found = [self._oldest_titled(row_key, stored.text_checksum, title, is_list=is_list), next(others, None)]
         return min((other for other in found if other is not None), default=None)
 
@@ -486,7 +508,8 @@ class Detector:
     def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
         checksum = analysis.body_checksum
         condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
-        return self._index.oldest_with_body(checksum, row_key, self._has_body(body, checksum, status), condition)
+        fits = self._has_body(body, checksum, status)
+        return self._index.oldest_with_body(checksum, row_key, fits, condition, self._pages.postings)
 
     def _has_body(self, body: bytes, checksum: bytes, status: int) -> Fits:
         """Whether a page is live, has this very body, and is compared with pages of this status."""
@@ -506,7 +529,8 @@ class Detector:
         """The oldest live page with this text and title that is compared."""
         number = text_number(text_checksum)
         fits = self._has_title(text_checksum, title, is_list=is_list)
-        return self._index.oldest_with_title(number, title, row_key, fits, (text_checksum, title, is_list))
+        condition = text_checksum, title, is_list
+        return self._index.oldest_with_title(number, title, row_key, fits, condition, self._pages.postings)
 
     def _has_title(self, text_checksum: bytes, title: str, *, is_list: bool) -> Fits:
         """Whether a page is live, has this text and title, and its text is compared."""
@@ -611,14 +635,14 @@ class Detector:
                 that one lies in the other.
             is_list: whether lists are asked for, or pages.
         """
-        name = number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        fits = self._has_text(name, is_list=is_list)
-        pointer = self._index.oldest_with_text(name, row_key, fits, is_list)
+        name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings
+        pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
         page = None if pointer is None else self._pages.page(pointer)
         if pointer is None or page is None:
-            is_gone = not self._pages.in_doubt and self._index.oldest_with_text(name, b"", self._has_text(name)) is None
-            if is_gone:
-                self._index.note_gone(number)
+            if not self._pages.in_doubt:
+                anyone = self._index.oldest_with_text(name, b"", self._has_text(name), new=new)
+                if anyone is None:
+                    self._index.note_gone(number)
             return None
         if unlike is not None:
             self._texts.put(number, page.sketch, page.shingle_count)

@@ -75,11 +75,11 @@ Slices: TypeAlias = tuple[Packed, bytes, int, int]
 """Slices one behind the other, uint32 lengths in units of 8 bytes, keys, postings."""
 
 def find_postings(
-    runs: list[RunView], recent: Recent | None, mixed: NDArray[np.uint64], limit: int
+    runs: list[RunView], tables: list[Recent], mixed: NDArray[np.uint64], limit: int
 ) -> tuple[bytes, bytes]: ...
 def propose_texts(
     runs: list[RunView],
-    recent: Recent,
+    tables: list[Recent],
     asked: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], int, int],
     limit: int,
     looks: tuple[int, int, int, int],

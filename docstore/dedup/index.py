@@ -16,18 +16,16 @@ page's row.
 
 `Oldest` remembers the oldest page that fits a question, `Pruner` removes postings that lead nowhere.
 
-Postings of pages that are not committed yet lie in an overlay, so that a page is judged against those before it in its
-own group.
+Postings of pages that are not committed yet belong to their batch (`NewPostings`), which hands them to each look-up: a
+page is judged against those before it in its own group.  What is cached is committed, and follows each commit by key.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from heapq import merge
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -35,7 +33,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 from blake3 import blake3
 
-from docstore.dedup.buckets import FAMILY, TABLE, Buckets
+from docstore.dedup.buckets import FAMILY, NOTHING_NEW, TABLE, Buckets, NewPostings
 from docstore.dedup.comparable import near_compares, text_compares
 from docstore.model.format import (
     POSTING_BAND,
@@ -51,7 +49,7 @@ from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.reference.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
 from docstore.reference.words import words
-from docstore.storage.cache import SequenceCache
+from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage
 
@@ -74,8 +72,8 @@ GONE_HELD = 65_536
 """Texts known to be gone."""
 CONDITIONS_HELD = 128
 """Conditions asked of one row of postings: by status class, and by title."""
-OLDEST_HELD = 8192
-"""The same of all rows, some 8 MB; those of the row go first that was asked for least recently."""
+OLDEST_COST = 6
+"""What one of them takes, in qualifiers."""
 
 SLICE_POSTINGS = 4096
 REMOVED_AT_ONCE = 256
@@ -156,10 +154,6 @@ def _first_rows(pages: list[Analysis]) -> list[bytes]:
     return sorted(rows)
 
 
-def _posting(row_key: bytes, qualifier: bytes) -> RowMutations:
-    return _new_tuple(RowMutations, (TABLE, row_key, (_new_tuple(SetCell, (FAMILY, qualifier, 0, b"")),)))
-
-
 def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
     """The rows of postings of a page: by its body, its text, and text and title; b"" for no text that is compared."""
     rows = [_BODY + body_head(body_checksum)]
@@ -169,22 +163,23 @@ def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list
     return rows
 
 
-def page_postings(pointer: PagePointer, body_checksum: bytes, text_checksum: bytes, title: str) -> list[RowMutations]:
-    """Postings that lead to a page from what `posting_rows` names."""
+def post_page(new: NewPostings, pointer: PagePointer, body_checksum: bytes, text_checksum: bytes, title: str) -> None:
+    """Post a page under what `posting_rows` names."""
     here = _qualifier(pointer)
-    return [_posting(row, here) for row in posting_rows(body_checksum, text_checksum, title)]
+    for row in posting_rows(body_checksum, text_checksum, title):
+        new.add(row, here)
+
+
+def post_names(new: NewPostings, pointer: PagePointer, payload_digest: str, docno: str) -> None:
+    """Post a page under its recorded payload digest and document number; no verdict asks for them."""
+    here = _newest_first(pointer)
+    for row in _name_rows(payload_digest, docno):
+        new.add(row, here)
 
 
 def _name_rows(payload_digest: str, docno: str) -> list[bytes]:
     names = ((POSTING_PAYLOAD_DIGEST, payload_digest), (POSTING_DOCNO, docno))
     return [_name_key(kind, name) for kind, name in names if name]
-
-
-def _insert(ordered: list[bytes], qualifier: bytes) -> None:
-    """Put a qualifier into a list that is in order and holds each once."""
-    at = bisect_left(ordered, qualifier)
-    if at == len(ordered) or ordered[at] != qualifier:
-        ordered.insert(at, qualifier)
 
 
 def _first_of(stored: Sequence[bytes], pending: Sequence[bytes], limit: int) -> Sequence[bytes]:
@@ -219,11 +214,24 @@ class Oldest:
         self._first = self._next()
         self._second = self._next_of_another_row(self._first)
 
-    def find(self, row_key: bytes, fits: Fits) -> PagePointer | None:
-        """The oldest page that fits and is not of this row; None where there is none, or where one is in doubt."""
-        while self._first is not _END:
+    def find(self, row_key: bytes, fits: Fits, new: Iterable[PagePointer] = ()) -> PagePointer | None:
+        """The oldest page that fits and is not of this row; None where there is none, or where one is in doubt.
+
+        Args:
+            row_key: pages of this row are left out.
+            fits: verifies a page.
+            new: pages that are not committed, in order.
+        """
+        news = iter(page for page in new if page.row_key != row_key)
+        newest = next(news, _END)
+        while True:
             is_other = self._first.row_key != row_key
             page = self._first if is_other else self._second
+            while newest < page:
+                fit = fits(newest)
+                if fit is not False:
+                    return newest if fit else None
+                newest = next(news, _END)
             if page is _END:
                 return None
             fit = fits(page)
@@ -233,7 +241,6 @@ class Oldest:
                 self._pass_first()
             else:
                 self._second = self._next_of_another_row(page)
-        return None
 
     def add(self, page: PagePointer) -> None:
         """A page has been posted."""
@@ -266,8 +273,23 @@ class Oldest:
 # --- look-ups and postings
 
 
+class _Row:
+    """A row of postings in the cache.
+
+    Attributes:
+        first: its first POINTER_SLICE qualifiers; fewer if it has no more.
+        oldest: what was asked of it, if more than a few pages are in it.
+    """
+
+    __slots__ = ("first", "oldest")
+
+    def __init__(self, first: Sequence[bytes], oldest: dict[Hashable, Oldest]) -> None:
+        self.first = first
+        self.oldest = oldest
+
+
 class HashIndex:
-    """Look-ups over committed postings and those of the group in flight.
+    """Look-ups over committed postings and those of a batch.
 
     Attributes:
         gone_seen: how often a text was noted to be gone.
@@ -277,52 +299,50 @@ class HashIndex:
     Args:
         engine: where postings are.
         buckets: first step of a look-up.
-        remembers: keep rows of texts and bodies in a cache.  Whoever asks for that calls `forget` before the next
-            look-up, once anybody else may have written postings.
+        remembers: keep rows of texts and bodies in a cache: `follow` must be told of each commit.
     """
 
     def __init__(self, engine: Engine, buckets: Buckets, *, remembers: bool = False) -> None:
         self._engine = engine
         self._buckets = buckets
-        self._pending: dict[bytes, list[bytes]] = {}
-        self._rows: SequenceCache[bytes, Sequence[bytes]] | None = SequenceCache(ROWS_HELD) if remembers else None
-        """The first POINTER_SLICE qualifiers of rows as they are committed, fewer where a row has no more; where
-        remembered."""
-        self._oldest: OrderedDict[bytes, dict[Hashable, Oldest]] = OrderedDict()
-        """Of rows that more than a few pages have: what was asked of them; where rows are remembered."""
-        self._oldest_count = 0
-        self._last: tuple[Analysis, Proposal] | None = None
-        """The last page that was asked for: judging a page and posting it ask for the same."""
-        self._gone: dict[int, None] = {}
+        self._rows: LruCache[bytes, _Row] | None = None
+        if remembers:
+            self._rows = LruCache(ROWS_HELD, lambda row: 1 + len(row.first) + OLDEST_COST * len(row.oldest))
+        """Rows as they are committed; where remembered."""
+        self._last: tuple[Analysis, NewPostings, tuple[int, int], Proposal] | None = None
+        """The last page that was asked for, in what state, and the answer: judging a page and posting it ask alike."""
+        self._gone: LruCache[int, bool] = LruCache(GONE_HELD)
         """Texts that were seen to have no page that is left; the last ones."""
         self.gone_seen = 0
 
     # --- reading
 
-    def pages_with_body(self, body_checksum: bytes) -> Iterator[PagePointer]:
+    def pages_with_body(self, body_checksum: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[PagePointer]:
         """Pages whose body has this checksum's head, oldest first; the caller verifies each."""
-        return self._pages_of(_BODY + body_head(body_checksum))
+        return self._pages_of(_BODY + body_head(body_checksum), new)
 
-    def pages_with_text(self, number: bytes) -> Iterator[PagePointer]:
+    def pages_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[PagePointer]:
         """Pages whose text has this number, oldest first; the caller verifies each."""
-        return self._pages_of(_TEXT + number)
+        return self._pages_of(_TEXT + number, new)
 
     def pages_with_title(self, number: bytes, title: str) -> Iterator[PagePointer]:
         """Pages whose text has this number, and whose title has these words, oldest first; the caller verifies each."""
         return self._pages_of(_titled_row(number, title))
 
-    def _pages_of(self, row: bytes, behind: PagePointer | None = None) -> Iterator[PagePointer]:
+    def _pages_of(
+        self, row: bytes, new: NewPostings = NOTHING_NEW, behind: PagePointer | None = None
+    ) -> Iterator[PagePointer]:
         """Pages of a row, those behind one of them."""
-        found = self._qualifiers(row, POINTER_SLICE)
+        found = self._qualifiers(row, POINTER_SLICE, new)
         last = b"" if behind is None else _qualifier(behind)
         rest = found[bisect_right(found, last) :] if last else found
         if len(found) < POINTER_SLICE:
             return map(_pointer, rest)
-        return map(_pointer, chain(rest, self._qualifiers_behind(row, max(last, found[-1]))))
+        return map(_pointer, chain(rest, self._qualifiers_behind(row, max(last, found[-1]), new)))
 
-    def _qualifiers_behind(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
+    def _qualifiers_behind(self, row_key: bytes, last: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[bytes]:
         """The qualifiers of a row behind one of them, read in slices."""
-        pending = self._pending.get(row_key, [])
+        pending = new.rows.get(row_key, [])
         pending = pending[bisect_left(pending, last) :]
         for qualifier in merge(self._stored_behind(row_key, last), pending):
             if qualifier > last:
@@ -341,7 +361,7 @@ class HashIndex:
             last, limit = cells[-1].qualifier, min(limit * 4, MOST_POINTERS)
 
     def oldest_with_body(
-        self, body_checksum: bytes, row_key: bytes, fits: Fits, condition: Hashable
+        self, body_checksum: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings = NOTHING_NEW
     ) -> PagePointer | None:
         """The oldest page with a body that fits and is of another row; None where there is none.
 
@@ -350,11 +370,12 @@ class HashIndex:
             row_key: pages of this row are left out.
             fits: verifies a page; one that does not fit is not asked about again, until it is posted again.
             condition: names what `fits` asks for: the same for the same answers.
+            new: of the batch in flight.
         """
-        return self._oldest_of(_BODY + body_head(body_checksum), row_key, fits, condition)
+        return self._oldest_of(_BODY + body_head(body_checksum), row_key, fits, condition, new)
 
     def oldest_with_text(
-        self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable = None
+        self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable = None, new: NewPostings = NOTHING_NEW
     ) -> PagePointer | None:
         """The oldest page with a text that fits and is of another row; None where there is none.
 
@@ -363,11 +384,18 @@ class HashIndex:
             row_key: pages of this row are left out.
             fits: verifies a page, by its text's number and its status alone.
             condition: names what `fits` asks for besides.
+            new: of the batch in flight.
         """
-        return self._oldest_of(_TEXT + number, row_key, fits, condition)
+        return self._oldest_of(_TEXT + number, row_key, fits, condition, new)
 
     def oldest_with_title(
-        self, number: bytes, title: str, row_key: bytes, fits: Fits, condition: Hashable
+        self,
+        number: bytes,
+        title: str,
+        row_key: bytes,
+        fits: Fits,
+        condition: Hashable,
+        new: NewPostings = NOTHING_NEW,
     ) -> PagePointer | None:
         """The oldest page with a text and a title that fits and is of another row; None where there is none.
 
@@ -377,37 +405,40 @@ class HashIndex:
             row_key: pages of this row are left out.
             fits: verifies a page, title and text too.
             condition: names what `fits` asks for.
+            new: of the batch in flight.
         """
-        if not self._qualifiers(_TEXT + number, POINTER_SLICE):
+        if not self._qualifiers(_TEXT + number, POINTER_SLICE, new):
             return None  # of most pages, and the row has been read already
-        return self._oldest_of(_titled_row(number, title), row_key, fits, condition)
+        return self._oldest_of(_titled_row(number, title), row_key, fits, condition, new)
 
-    def _oldest_of(self, row: bytes, row_key: bytes, fits: Fits, condition: Hashable) -> PagePointer | None:
-        found = self._qualifiers(row, POINTER_SLICE)
+    def _oldest_of(
+        self, row: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings
+    ) -> PagePointer | None:
+        found = self._qualifiers(row, POINTER_SLICE, new)
         if not found:
             return None
         if self._rows is None or len(found) < FEW_PAGES:
-            return next((page for page in self._pages_of(row) if page.row_key != row_key and fits(page)), None)
-        asked = self._oldest.setdefault(row, {})
-        self._oldest.move_to_end(row)
+            return next((page for page in self._pages_of(row, new) if page.row_key != row_key and fits(page)), None)
+        held = self._rows.get(row)
+        asked = {} if held is None else held.oldest
         oldest = asked.get(condition)
         if oldest is None:
             if len(asked) == CONDITIONS_HELD:
                 del asked[next(iter(asked))]
-                self._oldest_count -= 1
-            oldest = asked[condition] = Oldest(partial(self._pages_of, row))
-            self._oldest_count += 1
-            while self._oldest_count > OLDEST_HELD:
-                self._oldest_count -= len(self._oldest.popitem(last=False)[1])
-        return oldest.find(row_key, fits)
+            oldest = asked[condition] = Oldest(lambda page: self._pages_of(row, behind=page))
+            if held is not None:
+                self._rows.put(row, held)
+        return oldest.find(row_key, fits, map(_pointer, new.rows.get(row, ())))
 
-    def first_with_text(self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable) -> Iterator[PagePointer]:
+    def first_with_text(
+        self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings = NOTHING_NEW
+    ) -> Iterator[PagePointer]:
         """The oldest page with a text that `oldest_with_text` gives, and those behind it, POINTER_SLICE in all; the
         caller verifies each."""
-        oldest = self.oldest_with_text(number, row_key, fits, condition)
+        oldest = self.oldest_with_text(number, row_key, fits, condition, new)
         if oldest is None:
             return iter(())
-        return chain([oldest], islice(self._pages_of(_TEXT + number, oldest), POINTER_SLICE - 1))
+        return chain([oldest], islice(self._pages_of(_TEXT + number, new, oldest), POINTER_SLICE - 1))
 
     def pages_named(self, kind: int, name: str, after: PagePointer | None = None) -> Iterator[PagePointer]:
         """Pages that came under a recorded payload digest or document number, newest first; the caller verifies each.
@@ -433,18 +464,19 @@ class HashIndex:
         return _first_rows(pages) + self._buckets.rows_of(_near_queries(pages))
 
     def read_together(
-        self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]]
+        self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]], new: NewPostings
     ) -> list[PagePointer]:
         """Read in few calls what judging these pages will ask the index for, and say which pages it leads to.
 
         Args:
             analyses: of pages for which `prepare` was called.
             asked: of a page, and of the texts that are proposed for it, those whose pages will be asked for.
+            new: of the batch that these pages begin.
         """
-        self._buckets.prepare(_near_queries(analyses))
+        self._buckets.prepare(_near_queries(analyses), new)
         near = [analysis for analysis in analyses if _is_near_query(analysis)]
         numbers = dict.fromkeys(
-            number for one in near for number in asked(one, self._propose(_index_query(one)).numbers)
+            number for one in near for number in asked(one, self._propose(_index_query(one), new).numbers)
         )
         rows = [_TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
         self._hold_together(rows)
@@ -454,10 +486,10 @@ class HashIndex:
             if analysis.text_checksum:
                 number = text_number(analysis.text_checksum)
                 rows.append(_TEXT + number)
-                if self._qualifiers(_TEXT + number, POINTER_SLICE):
+                if self._qualifiers(_TEXT + number, POINTER_SLICE, new):
                     titled[_titled_row(number, analysis.title)] = None
         self._hold_together(titled)
-        found = (self._qualifiers(row, POINTER_SLICE)[:1] for row in dict.fromkeys((*rows, *titled)))
+        found = (self._qualifiers(row, POINTER_SLICE, new)[:1] for row in dict.fromkeys((*rows, *titled)))
         return [_pointer(qualifier) for qualifiers in found for qualifier in qualifiers]
 
     def _hold_together(self, row_keys: Iterable[bytes]) -> None:
@@ -468,108 +500,109 @@ class HashIndex:
         for row_key, stored in zip(missing, found, strict=True):
             self._hold(row_key, stored or (), POINTER_SLICE)  # what is new has none, mostly
 
-    def forget(self) -> None:
-        """Others may have written postings: read rows anew."""
+    def clear(self) -> None:
+        """Other processes write: what is cached holds for one group of pages."""
         if self._rows is not None:
             self._rows.clear()
         self._gone.clear()
-        self._oldest.clear()
-        self._oldest_count = 0
 
     def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
         """Cache the beginning of a row, unless a limit has cut it short of that."""
         rows = self._rows
         if rows is not None and (len(stored) < limit or limit >= POINTER_SLICE):
-            rows.put(row_key, stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE])
+            rows.put(row_key, _Row(stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE], {}))
 
-    def propose(self, analysis: Analysis) -> Proposal:
+    def propose(self, analysis: Analysis, new: NewPostings = NOTHING_NEW) -> Proposal:
         """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
-        if self._last is None or self._last[0] is not analysis:
-            self._last = analysis, self._propose(_index_query(analysis))
-        return self._last[1]
-
-    def _propose(self, query: IndexQuery) -> Proposal:
-        """What the buckets propose, less what is known to be gone: that takes no place of what is left."""
-        proposal = self._buckets.propose(query)
-        while self._gone:
-            left = [number for number in proposal.numbers if number not in self._gone]
-            hidden = len(proposal.numbers) - len(left)
-            if hidden <= query.more:
-                further = [number for number in proposal.further if number not in self._gone]
-                return proposal._replace(numbers=left[:LOOKS], further=further)
-            query = query._replace(more=2 * hidden)
-            proposal = self._buckets.propose(query)
+        last = self._last
+        state = len(new.rows), self.gone_seen
+        if last is not None and last[0] is analysis and last[1] is new and last[2] == state:
+            return last[3]
+        proposal = self._propose(_index_query(analysis), new)
+        self._last = analysis, new, state, proposal
         return proposal
 
-    def note_gone(self, number: int) -> None:
-        """Say that no page is left of a text, so that it is proposed no more; until a page with it is added."""
-        self._gone[number] = None
-        self.gone_seen += 1
-        self._last = None
-        if len(self._gone) > GONE_HELD:
-            del self._gone[next(iter(self._gone))]
+    def _propose(self, query: IndexQuery, new: NewPostings) -> Proposal:
+        """What the buckets propose, less what is known to be gone: that takes no place of what is left."""
+        proposal = self._buckets.propose(query, new)
+        while self.gone_seen:
+            left = [number for number in proposal.numbers if not self._is_gone(number, new)]
+            hidden = len(proposal.numbers) - len(left)
+            if hidden <= query.more:
+                further = [number for number in proposal.further if not self._is_gone(number, new)]
+                return proposal._replace(numbers=left[:LOOKS], further=further)
+            query = query._replace(more=2 * hidden)
+            proposal = self._buckets.propose(query, new)
+        return proposal
 
-    def _qualifiers(self, row_key: bytes, limit: int) -> Sequence[bytes]:
+    def _is_gone(self, number: int, new: NewPostings) -> bool:
+        return number in self._gone and _TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") not in new.rows
+
+    def note_gone(self, number: int) -> None:
+        """Say that no page is left of a text, so that it is proposed no more; until a page with it is posted."""
+        self._gone.put(number, True)
+        self.gone_seen += 1
+
+    def _qualifiers(self, row_key: bytes, limit: int, new: NewPostings = NOTHING_NEW) -> Sequence[bytes]:
         """The first qualifiers of a row; not to be changed."""
-        stored = None if self._rows is None else self._rows.get(row_key)
-        if stored is None or POINTER_SLICE <= len(stored) < limit:
+        held = None if self._rows is None else self._rows.get(row_key)
+        stored: Sequence[bytes] = () if held is None else held.first
+        if held is None or POINTER_SLICE <= len(stored) < limit:
             stored = self._engine.qualifiers(TABLE, row_key, limit)
             self._hold(row_key, stored, limit)
-        pending = self._pending.get(row_key)
+        pending = new.rows.get(row_key)
         if pending is None:
             return stored if len(stored) <= limit else stored[:limit]
         return _first_of(stored, pending, limit)
 
     # --- writing
 
-    def add(self, row_key: bytes, timestamp: int, analysis: Analysis, *, status: int) -> list[RowMutations]:
-        """Postings of a page, visible to look-ups from now on.
+    def add(self, new: NewPostings, pointer: PagePointer, analysis: Analysis, *, status: int) -> None:
+        """Post a page with its batch, whose later pages find it.
 
         Args:
-            row_key: of the page.
-            timestamp: of its capture.
+            new: of the batch.
+            pointer: row and time of the page.
             analysis: its fingerprints.
             status: of HTTP: whether later pages are compared with its text (`comparable`).
-        Returns:
-            Mutations to write before or with the page's row; and `group_mutations` with the group.
         """
-        number = text_number(analysis.text_checksum)
-        self._gone.pop(int.from_bytes(number, "big"), None)
-        is_compared = bool(number) and text_compares(status)
+        is_compared = bool(analysis.text_checksum) and text_compares(status)
         if is_compared and near_compares(status, analysis.word_count):
-            self._post(number, analysis)
-        pointer = _new_tuple(PagePointer, (timestamp, row_key))
-        here = _qualifier(pointer)
-        text_checksum = analysis.text_checksum if is_compared else b""
-        postings = []
-        for row in posting_rows(analysis.body_checksum, text_checksum, analysis.title):
-            _insert(self._pending.setdefault(row, []), here)
-            for oldest in self._oldest.get(row, {}).values():
-                oldest.add(pointer)
-            postings.append(_posting(row, here))
-        return postings
+            proposal = self.propose(analysis, new)
+            if not proposal.has_own:  # else posted by an earlier page with this text, and that one may be gone
+                query = _index_query(analysis)
+                self._buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
+        post_page(new, pointer, analysis.body_checksum, analysis.text_checksum if is_compared else b"", analysis.title)
 
-    def _post(self, number: bytes, analysis: Analysis) -> None:
-        """Post a text, unless it is: by an earlier page with this text, and that one may be gone."""
-        proposal = self.propose(analysis)
-        if not proposal.has_own:
-            keys = _index_query(analysis).first_keys()
-            self._buckets.post(int.from_bytes(number, "big"), keys, proposal.further_keys)
-            self._last = None
+    def mutations(self, new: NewPostings) -> list[RowMutations]:
+        """What to write with a batch."""
+        return [*new.mutations(), *self._buckets.log(new)]
 
-    def group_mutations(self) -> list[RowMutations]:
-        """What the buckets write with the group in flight, beside the mutations that `add` gave."""
-        return self._buckets.mutations()
-
-    def add_names(self, pointer: PagePointer, payload_digest: str, docno: str) -> list[RowMutations]:
-        """Postings under which a page is found by its recorded payload digest and document number."""
-        here = _newest_first(pointer)
-        return [_posting(row, here) for row in _name_rows(payload_digest, docno)]
+    def follow(self, plan: Plan, known: bool) -> None:
+        """A commit has ended: what is cached of the postings that it changed follows; see `Committer.followers`."""
+        for table, row_key, mutations in plan.changed(Stage.POSTINGS):
+            if table != TABLE or row_key[:1] not in (_BODY, _TEXT):
+                continue
+            added = [one.qualifier for one in mutations if isinstance(one, SetCell)]
+            if self.gone_seen and added and row_key[:1] == _TEXT:
+                self._gone.drop(_number(row_key[1:]))
+            held = None if self._rows is None else self._rows.get(row_key)
+            if self._rows is None or held is None:
+                continue
+            removed = {one.qualifier for one in mutations if isinstance(one, DeleteCells)}
+            if not known or (removed and len(held.first) == POINTER_SLICE):
+                self._rows.drop(row_key)  # maybe the row goes on behind what is cached
+                continue
+            held.first = _first_of(held.first, added, POINTER_SLICE)
+            if removed:
+                held.first = [one for one in held.first if one not in removed]
+            for oldest in held.oldest.values():
+                for qualifier in added:
+                    oldest.add(_pointer(qualifier))
+            self._rows.put(row_key, held)
 
     def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
-        """Take back the postings of captures of a row that are deleted: no look-up finds them from now on.
-
-        No group is in flight.
+        """Take back the postings of captures of a row that are deleted.
 
         Returns:
             Mutations to write with the delete, or after it.
@@ -580,26 +613,7 @@ class HashIndex:
             rows = posting_rows(capture.body_checksum, capture.text_checksum, capture.title)
             gone |= {(row, _qualifier(pointer)) for row in rows}
             gone |= {(row, _newest_first(pointer)) for row in _name_rows(capture.payload_digest, capture.docno)}
-        for row, qualifier in gone:
-            self._let_go(row, qualifier)
         return [RowMutations(TABLE, row, (DeleteCells(FAMILY, qualifier),)) for row, qualifier in sorted(gone)]
-
-    def _let_go(self, row_key: bytes, qualifier: bytes) -> None:
-        """Drop this qualifier from a row in the cache; where the row goes on behind what is cached, read it anew."""
-        stored = None if self._rows is None else self._rows.pop(row_key)
-        if self._rows is not None and stored is not None and len(stored) < POINTER_SLICE:
-            self._rows.put(row_key, [one for one in stored if one != qualifier])
-
-    def end_group(self, *, committed: bool) -> None:
-        """Forget the overlay: its group is committed, or has failed."""
-        if committed and self._rows is not None:
-            for row_key, qualifiers in self._pending.items():
-                stored = self._rows.get(row_key)
-                if stored is not None:
-                    self._rows.put(row_key, _first_of(stored, qualifiers, POINTER_SLICE))
-        self._pending.clear()
-        self._last = None
-        self._buckets.end_group(committed=committed)
 
     def holds(self, pointer: PagePointer, body_checksum: bytes, text_checksum: bytes = b"", title: str = "") -> bool:
         """Whether all postings of a page are there: without them the detector cannot see the page."""
@@ -607,8 +621,6 @@ class HashIndex:
         return all(self._holds(row, here) for row in posting_rows(body_checksum, text_checksum, title))
 
     def _holds(self, posting_row: bytes, wanted: bytes) -> bool:
-        if wanted in self._pending.get(posting_row, ()):
-            return True
         cells = self._engine.read_row(TABLE, posting_row, ReadSpec((FAMILY,), qualifier_prefix=wanted, cell_limit=1))
         return bool(cells) and cells[0].qualifier == wanted
 

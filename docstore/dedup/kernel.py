@@ -444,8 +444,8 @@ class Packing:
         """Keys as runs have them; see `postings.mix`."""
         return np.frombuffer(self._code.mix_keys(keys), np.uint64)
 
-    def find(self, views: Sequence[RunView], recent: Recent, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
-        """Look up mixed keys in runs, oldest first, then in a table.
+    def find(self, views: Sequence[RunView], tables: Sequence[Recent], mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
+        """Look up mixed keys in runs, oldest first, then in tables.
 
         Returns:
             For each posting found: which key (ascending), and its text; of one key the first `limit`, by arrival.
@@ -453,17 +453,17 @@ class Packing:
             CorruptionError: a run leads outside itself.
         """
         try:
-            owner, texts = self._code.find_postings(views, recent, mixed, limit)
+            owner, texts = self._code.find_postings(views, tables, mixed, limit)
         except (IndexError, ValueError) as error:
             raise _damage(error) from error
         return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
 
-    def propose(self, views: Sequence[RunView], recent: Recent, query: IndexQuery, limit: int) -> Proposal:
+    def propose(self, views: Sequence[RunView], tables: Sequence[Recent], query: IndexQuery, limit: int) -> Proposal:
         """Look up what a page asks, as `find` does, and rank what is found: `ranking.propose`."""
         if self.name == REFERENCE:
-            return ranking.propose(query, lambda keys: self.find(views, recent, self.mix(keys), limit))
+            return ranking.propose(query, lambda keys: self.find(views, tables, self.mix(keys), limit))
         try:
-            found = self._code.propose_texts(views, recent, query, limit, _LOOKS)
+            found = self._code.propose_texts(views, tables, query, limit, _LOOKS)
         except (IndexError, ValueError) as error:
             raise _damage(error) from error
         numbers, candidates, has_own, further, is_crowded, further_keys = found

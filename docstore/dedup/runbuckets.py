@@ -10,10 +10,11 @@ look-up asks the runs, oldest first, then the table in memory, until a key has i
 the first texts of each key, so answers do not depend on which runs are merged by now.
 
 *Log.*  Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.
-At open what the runs do not hold comes from the log.  Each row says from which group on runs were not known to be
-durable, so runs that were lost are missed.  Rows that the newest row says to be in durable runs are deleted.  At close
-a row without texts says so of all that are.  The
-index is derived: its failures never fail a write, they are logged and made good later.
+What the row says is in the table in memory once it is committed; of a row that may have been written or not, once the
+next commit shows which.  At open what the runs do not hold comes from the log.  Each row says from which group on runs
+were not known to be durable, so runs that were lost are missed.  Rows that the newest row says to be in durable runs
+are deleted.  At close a row without texts says so of all that are.  The index is derived: its failures never fail a
+write, they are logged and made good later.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from docstore.dedup.buckets import Buckets
+from docstore.dedup.buckets import NOTHING_NEW, Buckets, NewPostings
 from docstore.dedup.kernel import Packing, RunView
 from docstore.dedup.runs import Run, RunFiles, Span, merged_parts, pruned_parts, recent_parts
 from docstore.model.codec import decode_varint, encode_varint
@@ -43,7 +44,7 @@ from docstore.model.format import (
     RUN_TEXT_GONE,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
+from docstore.model.types import Cell, DeleteRow, Durability, Mutation, RowMutations, SetCell
 from docstore.reference.fingerprints import Numbers
 from docstore.reference.postings import LIST_LIMIT
 from docstore.reference.ranking import BUCKET_LIMIT, IndexQuery, Keys, Proposal
@@ -82,8 +83,10 @@ class RunLevels:
     Not thread-safe: one sequencer owns it.
 
     Attributes:
+        packing: native code or the reference.
         end: groups below this number are held by runs; once the storage has settled the log may forget them.  Those
             from here on must be added again after `__init__`.
+        next: number of the group that ends next.
         pruned_postings: that `begin_prune` has dropped so far.
     """
 
@@ -117,8 +120,8 @@ class RunLevels:
         self._bucket_limit = bucket_limit
         self._flush_texts = flush_texts
         self._fan_in = fan_in
-        self._packing = Packing() if packing is None else packing
-        self.log_keys = self._packing.log_keys
+        self.packing = Packing() if packing is None else packing
+        self.log_keys = self.packing.log_keys
         self._runs: list[Named] = []
         """Oldest first."""
         self._views: list[RunView] = []
@@ -129,11 +132,11 @@ class RunLevels:
         `_pruned` are those that were, or are being."""
         self._prune_end = 0
         self._pruned: set[Span] = set()
-        self._recent = self._packing.recent()
+        self._recent = self.packing.recent()
         self._is_whole = True
         self.end = self.pruned_postings = 0
         self._open()
-        self._first = self._next = self.end
+        self._first = self.next = self.end
         self._begun = False
 
     def _open(self) -> None:
@@ -149,7 +152,7 @@ class RunLevels:
             self.end = name.end
 
     def _replace(self, at: int, count: int, entry: Named) -> None:
-        views = [*self._views[:at], entry[1].view(self._packing), *self._views[at + count :]]
+        views = [*self._views[:at], entry[1].view(self.packing), *self._views[at + count :]]
         self._runs[at : at + count] = [entry]
         self._views = views  # another thread may read them
 
@@ -178,26 +181,29 @@ class RunLevels:
         held: Keys = numbers[numbers != RUN_TEXT_GONE]
         return held
 
-    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+    def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """Look up the keys of one page, or of many, in all that has been posted.
 
         Args:
             keys: (m,) uint64.
+            new: of the batch in flight.
         Returns:
             For each posting found: which key (index in `keys`, ascending), and its text number as uint64; of one key
             the first `bucket_limit` texts, in order of arrival.
         Raises:
             CorruptionError: a run is damaged.
         """
-        return self._packing.find(self._views, self._recent, self._packing.mix(keys), self._bucket_limit)
+        tables = [self._recent] if new.recent is None else [self._recent, new.recent]
+        return self.packing.find(self._views, tables, self.packing.mix(keys), self._bucket_limit)
 
-    def propose(self, query: IndexQuery) -> Proposal:
+    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """Texts to compare a page with, of all that has been posted.
 
         Raises:
             CorruptionError: a run is damaged.
         """
-        proposal = self._packing.propose(self._views, self._recent, query, self._bucket_limit)
+        tables = [self._recent] if new.recent is None else [self._recent, new.recent]
+        proposal = self.packing.propose(self._views, tables, query, self._bucket_limit)
         if RUN_TEXT_GONE in proposal.numbers:
             proposal.numbers.remove(RUN_TEXT_GONE)
         return proposal
@@ -223,9 +229,9 @@ class RunLevels:
             CorruptionError: a run that was being merged is damaged.
             StorageError: a run cannot be written; nothing is lost while the log is there.
         """
-        if group != self._next:
-            raise InvalidArgument(f"group {group} does not follow {self._next - 1}; end every group once, in order")
-        self._next = group + 1
+        if group != self.next:
+            raise InvalidArgument(f"group {group} does not follow {self.next - 1}; end every group once, in order")
+        self.next = group + 1
         if not self._is_whole:
             self._is_whole = True
             if not self._begun:  # not at open: most processes read, or write a page or two
@@ -239,13 +245,13 @@ class RunLevels:
         """Turn the table in memory into a run, between two groups; `end` moves on to the next one."""
         if not self._is_whole:
             raise InvalidArgument("a group is under way; end it before you flush")
-        if self._next == self._first:
+        if self.next == self._first:
             return
-        name = Span(self._first, self._next)
-        buffer = self._storage.write(name, recent_parts(self._packing, self._recent, self._bucket_limit))
+        name = Span(self._first, self.next)
+        buffer = self._storage.write(name, recent_parts(self.packing, self._recent, self._bucket_limit))
         self._replace(len(self._runs), 0, (name, Run(buffer)))
-        self._recent = self._packing.recent()
-        self.end = self._first = self._next
+        self._recent = self.packing.recent()
+        self.end = self._first = self.next
         self._begun = True
         self._begin_merges()
 
@@ -290,7 +296,7 @@ class RunLevels:
     def _begin_merge(self, sources: list[Named]) -> None:
         name = Span(sources[0][0].first, sources[-1][0].end)
         runs = [run for _, run in sources]
-        parts = merged_parts(self._packing, runs, self._bucket_limit)
+        parts = merged_parts(self.packing, runs, self._bucket_limit)
         self._storage.merge(name, parts, sum(run.storage_bytes for run in runs))
         self._merges[name] = sources
 
@@ -334,7 +340,7 @@ class RunLevels:
         busy = self._busy()
         for name, run in self._runs:
             if name.end <= self._prune_end and name not in self._pruned | busy:
-                parts = pruned_parts(self._packing, run, live, self._bucket_limit)
+                parts = pruned_parts(self.packing, run, live, self._bucket_limit)
                 self._storage.merge(name, parts, run.storage_bytes)
                 self._merges[name] = [(name, run)]
                 self._pruned.add(name)
@@ -395,11 +401,9 @@ class RunBuckets(Buckets):
         self._files = Files() if files is None else files
         self._flush_texts = flush_texts
         self._lock = threading.RLock()
-        self._posted: list[Logged] = []
-        self._carried: int | None = None
-        """`_settled` as the row of the group in flight says it; None if there is no such row."""
         self._has_written = False
-        self._failed: set[int] = set()
+        self._unknown: list[int] = []
+        """Groups of which the next commit shows whether they were written."""
         self._writes_since_failure = 0
         """1 and the texts posted since the index failed; 0 while it works."""
         self._pruning: _Pruning | None = None
@@ -423,7 +427,7 @@ class RunBuckets(Buckets):
         levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
         rows = list(self._log_rows())
         settled = rows[-1][1] if rows else 0
-        opened_end = following = levels.end
+        opened_end = levels.end
         if settled > opened_end:
             raise CorruptionError(
                 "runs of postings are missing",
@@ -433,21 +437,20 @@ class RunBuckets(Buckets):
             )
         self._writes_since_failure = 0
         for number, _, texts in rows:
-            if number < following:
+            if number < levels.next:
                 continue
-            for missing in range(following, number):
+            for missing in range(levels.next, number):
                 self._end(levels, missing)  # its group failed
             for text, logged in texts:
                 levels.post(text, logged)
             self._end(levels, number)
-            following = number + 1
         self._levels = levels
         self._log = [number for number, _, _ in rows]
         self._newest = self._log[-1] if rows else -1
-        self._next = following
+        self._next = levels.next
         self._settled = self._told = settled
         """Groups below it are in durable runs; and what of that the newest row says."""
-        self._failed = set()
+        self._unknown = []
         self._pruning = None  # what is on disk is known again
 
     def _end(self, levels: RunLevels, number: int) -> None:
@@ -464,16 +467,7 @@ class RunBuckets(Buckets):
     def _log_rows(self) -> Iterator[tuple[int, int, list[Logged]]]:
         """(group, groups known durable, texts) of each row of the log, in order."""
         for row in self._engine.scan(TABLE, RUN_LOG_PREFIX, _LOG_END):
-            texts: list[Logged] = []
-            settled = 0
-            for cell in row.cells:
-                settled, at = decode_varint(cell.value)
-                while at < len(cell.value):
-                    number = int.from_bytes(cell.value[at : at + TEXT_NUMBER_BYTES], "big")
-                    count, at = decode_varint(cell.value, at + TEXT_NUMBER_BYTES)
-                    texts.append((number, cell.value[at : at + count * _KEY_BYTES]))
-                    at += count * _KEY_BYTES
-            yield int.from_bytes(row.row_key[len(RUN_LOG_PREFIX) :], "big"), settled, texts
+            yield _log_number(row.row_key), *_logged(row.cells)
 
     @property
     def is_new(self) -> bool:
@@ -521,8 +515,6 @@ class RunBuckets(Buckets):
             apply(self._engine, plan, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
             self._open()
-            for text, logged in self._posted:
-                self._levels.post(text, logged)
             return total
 
     def texts_in_order(self) -> Keys:
@@ -562,11 +554,10 @@ class RunBuckets(Buckets):
         return levels.pruned_postings - before
 
     def _stop_pruning(self, error: DocstoreError) -> None:
-        """Some runs on disk lack texts that those in memory have: open them again, or once the group has ended."""
+        """Some runs on disk lack texts that those in memory have: open them again."""
         _LOG.warning("the detector's index in %s keeps postings of texts that are gone: %s", self._folder, error)
         self._writes_since_failure = _RETRY_TEXTS + 1
-        if not self._posted and self._carried is None:
-            self._recover(0)
+        self._recover(0)
 
     def _goes_on(self, levels: RunLevels) -> bool:
         """Take up what was pruned; whether there is more to wait for."""
@@ -595,78 +586,82 @@ class RunBuckets(Buckets):
 
     # --- looking up
 
-    def find(self, keys: Keys) -> tuple[Numbers, Keys]:
+    def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
         with self._lock:
             try:
-                return self._levels.find(keys)
+                return self._levels.find(keys, new)
             except CorruptionError as error:  # runs are not verified at open: that would read all of them
                 self._rebuild_noting(error)
-            return self._levels.find(keys)
+            return self._levels.find(keys, new)
 
-    def propose(self, query: IndexQuery) -> Proposal:
+    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
         with self._lock:
             try:
-                proposal = self._levels.propose(query)
+                proposal = self._levels.propose(query, new)
             except CorruptionError as error:
                 self._rebuild_noting(error)
-                proposal = self._levels.propose(query)
-            if proposal.has_own and not self._stays(query.own_number):
+                proposal = self._levels.propose(query, new)
+            if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
                 return proposal._replace(has_own=False)
             return proposal
 
-    def _stays(self, text: int) -> bool:
-        """Whether postings that were found are in the log or in runs, and will be there after pruning."""
-        return text not in self._failed and (self._pruning is None or self._pruning.stays(text))
-
     # --- writing
 
-    def post(self, text: int, *keys: Keys) -> None:
+    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         with self._lock:
             logged = self._levels.log_keys(*keys)
-            self._posted.append((text, logged))
-            is_held = text in self._failed
-            self._failed.discard(text)
+            if new.recent is None:
+                new.recent = self._levels.packing.recent()
             if self._pruning is not None:  # what is held may be dropped
                 self._pruning.kept.add(text)
-                is_held = False
-            if not is_held:
-                self._levels.post(text, logged)
+        new.texts.append((text, logged))
+        new.recent.post(text, logged)
 
-    def mutations(self) -> list[RowMutations]:
-        """See `Buckets`: one row of the log."""
-        if not self._posted and self._log:
+    def log(self, new: NewPostings) -> list[RowMutations]:
+        """See `Buckets`: one row of the log; also where there is none yet, to tell that there is an index."""
+        if not new.texts and self._log:
             return []
-        self._carried = self._settled
-        return [_log_row(self._next, self._settled, self._posted)]
+        return [_log_row(self._next, self._settled, new.texts)]
 
-    def end_group(self, *, committed: bool) -> None:
-        """See `Buckets`."""
+    def follow(self, plan: Plan, known: bool) -> None:
+        """See `Buckets`: the row of the log says what was posted."""
+        rows = [row for row in plan.changed(Stage.POSTINGS) if row.table == TABLE]
         with self._lock:
-            if self._posted or self._carried is not None:
-                self._end_group(committed)
+            for row in rows:
+                number = _log_number(row.row_key)
+                if number in self._log:
+                    continue  # the runs were opened again, and the row was there
+                self._log.append(number)
+                self._next = number + 1
+                if known:
+                    self._told, texts = _logged(row.mutations)
+                    self._take(number, texts)
+                else:
+                    self._unknown.append(number)
 
-    def _end_group(self, committed: bool) -> None:
-        number, posted, carried = self._next, self._posted, self._carried
-        self._next, self._posted, self._carried = number + 1, [], None
-        self._log.append(number)  # where it failed it may have been written all the same
-        if committed:
-            self._newest = number
-            self._has_written = True
-            if carried is not None:
-                self._told = carried
-        else:
-            # They stay in memory, where they lead to no page; written again they must not be there twice.
-            self._failed.update(text for text, _ in posted)
+    def _take(self, number: int, texts: Sequence[Logged]) -> None:
+        """Take the texts of a group into the table in memory, and those of groups before it of unknown outcome."""
+        self._newest, self._has_written = number, True
+        unknown, self._unknown = self._unknown, []
+        # By now it can be read whether they were written.
+        groups = [(one, _logged(self._engine.read_row(TABLE, _log_key(one)))[1]) for one in unknown]
         try:
-            self._end(self._levels, number)
+            if min([number, *unknown]) < self._levels.next:
+                raise CorruptionError("the runs were made anew while a group was written", path=str(self._folder))
+            for one, its in (*groups, (number, texts)):
+                for missing in range(self._levels.next, one):
+                    self._end(self._levels, missing)
+                for text, logged in its:
+                    self._levels.post(text, logged)
+                self._end(self._levels, one)
         except CorruptionError as error:
             self._rebuild_noting(error)
             return
         if self._writes_since_failure:
-            self._recover(len(posted))
+            self._recover(len(texts))
         else:
             self._trim()
 
@@ -756,5 +751,25 @@ def _deleted(numbers: Iterable[int]) -> list[RowMutations]:
     return [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in numbers]
 
 
+def _logged(cells: Iterable[Cell | Mutation]) -> tuple[int, list[Logged]]:
+    """What a row of the log says: groups known to be durable, and texts."""
+    texts: list[Logged] = []
+    settled = 0
+    for cell in cells:
+        if not isinstance(cell, Cell | SetCell):
+            continue
+        settled, at = decode_varint(cell.value)
+        while at < len(cell.value):
+            number = int.from_bytes(cell.value[at : at + TEXT_NUMBER_BYTES], "big")
+            count, at = decode_varint(cell.value, at + TEXT_NUMBER_BYTES)
+            texts.append((number, cell.value[at : at + count * _KEY_BYTES]))
+            at += count * _KEY_BYTES
+    return settled, texts
+
+
 def _log_key(number: int) -> bytes:
     return RUN_LOG_PREFIX + number.to_bytes(8, "big")
+
+
+def _log_number(row_key: bytes) -> int:
+    return int.from_bytes(row_key[len(RUN_LOG_PREFIX) :], "big")

@@ -5,6 +5,7 @@ Knows the table, the columns of `capture` and where values lie; must not know th
 
 from __future__ import annotations
 
+from docstore.dedup.buckets import NOTHING_NEW
 from docstore.dedup.comparable import TitledPage, bodies_compare
 from docstore.dedup.detector import StoredPage
 from docstore.dedup.kernel import decides_alone
@@ -34,9 +35,11 @@ class StoredPages:
 
     Attributes:
         in_doubt: never: what is committed is live or gone.
+        postings: none: all are committed.
     """
 
     in_doubt = False
+    postings = NOTHING_NEW
 
     def __init__(self, table: Table, placement: Values) -> None:
         self._table = table

@@ -354,13 +354,15 @@ def log_keys(*parts: Keys) -> bytes:
     return b"".join([key_bytes(mix(part)) for part in parts])
 
 
-def find_postings(runs: Sequence[RunView], recent: Recent, mixed: Keys, limit: int) -> tuple[bytes, bytes]:
-    """Look up mixed keys in runs, oldest first, then in a table.
+def find_postings(runs: Sequence[RunView], tables: Sequence[Recent], mixed: Keys, limit: int) -> tuple[bytes, bytes]:
+    """Look up mixed keys in runs, oldest first, then in tables.
 
     Returns:
         For each posting found: which key (ascending), and its text; of one key the first `limit`, by arrival.
     """
-    owners, texts = zip(*[run.find(mixed) for run in runs], recent.find(mixed, limit), strict=True)
+    nothing = np.empty(0, np.int64), np.empty(0, np.uint64)
+    found = [nothing, *(run.find(mixed) for run in runs), *(table.find(mixed, limit) for table in tables)]
+    owners, texts = zip(*found, strict=True)
     owner, numbers = first_of_each(np.concatenate(owners), np.concatenate(texts), limit)
     return owner.tobytes(), numbers.tobytes()
 

@@ -20,7 +20,7 @@ import aiohttp
 import yarl
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.types import Page, Policies, PutResult, Schema
+from docstore.model.types import Page, Policies, PutResult, Schema, body_bytes
 from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, write_options
 from docstore.serving.client_http import (
     CONNECT_SECONDS,
@@ -35,7 +35,6 @@ from docstore.serving.client_http import (
     check_socket,
     parse_address,
 )
-from docstore.writing.fields import body_bytes
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, GROUP_SECONDS
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_STORED
-from docstore.model.types import Cell, Headers, Page, Policies, PutResult, ReadSpec, Schema, Time
+from docstore.model.types import Cell, Headers, Page, Policies, PutResult, ReadSpec, Schema, Time, body_bytes
 from docstore.reading.collapse import ClusterLookup
 from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, write_options
 from docstore.serving.client_http import (
@@ -44,7 +44,6 @@ from docstore.serving.wire import error_of, report_of
 from docstore.storage.captures import LiveCapture
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
-from docstore.writing.fields import body_bytes
 from docstore.writing.stream import Stream
 
 if TYPE_CHECKING:  # types alone

@@ -41,6 +41,8 @@ from docstore.model.types import (
     checked_spec,
     micros,
     page_of,
+    refusal_of_fields,
+    refusal_of_time,
 )
 from docstore.reading.answers import Orphan, Similar
 from docstore.reading.cells import SLICE_CELLS, Row
@@ -49,7 +51,6 @@ from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
 from docstore.serving.wire import plain, weight
-from docstore.writing.fields import refusal_of_fields, refusal_of_time
 
 # --- what the server says of itself
 

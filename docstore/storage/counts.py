@@ -11,7 +11,7 @@ took of each session: of a row that comes again, what is more than that counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgpack
@@ -32,43 +32,33 @@ _LOOKS = 10
 
 
 class Counts:
-    """Counts by name of one writer session."""
+    """Counts by name of one writer session; `follow` must be told of each commit."""
 
     def __init__(self, engine: Engine, session: bytes = b"") -> None:
         self._engine = engine
         self._row_key = COUNTS_ROW + session
         self._committed: Counter[str] | None = None
         """None: to be read, for others may have been written than are known here."""
-        self._pending: Counter[str] = Counter()
 
-    def add(self, counts: Mapping[str, int]) -> None:
-        """Count in the plan being made."""
-        self._pending.update(counts)
-
-    def rows(self) -> list[RowMutations]:
-        """What to write with the plan; nothing where it counts nothing."""
-        if not self._pending:
+    def rows(self, counts: Mapping[str, int]) -> list[RowMutations]:
+        """What to write with a plan that counts these; nothing where it counts nothing."""
+        if not any(counts.values()):
             return []
         if self._committed is None:
             held = self._engine.read_row(TABLE, self._row_key)
             self._committed = _totals(held) if held else self._taken()
-        return [RowMutations(TABLE, self._row_key, [_cell(TOTALS, dict(self._committed + self._pending))])]
+        return [RowMutations(TABLE, self._row_key, [_cell(TOTALS, dict(self._committed + Counter(counts)))])]
 
     def _taken(self) -> Counter[str]:
         """What the one row took of this session."""
         return Counter(_taken(self._engine.read_row(TABLE, COUNTS_FOLDED_ROW)).get(self._row_key, {}))
 
-    def committed(self) -> None:
-        """The plan is committed."""
-        if self._committed is not None:
-            self._committed += self._pending
-        self._pending.clear()
-
-    def rollback(self) -> None:
-        """The plan has failed, or there is none; of one that failed the row may be there all the same."""
-        if self._pending:
-            self._committed = None
-        self._pending.clear()
+    def follow(self, plan: Plan, known: bool) -> None:
+        """A commit has ended; see `Committer.followers`."""
+        for row in plan.changed(Stage.COUNTS):
+            if row.row_key == self._row_key:
+                cells = [one for one in row.mutations if isinstance(one, SetCell)]
+                self._committed = _totals(cells) if known and cells else None
 
 
 def totals(engine: Engine) -> dict[str, int]:
@@ -154,7 +144,7 @@ def _rows(engine: Engine) -> Iterator[tuple[bytes, list[Cell]]]:
         yield row.row_key, row.cells
 
 
-def _totals(cells: list[Cell]) -> Counter[str]:
+def _totals(cells: Sequence[Cell | SetCell]) -> Counter[str]:
     return Counter(next((msgpack.unpackb(cell.value) for cell in cells if cell.qualifier == TOTALS), {}))
 
 

@@ -139,6 +139,15 @@ class Plan:
         """The rows that are written in the first turn of a stage."""
         return self._written.get((stage, 0), [])
 
+    def changed(self, stage: Stage) -> Iterator[RowMutations]:
+        """All rows that a stage writes, fills, or removes something of."""
+        for (its, _), rows in self._written.items():
+            if its is stage:
+                yield from rows
+        if stage is Stage.PAGES:
+            yield from (slot.row for slots in self._slots.values() for slot in slots)
+        yield from self._removed.get(stage, ())
+
     def __bool__(self) -> bool:
         return any(self._written.values()) or any(self._removed.values()) or any(self._slots.values())
 

@@ -32,6 +32,8 @@ from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
 
 Result = TypeVar("Result")
+Follower = Callable[[Plan, bool], None]
+"""Told of a plan whose commit has ended, and whether it is known to be applied; else it may be, or a part of it."""
 
 
 class Closing(Protocol):
@@ -149,7 +151,8 @@ class Committer(Protocol):
     """The one commit point of a store.
 
     Attributes:
-        commits: how many were tried; whoever remembers what is stored forgets it when others have committed.
+        commits: how many were tried.
+        followers: caches of what is stored: told at the end of each commit, under the lock, they follow it by key.
         durability: what an acknowledged write survives.
         fills_slots: other processes write too: pages go into the slots of a plan, and `lost` has to be asked for.
         lost: pages of the last plan's slots that are not written, for another process was faster, or because they name
@@ -157,6 +160,7 @@ class Committer(Protocol):
     """
 
     commits: int
+    followers: set[Follower]
     durability: Durability
     fills_slots: bool
     lost: Collection[PagePointer]

@@ -1,7 +1,7 @@
 """The bodies seam: where large values lie, and the small ref by which a row names one.
 
 Knows `record`.  Must not know how a payload was made, nor which row holds which ref.  A ref is opaque above
-this seam; here it is (segment, offset, length).  `segment.py` keeps bodies in files, `layered.py` those of a dry run.
+this seam; here it is (segment, offset, length).  `segment.py` keeps bodies in files, `dry_run.py` those of a dry run.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ class Committer:
         manifest: tablets and segments; its changes are written with each commit.
         durability: what an acknowledged write survives.
         compacting: held by the one compaction that may run.
-        commits: how many were tried; whoever remembers what is stored forgets it when others have committed.
+        commits: how many were tried.
+        followers: see `Committer` of the port.
         lost: no page ever is: this process is the one that writes.
         watch: told of every plan before it is written, while compaction looks for segments that no row refers to.
     """
@@ -51,6 +52,7 @@ class Committer:
         self.durability = durability
         self.compacting = threading.Lock()
         self.commits = 0
+        self.followers: set[Callable[[Plan, bool], None]] = set()
         self.lost: Collection[PagePointer] = ()
         self.watch: Callable[[Plan], None] | None = None
         self._engine = engine
@@ -79,13 +81,18 @@ class Committer:
             raise
         plan.write(Stage.ALLOCATION, self._placement.mutations())
         self.manifest.add_to(plan, self._placement.progress())
+        known = False
         try:
             apply(self._engine, plan, self.durability)
+            known = True
+            self.manifest.committed()
         except BaseException:
             self.manifest.aborted()
             self._placement.abandon()
             raise
-        self.manifest.committed()
+        finally:
+            for follower in self.followers:
+                follower(plan, known)
         self._placement.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
 

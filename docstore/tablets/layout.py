@@ -63,7 +63,6 @@ from docstore.tablets.bodies import SegmentNames
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.engines.readcopy import copy_to_read
 from docstore.tablets.leftovers import SetAside, list_set_aside
 from docstore.tablets.losses import (
     LostCommits,
@@ -82,9 +81,10 @@ from docstore.tablets.values import ValueCodec
 from docstore.tablets.walk import Damage, walk_records
 from docstore.version import __version__
 
-if TYPE_CHECKING:  # reading needs none
+if TYPE_CHECKING:
     from docstore.storage.port import Backend, Closing, Upkeep
     from docstore.storage.reports import BackupReport, CompactionReport
+
 
 SALVAGE = "take what you need with `docstore salvage`, then remove the file"
 RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
@@ -157,7 +157,7 @@ class LocalBackend:
 
     def layer(self) -> Backend:
         """See `Backend`."""
-        made: Backend = import_module("docstore.tablets.layered").layer(self)
+        made: Backend = import_module("docstore.tablets.dry_run").layer(self)
         return made
 
     def compact(
@@ -506,3 +506,30 @@ def _settle_identity(engine: Engine) -> bytes:
     cell = SetCell(META_FAMILY, b"", 0, made)
     engine.mutate_rows([RowMutations("meta", IDENTITY_ROW, [cell])], Durability.SYNC)
     return made
+
+
+# --- opening without changing anything
+
+_TABLE_SUFFIXES = (".ldb", ".sst")
+
+
+def copy_to_read(path: Path, copy: Path) -> None:
+    """Make a LevelDB directory that can be opened without changing another one, which nobody may write meanwhile.
+
+    LevelDB writes when it opens: a new log and MANIFEST, tables of what the old log holds, and it removes what is
+    obsolete.  So what it reads from the beginning on (CURRENT, MANIFEST, logs) is copied, tables are symbolic links:
+    removing one removes the link.
+
+    Args:
+        path: the directory.
+        copy: to be made; takes about as much room as the logs, twice.
+    Raises:
+        StorageError: it cannot be read, or there is no room for the copy.
+    """
+    with translated("copy", path):
+        copy.mkdir()
+        for source in sorted(path.iterdir()):
+            if source.suffix in _TABLE_SUFFIXES:
+                (copy / source.name).symlink_to(source.resolve())
+            elif source.name == "CURRENT" or source.name.startswith("MANIFEST-") or source.suffix == ".log":
+                (copy / source.name).write_bytes(source.read_bytes())

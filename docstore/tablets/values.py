@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import zstandard
 from blake3 import blake3
@@ -63,14 +63,11 @@ _BLOCK_BYTES = 128 << 10
 _ZSTD_TABLES_BYTES = (4 << 17) + (4 << 16)
 """Of a dictionary that zstd itself compresses with: see `_dictionary_parameters`."""
 
+FRAMES = "docstore.tablets.frames"
+"""Makes frames in native code; loaded at the first one, for reading does without."""
+
 Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
-
-
-@cache
-def _native() -> Any:
-    """Makes frames; loaded at the first one, for reading does without native code."""
-    return import_module("docstore.tablets.frames")
 
 
 class Encoded(NamedTuple):
@@ -96,7 +93,7 @@ class Dictionary:
 
     def __init__(self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None) -> None:
         self.checksum = checksum16(content)
-        self.indexed: IndexedDictionary | None = _native().index(content) if level <= LEVEL else None
+        self.indexed: IndexedDictionary | None = import_module(FRAMES).index(content) if level <= LEVEL else None
         self._load = load
         self._content = None if load is not None and self.indexed else content
         self._level = level
@@ -323,7 +320,7 @@ class ValueCodec:
             raise _damaged(record, f"{record.raw_bytes} raw bytes", str(error)) from error
 
     def _delta_frame(self, raw: bytes, base: bytes) -> bytes:
-        made: bytes | None = _native().delta(raw, base) if self._level <= LEVEL else None
+        made: bytes | None = import_module(FRAMES).delta(raw, base) if self._level <= LEVEL else None
         return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
 
     def _with_dictionary(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> Encoded | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from docstore.dedup.detector import Judgement
+from docstore.dedup.detector import Judgement, stored_verdict
 from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
@@ -41,7 +41,7 @@ from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, is_lat
 from docstore.writing.batch import PAGES, Batch, Write
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.prepare import Prepared
-from docstore.writing.write_side import WriteSide
+from docstore.writing.writer import WriteSide
 
 
 class Applied(NamedTuple):
@@ -90,19 +90,16 @@ class DuplicateApplier:
         """
         side = self._side
         with side.committer.lock:
-            side.sequencer.forget_rows()
             plan = Plan()
             try:
                 applied = [self._apply(pointer, of, policy, kinds, needed, plan) for pointer, of in pairs]
                 if dry_run:
                     side.committer.drop_placed()
-                else:
-                    side.poster.commit(plan)
+                elif plan:
+                    side.committer.commit(plan)
             except BaseException:
                 side.committer.drop_placed()
                 raise
-            finally:
-                side.sequencer.forget_rows()
         return applied
 
     def _apply(
@@ -258,19 +255,7 @@ class DuplicateApplier:
 
     def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
-        assert judgement.of is not None
-        encoded = capture.encode_verdict(
-            verdict._replace(
-                kind=judgement.kind,
-                of_row_key=judgement.of.row_key,
-                of_timestamp=judgement.of.timestamp,
-                similarity=judgement.similarity,
-                reason=judgement.reason,
-                contains_row_key=b"",
-                candidates=judgement.candidates,
-                verified=judgement.verified,
-            )
-        )
+        encoded = capture.encode_verdict(stored_verdict(judgement, verdict))
         return self._placement.place(row_key, capture.VERDICT, timestamp, encoded)
 
 

@@ -1,22 +1,24 @@
 """What is in flight: pages that have their verdict and are not committed yet, and how later pages see them.
 
-`Batch` holds the pages, rows and anchors of the group that is written; it ends with the commit or is dropped, and then
-it is forgotten as a whole.  `GroupPages` is how the detector sees pages: those of the batch first, then the cache of
-committed pages, then the rows.  `Bases` does the same for bodies and texts that others may be encoded against.
+`Batch` holds the pages, rows, postings and anchors of the group that is written; it ends with the commit or is dropped,
+and then it is forgotten as a whole.  `GroupPages` is how the detector sees pages: those of the batch first, then the
+cache of committed pages, then the rows.  `Bases` does the same for bodies and texts that others may be encoded against.
 
 Knows which columns a verdict asks for, and when a policy may hide a capture; must not know how values are encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
-from docstore.dedup.comparable import TitledPage
+from docstore.dedup.buckets import NewPostings
+from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
 from docstore.dedup.detector import Judgement, StoredPage
-from docstore.model.capture import BODY, Column, StoredVerdict
+from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, Column, StoredVerdict
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Mutation, RowMutations, SetCell
+from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.pages import StoredPages
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.cache import LruCache
@@ -100,6 +102,7 @@ class Batch:
 
     Attributes:
         plan: rows by stage.
+        postings: of its pages.
         writes: pages and visits with a record, in their order.
         rows: keys of the rows that these write.
         pages: of them those that later pages are judged against.
@@ -111,6 +114,7 @@ class Batch:
 
     def __init__(self) -> None:
         self.plan = Plan()
+        self.postings = NewPostings()
         self.writes: list[Write] = []
         self.rows: set[bytes] = set()
         self.pages: dict[PagePointer, Write] = {}
@@ -121,8 +125,10 @@ class Batch:
         self.base_rows: dict[bytes, bytes] = {}
 
 
-PAGES_HELD = 16_384
-"""Some 18 MB: nearly every candidate is one of the last pages of the same site."""
+ROWS_BYTES = 24 << 20
+"""Some 16,000 pages: nearly every candidate is one of the last pages of the same site."""
+ROW_BYTES = 600
+"""What a page takes beside its cell values, roughly."""
 
 
 class RecentPage:
@@ -132,14 +138,16 @@ class RecentPage:
         page: what every verdict needs.
         columns: its cell values.
         titled: its title and text as words; None if that has not been asked for yet.
+        memory_bytes: roughly.
     """
 
-    __slots__ = ("columns", "page", "titled")
+    __slots__ = ("columns", "memory_bytes", "page", "titled")
 
     def __init__(self, page: StoredPage, columns: Mapping[Column, bytes], titled: TitledPage | None = None) -> None:
         self.page = page
         self.columns = columns
         self.titled = titled
+        self.memory_bytes = ROW_BYTES + sum(map(len, columns.values()))
 
 
 BASE_ROWS_HELD = 16_384
@@ -242,6 +250,10 @@ class Bases:
         self._bases.clear()
 
 
+OwnRow = tuple[CaptureRecord | None, LiveCapture | None]
+"""What a row holds at a time, hidden by a policy or not, None if that is free; and its newest live page before it."""
+
+
 class GroupPages(StoredPages):
     """Pages for the detector, with those of the batch.  Not thread-safe: the sequencer owns it.
 
@@ -256,21 +268,27 @@ class GroupPages(StoredPages):
         table: of pages.
         placement: where values lie.
         bases: bodies that others are encoded against.
-        remembers: cache the last live pages, as far as the policies let them live until they are written again.
-            Whoever asks for that calls `forget` before the next read, once anybody else may have committed.
+        remembers: cache the last live pages, as far as the policies let them live until they are written again:
+            `follow` must be told of each commit.
+        is_alone: no other process writes; else the rows of a group are read ahead.
     """
 
-    def __init__(self, table: Table, placement: Values, bases: Bases, *, remembers: bool) -> None:
+    def __init__(self, table: Table, placement: Values, bases: Bases, *, remembers: bool, is_alone: bool) -> None:
         super().__init__(table, placement)
         self._bases = bases
-        self.batch = Batch()
+        self.begin()
         self.turn = 0
-        self.in_doubt = False
+        self._absent: set[bytes] = set()
+        """Rows that the group writes and that were found not to be there."""
         self.hides = table.collects_captures or table.collects_bodies
+        self._is_alone = is_alone
         self._remembers = remembers
-        held = PAGES_HELD if remembers and not table.ages_captures else 0
-        self._recent: LruCache[bytes, dict[int, RecentPage]] = LruCache(held, len)
-        """The last live pages read or written, by row and time."""
+        held_bytes = ROWS_BYTES if remembers and not table.ages_captures else 0
+        self._rows: LruCache[bytes, dict[int, RecentPage]] = LruCache(
+            held_bytes, lambda row: sum([page.memory_bytes for page in row.values()])
+        )
+        """The last rows read or written: live pages by time.  Filled under the commit lock alone, so that no commit can
+        come between a read and its fill."""
         self._remembers_writes = remembers and not self.hides
         """A capture older than the ones that are stored may be hidden as soon as it is written."""
 
@@ -290,18 +308,14 @@ class GroupPages(StoredPages):
         recent = self._recent_page(pointer)
         return None if recent is None else recent.page
 
-    def _cached(self, pointer: PagePointer) -> RecentPage | None:
-        versions = self._recent.get(pointer.row_key)
-        return None if versions is None else versions.get(pointer.timestamp)
-
     def _cache(self, pointer: PagePointer, page: RecentPage) -> None:
-        versions = self._recent.get(pointer.row_key) or {}
+        versions = self._rows.get(pointer.row_key) or {}
         versions[pointer.timestamp] = page
-        self._recent.put(pointer.row_key, versions)
+        self._rows.put(pointer.row_key, versions)
 
     def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
         """A committed page, from the cache or the row."""
-        recent = self._cached(pointer)
+        recent = (self._rows.get(pointer.row_key) or {}).get(pointer.timestamp)
         if recent is None and pointer not in self._unusable:
             found = super().capture(pointer)
             page = None if found is None else self._page_of(found)
@@ -322,7 +336,7 @@ class GroupPages(StoredPages):
             if found is None:
                 found = self.batch.titled[pointer] = super().titled(pointer)
             return found
-        recent = self._cached(pointer)
+        recent = (self._rows.get(pointer.row_key) or {}).get(pointer.timestamp)
         if recent is None:
             return super().titled(pointer)
         if recent.titled is None:
@@ -360,6 +374,23 @@ class GroupPages(StoredPages):
         envelope = self.envelope(pointer, BODY)
         return envelope is not None and not is_absent(envelope)
 
+    # --- the row that a page goes into
+
+    def prepare(self, row_keys: Sequence[bytes]) -> None:
+        """Say which rows are written next: those that are not there yet, most of a crawl, are found out together."""
+        self._absent = self._table.absent_rows(row_keys) if self._is_alone and len(row_keys) > 1 else set()
+
+    def is_absent(self, row_key: bytes) -> bool:
+        """Whether a row was found to be absent."""
+        return row_key in self._absent
+
+    def own(self, row_key: bytes, timestamp: int) -> OwnRow:
+        """What the row holds at and before a timestamp; the row must not be in flight."""
+        if row_key in self._absent:
+            return None, None
+        # What a policy hides is there all the same: a write at its timestamp would take its place.
+        return self._table.record(row_key, timestamp), self._table.newest_capture(row_key, timestamp)
+
     # --- for what is placed
 
     def base(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
@@ -383,7 +414,7 @@ class GroupPages(StoredPages):
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
         value = super()._column(pointer, column)
         if value is None:
-            self._recent.drop(pointer.row_key)
+            self._rows.drop(pointer.row_key)
         return value
 
     # --- the batch
@@ -398,28 +429,57 @@ class GroupPages(StoredPages):
             if self.hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp):
                 batch.lasting.add(pointer)
 
-    def end(self, *, committed: bool) -> Batch:
-        """Begin another batch; -> the one that is committed, or dropped.  What was committed goes into the caches."""
-        batch, self.batch = self.batch, Batch()
+    def begin(self) -> None:
+        """Begin another batch; the one before it is committed, or dropped.  What could not be read is tried again."""
+        self.batch = Batch()
+        self.postings = self.batch.postings
         self.in_doubt = False
-        for row_key in batch.rows:
-            self._recent.drop(row_key)
-        if committed:
-            self._bases.remember_batch(batch)
-        if committed and self._remembers_writes:
-            for pointer, write in batch.pages.items():
-                self._bases.remember(write)
-                assert write.seen is not None
-                self._cache(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
-        if self._unusable:
-            self._unusable = {pointer for pointer in self._unusable if pointer.row_key not in batch.rows}
-        return batch
-
-    def forget_row(self, row_key: bytes) -> None:
-        """A row was deleted."""
-        self._recent.drop(row_key)
-
-    def forget(self) -> None:
-        """Others may have committed: read everything anew."""
         self._unusable.clear()
-        self._recent.clear()
+
+    def follow(self, plan: Plan, known: bool) -> None:
+        """A commit has ended: what is cached of the rows that it changed goes, and what the batch wrote comes."""
+        batch = self.batch
+        for row in plan.changed(Stage.PAGES):
+            self._absent.discard(row.row_key)
+            self._rows.drop(row.row_key)
+        if plan is not batch.plan or not known:
+            return
+        self._bases.remember_batch(batch)
+        for pointer, write in batch.pages.items() if self._remembers_writes else ():
+            self._bases.remember(write)
+            assert write.seen is not None
+            self._cache(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
+
+    def clear(self) -> None:
+        """Other processes write: what is cached holds for one group of pages."""
+        self._rows.clear()
+
+
+COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH})
+"""What makes a verdict less sure; other reasons say that there could be none."""
+
+
+def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:
+    """What the totals of a store count of captures, of each its verdict and the length of its body: `captures`, `urls`,
+    `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`, `previous.KIND`, `stored.KIND`; and of
+    visits without a body (304).
+
+    Totals count what was written; deletes and expiry do not lower them until a compaction of all tablets counts what is
+    live (`maintenance.live_totals`).
+    """
+    alike: Counter[tuple[VerdictKind, Previous, str]] = Counter()
+    found: Counter[str] = Counter()
+    if visits:
+        found["visits"] = visits
+    for verdict, body_bytes in captures:
+        alike[verdict.kind, verdict.previous, verdict.stored] += 1
+        if verdict.reason in COUNTED_REASONS:
+            found[verdict.reason] += 1
+        if verdict.stored in (STORED_BODY, STORED_REFERENCE):
+            found["body_bytes"] += body_bytes
+    for (kind, previous, stored), number in alike.items():
+        names = ["captures", f"verdict.{kind}", f"previous.{previous}", f"stored.{stored}"]
+        if previous is Previous.NONE:
+            names.append("urls")
+        found.update(dict.fromkeys(names, number))
+    return found

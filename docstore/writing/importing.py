@@ -4,36 +4,43 @@ A capture comes as its record without columns, in a cell of family `capture`, an
 
 Knows where values, bases and postings go; must not know where rows come from.  No verdict is given: those of the rows
 stay.  A value that is a delta there becomes a delta against the same base here; a base that is not there yet is asked
-for by its name, and placed for the page that holds it.  Band keys and fingerprints of texts are not posted here but by
-`textorder`, in one order.  Thread-safe: a group is placed and committed under the committer's lock.
+for by its name, and placed for the page that holds it.  Band keys and fingerprints of texts are posted after all rows,
+in the order of the other store (`post_texts`): a bucket gives its first texts, so that order is part of the verdicts on
+later pages.  Thread-safe: a group is placed and committed under the committer's lock.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
-from docstore.dedup.buckets import RowBuckets
+import numpy as np
+
+from docstore.dedup.buckets import Buckets, NewPostings
 from docstore.dedup.comparable import text_compares
-from docstore.dedup.index import HashIndex, page_postings
+from docstore.dedup.index import post_names, post_page
 from docstore.model import capture
 from docstore.model.errors import DocstoreError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, SCHEME_TEXT_1
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, SCHEME_TEXT_1, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, RowMutations, SetCell
-from docstore.reading.index import open_buckets
+from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
+from docstore.reading.pages import StoredPages
+from docstore.reference.ranking import IndexQuery, Keys
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
+from docstore.storage.counts import Counts
 from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import BODY_DELTA, TEXT_DELTA
-from docstore.writing.batch import PAGES
-from docstore.writing.tally import Tally
+from docstore.writing.batch import PAGES, counts_of
 
 BASES_HELD_BYTES = 32 << 20
 """LRU cache of bases."""
@@ -115,11 +122,11 @@ class RowImporter:
         opened.check_writable()
         opened.make_reserve()
         self._buckets = open_buckets(opened, table)
+        self._counts = Counts(opened.engine, b"copy-" + os.urandom(8))
+        committer.followers |= {self._buckets.follow, self._counts.follow}
         self._placement = opened.placement
         self._base_rows = opened.base_rows
         self._committer = committer
-        self._index = HashIndex(opened.engine, RowBuckets(opened.engine))
-        self._tally = Tally(opened.engine, b"copy-" + os.urandom(8))
         self._bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
         """By name; what is here has a row."""
         self._lying: dict[bytes, bytes | None] = {}
@@ -137,25 +144,24 @@ class RowImporter:
             if self._committer.commits != self._commits:  # others have committed
                 self._bases.clear()
             self._lying = {}
-            plan = Plan()
+            plan, new = Plan(), NewPostings()
             cells: dict[bytes, list[SetCell]] = {}
+            counts: Counter[str] = Counter()
             committed = False
             try:
                 for row in rows:
                     cells.setdefault(row.row_key, []).extend(self._place(row, plan, find_base))
-                    self._post(row, plan)
+                    self._post(row, new, counts)
                 plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
-                plan.write(Stage.POSTINGS, self._buckets.mutations())  # without texts: it tells that there is an index
-                plan.write(Stage.COUNTS, self._tally.rows())
+                # The log has no texts yet: it tells that there is an index.
+                plan.write(Stage.POSTINGS, [*new.mutations(), *self._buckets.log(new)])
+                plan.write(Stage.COUNTS, self._counts.rows(counts))
                 self._committer.commit(plan)
-                self._tally.committed()
                 self._commits = self._committer.commits
                 committed = True
             finally:
-                if not committed:
+                if not committed:  # a base that is cached has no row then
                     self._bases.clear()
-                self._tally.rollback()
-                self._buckets.end_group(committed=committed)
 
     # --- values
 
@@ -249,7 +255,7 @@ class RowImporter:
 
     # --- postings and counts
 
-    def _post(self, row: ImportedRow, plan: Plan) -> None:
+    def _post(self, row: ImportedRow, new: NewPostings, counts: Counter[str]) -> None:
         captures: dict[int, dict[capture.Column, bytes]] = {}
         for cell in row.cells:
             captures.setdefault(cell.timestamp, {})[cell.column] = cell.value
@@ -262,20 +268,85 @@ class RowImporter:
                     (SCHEME_TEXT_1,)
                 )
                 title = columns.get(capture.TITLE, b"").decode("utf-8", "surrogatepass")
-                plan.write(Stage.POSTINGS, page_postings(pointer, checksum, text if is_good else b"", title))
+                post_page(new, pointer, checksum, text if is_good else b"", title)
             digest, docno = (
                 columns.get(column, b"").decode("utf-8", "surrogateescape")
                 for column in (capture.PAYLOAD_DIGEST, capture.DOCNO)
             )
-            plan.write(Stage.POSTINGS, self._index.add_names(pointer, digest, docno))
-            self._count(timestamp, columns, row.there)
+            post_names(new, pointer, digest, docno)
+            if (CAPTURE_FAMILY, b"", timestamp) not in row.there:
+                _count(columns, counts)
 
-    def _count(self, timestamp: int, columns: Mapping[capture.Column, bytes], there: frozenset[CellKey]) -> None:
-        if (CAPTURE_FAMILY, b"", timestamp) in there:
-            return
-        if capture.VISIT in columns:
-            self._tally.count_visit()
-        elif capture.VERDICT in columns:
-            with suppress(DocstoreError):  # damaged
-                verdict = capture.decode_verdict(columns[capture.VERDICT])
-                self._tally.count([(verdict, len(columns.get(capture.BODY, b"")))])
+
+def _count(columns: Mapping[capture.Column, bytes], counts: Counter[str]) -> None:
+    if capture.VISIT in columns:
+        counts["visits"] += 1
+    elif capture.VERDICT in columns:
+        with suppress(DocstoreError):  # damaged
+            verdict = capture.decode_verdict(columns[capture.VERDICT])
+            counts.update(counts_of([(verdict, len(columns.get(capture.BODY, b"")))]))
+
+
+# --- texts under their keys, in a given order: the last step of a copy
+
+GROUP_TEXTS = 256
+
+
+def order_of_texts(opened: Backend, table: Table) -> Keys | None:
+    """Numbers of a store's texts in the order in which they were posted; None where its backend does not keep it."""
+    return open_buckets(opened, table).texts_in_order()
+
+
+def post_texts(
+    opened: Backend,
+    table: Table,
+    committer: Committer,
+    order: Keys | None,
+    on_progress: Callable[[int], None] | None = None,
+) -> int:
+    """Post the texts of a store that are not posted yet; stopped anywhere, the same call goes on.
+
+    Args:
+        opened: the store.
+        table: of its pages.
+        committer: of its writers.
+        order: numbers of texts, (n,) uint64, those first; texts that it lacks follow.
+        on_progress: called with the number of texts seen.
+    Returns:
+        How many were posted.
+    """
+    buckets = open_buckets(opened, table)
+    committer.followers.add(buckets.follow)
+    pages = StoredPages(table, opened.placement)
+    queries = stored_texts(opened, pages, kernel_of(opened), _numbers(opened, order))
+    posted = seen = 0
+    while group := list(islice(queries, GROUP_TEXTS)):
+        with committer.lock:
+            new = NewPostings()
+            posted += sum(_post(buckets, query, new) for query in group)
+            committer.commit(Plan().write(Stage.POSTINGS, [*new.mutations(), *buckets.log(new)]))
+        seen += len(group)
+        if on_progress is not None:
+            on_progress(seen)
+    return posted
+
+
+def _numbers(opened: Backend, order: Keys | None) -> Iterator[bytes]:
+    """Each text once: those of the order at their first place, then the others."""
+    known = np.empty(0, np.uint64)
+    if order is not None:
+        known, first = np.unique(order, return_index=True)
+        for number in order[np.sort(first)]:
+            yield int(number).to_bytes(TEXT_NUMBER_BYTES, "big")
+    for text in text_numbers(opened.engine):
+        number = np.uint64(int.from_bytes(text, "big"))
+        at = int(np.searchsorted(known, number))
+        if at == len(known) or known[at] != number:
+            yield text
+
+
+def _post(buckets: Buckets, query: IndexQuery, new: NewPostings) -> bool:
+    proposal = buckets.propose(query, new)
+    if not proposal.has_own:
+        buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
+    return not proposal.has_own

@@ -1,7 +1,7 @@
 """Judging a page: what it is to the store and to its own row, and what becomes of its body.
 
-`Judge` gives the verdict; `OwnRows` and `TakenTimes` read the row that the page goes into; `GroupReads` reads together
-what judging a group will ask for, where each read alone is a call to another machine.
+`Judge` gives the verdict; `TakenTimes` finds a free time in the row that the page goes into; `GroupReads` reads
+together what judging a group will ask for, where each read alone is a call to another machine.
 
 Knows rows, the detector and the rules of policies; must not know where values go, nor what a plan holds.  Nothing is
 written here.  Where the group in flight has to be committed first, whoever runs it is told why (`Cut`): a policy may
@@ -15,8 +15,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 from docstore.dedup.buckets import TABLE as POSTINGS
+from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import bodies_compare
-from docstore.dedup.detector import Detector, Judgement
+from docstore.dedup.detector import Detector, Judgement, stored_verdict
 from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
@@ -25,18 +26,17 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_NOT_MODIFIED, CAPTURE_REJECTED, TIMESTAMP_MAX
 from docstore.model.keys import same_host
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, Policy, Previous, ReadSpec, VerdictKind
+from docstore.model.types import Policy, Previous, ReadSpec, SetCell, VerdictKind
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
-from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
+from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture, not_modified
 from docstore.storage.engine import FirstQualifiers, ReadsAhead
 from docstore.storage.envelope import is_absent
-from docstore.storage.plan import Cut, Plan
+from docstore.storage.plan import Cut, Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.table import FIRST_RECORDS, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.unreadable import Place
-from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.batch import PAGES, GroupPages, Write
+from docstore.writing.batch import PAGES, GroupPages, OwnRow, Write
 from docstore.writing.prepare import Prepared
 
 MOST_PROBES = 8
@@ -61,17 +61,25 @@ class Judge:
 
     Args:
         pages: committed ones and those of the group in flight.
-        own: the row that a page goes into.
+        table: of pages.
+        placement: where values lie.
         detector: judges against pages of other rows.
         taken: milliseconds that are taken.
         commit: commits the group in flight, for a reason.
     """
 
     def __init__(
-        self, pages: GroupPages, own: OwnRows, detector: Detector, taken: TakenTimes, commit: Callable[[Cut], None]
+        self,
+        pages: GroupPages,
+        table: Table,
+        placement: Values,
+        detector: Detector,
+        taken: TakenTimes,
+        commit: Callable[[Cut], None],
     ) -> None:
         self._pages = pages
-        self._own = own
+        self._table = table
+        self._placement = placement
         self._detector = detector
         self._taken = taken
         self._commit = commit
@@ -91,8 +99,8 @@ class Judge:
         taken, before = own
         known, is_damaged = None, False
         if taken is not None:
-            known = self._own.verdict(one.row_key, taken) or _UNJUDGED
-            is_damaged = self._own.is_damaged(one.row_key, taken)
+            known = self._verdict(one.row_key, taken) or _UNJUDGED
+            is_damaged = self._is_damaged(one.row_key, taken)
         if is_damaged or (taken is not None and one.keep_body and self._has_text_alone(one.row_key, taken)):
             known = None  # it is judged and stored again, at its own time
         if known is not None and known.stored != capture.STORED_REJECTED:
@@ -106,7 +114,7 @@ class Judge:
             judgement = self._detector.judge(one.row_key, one.page.body, analysis, status=one.page.status)
         confirms = previous is Previous.SAME_BYTES and self._answers_alike(one, before)
         if confirms and before is not None:
-            is_damaged = is_damaged or self._own.is_damaged(one.row_key, before)
+            is_damaged = is_damaged or self._is_damaged(one.row_key, before)
         if is_damaged:
             stored = capture.STORED_BODY  # the only copy that can be read, whatever the policy
         elif taken is not None and taken.kind != CAPTURE_REJECTED:  # a page or visit is shown there: it stays one
@@ -116,19 +124,8 @@ class Judge:
             stored = capture.STORED_CONFIRMED
         else:
             stored = self.kept_as(one, judgement, policies.get(judgement.kind, Policy.FLAG))
-        verdict = capture.StoredVerdict(
-            judgement.kind,
-            judgement.of.row_key if judgement.of else b"",
-            judgement.of.timestamp if judgement.of else 0,
-            judgement.similarity,
-            judgement.reason,
-            judgement.contains.row_key if judgement.contains else b"",
-            judgement.candidates,
-            judgement.verified,
-            previous,
-            previous_similarity,
-            stored,
-        )
+        kept = _UNJUDGED._replace(previous=previous, previous_similarity=previous_similarity, stored=stored)
+        verdict = stored_verdict(judgement, kept)
         if known is not None and _same_answer(known, verdict):
             return _known(one, timestamp, known)
         write = Write(one, timestamp, verdict)
@@ -139,22 +136,23 @@ class Judge:
 
     def _has_text_alone(self, row_key: bytes, taken: CaptureRecord) -> bool:
         """Whether a capture, or the page that it confirms, was stored with `keep_body=False`."""
-        source = self._own.own(row_key, taken.confirms)[0] if taken.confirms else taken
-        verdict = None if source is None else self._own.verdict(row_key, source)
+        source = self._pages.own(row_key, taken.confirms)[0] if taken.confirms else taken
+        verdict = None if source is None else self._verdict(row_key, source)
         return verdict is not None and verdict.stored == capture.STORED_TEXT
 
     def visit(self, one: Prepared) -> Write:
         """Judge a visit that found nothing new (304): it confirms the page before it, and is answered its verdict."""
         timestamp = one.timestamp
-        taken, before = self._own.own(one.row_key, timestamp)
+        taken, before = self._pages.own(one.row_key, timestamp)
         while taken is not None and taken.kind != CAPTURE_NOT_MODIFIED:  # a page was fetched at that very time
             timestamp += TIMESTAMP_STEP_MICROS
             if timestamp > TIMESTAMP_MAX:
                 return refused(one, f"no millisecond is free from {one.timestamp} on; give it an earlier time")
-            taken, before = self._own.own(one.row_key, timestamp)
+            taken, before = self._pages.own(one.row_key, timestamp)
         verdict = _NOT_MODIFIED
         if before is not None:
-            verdict = self._own.confirmed_verdict(one.row_key, before) or _CONFIRMED
+            confirmed = self._verdict(one.row_key, before)
+            verdict = _CONFIRMED if confirmed is None else not_modified(confirmed)
         if taken is not None:
             return _known(one, timestamp, verdict)
         write = Write(one, timestamp, verdict)
@@ -186,7 +184,7 @@ class Judge:
         checksum = one.analysis.body_checksum
         timestamp = one.timestamp
         probes = 0
-        own = self._own.own(one.row_key, timestamp)
+        own = self._pages.own(one.row_key, timestamp)
         while own[0] is not None and not self._same_body(one, own[0]):
             timestamp += TIMESTAMP_STEP_MICROS
             probes += 1
@@ -194,8 +192,7 @@ class Judge:
                 timestamp = self._taken.next(one.row_key, timestamp, checksum)
             if timestamp > TIMESTAMP_MAX:
                 return None, timestamp
-            own = self._own.own(one.row_key, timestamp)
-        self._taken.take(one.row_key, timestamp, checksum)
+            own = self._pages.own(one.row_key, timestamp)
         return own, timestamp
 
     def _same_body(self, one: Prepared, stored: CaptureRecord | LiveCapture) -> bool:
@@ -227,6 +224,28 @@ class Judge:
         assert previous is not None
         return bodies_compare(one.page.status, int(previous.columns.get(capture.STATUS, b"")[1:] or b"0"))
 
+    def _verdict(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> StoredVerdict | None:
+        """The stored verdict of a capture; None if there is none that can be read."""
+        if VERDICT not in found.columns:
+            return None
+        place = Place(row_key, *VERDICT, found.timestamp)
+        value = self._placement.unreadable.attempt(lambda: self._placement.fetch(found.columns[VERDICT]), place)
+        return None if value is None else decode_verdict(value)
+
+    def _is_damaged(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> bool:
+        """Whether a value that a capture shows cannot be read; all that cannot are listed."""
+        is_damaged = False
+        if isinstance(found, CaptureRecord) and found.confirms:  # a visit shows another record's values
+            source = self._table.record(row_key, found.confirms)
+            is_damaged = source is not None and self._is_damaged(row_key, source)
+        for column, value in found.refs:
+            try:
+                self._placement.verify(value)
+            except CorruptionError as error:
+                self._placement.unreadable.note(error, Place(row_key, *column, found.timestamp))
+                is_damaged = True
+        return is_damaged
+
 
 def refused(one: Prepared, error: str) -> Write:
     """The answer to a page that cannot be stored."""
@@ -256,85 +275,8 @@ ROWS_HELD = 16
 """Rows of which taken times are in the cache: the ones that were asked for last."""
 
 
-OwnRow = tuple[CaptureRecord | None, LiveCapture | None]
-"""What a row holds at a time, hidden by a policy or not, None if that is free; and its newest live page before it."""
-
-
-class OwnRows:
-    """Reads of the row that a page goes into.  Not thread-safe: the sequencer owns it.
-
-    Args:
-        table: of pages.
-        placement: where values lie.
-        remembers: trust what `prepare` found of rows.  Whoever asks for that calls `forget` before the next read, once
-            anybody else may have committed.
-    """
-
-    def __init__(self, table: Table, placement: Values, *, remembers: bool) -> None:
-        self._table = table
-        self._placement = placement
-        self._remembers = remembers
-        self._absent: set[bytes] = set()
-
-    def prepare(self, row_keys: Sequence[bytes]) -> None:
-        """Say which rows are written next: those that are not there yet, most of a crawl, are found out together."""
-        self._absent = self._table.absent_rows(row_keys) if self._remembers and len(row_keys) > 1 else set()
-
-    def is_absent(self, row_key: bytes) -> bool:
-        """Whether a row was found to be absent."""
-        return row_key in self._absent
-
-    def own(self, row_key: bytes, timestamp: int) -> OwnRow:
-        """What the row holds at and before a timestamp; the row must not be in flight."""
-        if row_key in self._absent:
-            return None, None
-        # What a policy hides is there all the same: a write at its timestamp would take its place.
-        return self._table.record(row_key, timestamp), self._table.newest_capture(row_key, timestamp)
-
-    def verdict(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> StoredVerdict | None:
-        """The stored verdict of a capture; None if there is none that can be read."""
-        if VERDICT not in found.columns:
-            return None
-        place = Place(row_key, *VERDICT, found.timestamp)
-        value = self._placement.unreadable.attempt(lambda: self._placement.fetch(found.columns[VERDICT]), place)
-        return None if value is None else decode_verdict(value)
-
-    def confirmed_verdict(self, row_key: bytes, found: LiveCapture) -> StoredVerdict | None:
-        """The verdict of a page, as a visit without a body (304) takes it over: marked as not judged again."""
-        verdict = self.verdict(row_key, found)
-        return None if verdict is None else not_modified(verdict)
-
-    def is_damaged(self, row_key: bytes, found: CaptureRecord | LiveCapture) -> bool:
-        """Whether a value that a capture shows cannot be read; all that cannot are listed."""
-        is_damaged = False
-        if isinstance(found, CaptureRecord) and found.confirms:  # a visit shows another record's values
-            source = self._table.record(row_key, found.confirms)
-            is_damaged = source is not None and self.is_damaged(row_key, source)
-        for column, value in found.refs:
-            try:
-                self._placement.verify(value)
-            except CorruptionError as error:
-                self._placement.unreadable.note(error, Place(row_key, *column, found.timestamp))
-                is_damaged = True
-        return is_damaged
-
-    def anchor(self, row_key: bytes, source: bytes) -> Cell | None:
-        """What a page says of another, newest: its URL is the qualifier; committed ones only."""
-        return self._table.newest(row_key, ANCHOR_FAMILY, source)
-
-    def note_write(self, row_key: bytes) -> None:
-        """The group in flight writes this row."""
-        self._absent.discard(row_key)
-
-    def forget(self) -> None:
-        """Others may have committed: read everything anew."""
-        self._absent.clear()
-
-
 class TakenTimes:
-    """Runs of taken milliseconds, of a few rows.
-
-    What it says is verified by whoever asks; it must be told of what is written, and forget when others write.
+    """Runs of taken milliseconds, of a few rows; the caller verifies each.
 
     Args:
         table: of pages.
@@ -342,10 +284,12 @@ class TakenTimes:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._runs: LruCache[bytes, _Run] = LruCache(ROWS_HELD)
+        self._runs: LruCache[bytes, _Run] | None = None  # hardly any row has so many taken times in a row
 
     def next(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
         """The first time, from this one on, that is free, or has this checksum."""
+        if self._runs is None:
+            self._runs = LruCache(ROWS_HELD)
         run = self._runs.get(row_key)
         if run is None or not run.start <= timestamp <= run.end + TIMESTAMP_STEP_MICROS:
             run = _Run(timestamp)
@@ -355,15 +299,24 @@ class TakenTimes:
         same = run.at.get(checksum, [])
         return min([run.end, *same[(place := bisect_left(same, timestamp)) : place + 1]])
 
-    def take(self, row_key: bytes, timestamp: int, checksum: bytes) -> None:
-        """A capture is written at this time, or there already."""
-        run = self._runs.get(row_key)
-        if run is not None and timestamp == run.end:
-            run.add(checksum)
+    def follow(self, plan: Plan, known: bool) -> None:
+        """A commit has ended; see `Committer.followers`."""
+        if self._runs is None:
+            return
+        for row in plan.changed(Stage.PAGES):
+            run = self._runs.get(row.row_key)
+            for one in () if run is None else row.mutations:
+                if not isinstance(one, SetCell):
+                    self._runs.drop(row.row_key)
+                elif run is not None and one.family == CAPTURE_FAMILY and one.timestamp >= run.end:
+                    if known and one.timestamp == run.end:
+                        run.add(decode_capture(one.timestamp, one.value).checksum)
+                    else:
+                        self._runs.drop(row.row_key)
 
-    def forget(self) -> None:
-        """Others may have written, or what was written has failed."""
-        self._runs.clear()
+    def clear(self) -> None:
+        """Other processes write: what is cached holds for one group of pages."""
+        self._runs = None
 
     def _read(self, row_key: bytes, run: _Run) -> None:
         """Go on behind the run's end, to the first free time."""
@@ -397,14 +350,14 @@ class GroupReads:
 
     Args:
         engine: where the rows are.
-        own: rows that pages go into.
+        pages: rows that pages go into.
         index: of fingerprints.
         detector: says which candidates it will look at.
     """
 
-    def __init__(self, engine: ReadsAhead, own: OwnRows, index: HashIndex, detector: Detector) -> None:
+    def __init__(self, engine: ReadsAhead, pages: GroupPages, index: HashIndex, detector: Detector) -> None:
         self._engine = engine
-        self._own = own
+        self._pages = pages
         self._index = index
         self._detector = detector
 
@@ -415,29 +368,29 @@ class GroupReads:
         own = [
             (one.row_key, ReadSpec((CAPTURE_FAMILY,), end=one.timestamp + 1, cell_limit=FIRST_RECORDS))
             for one in pages
-            if not one.error and not self._own.is_absent(one.row_key)
+            if not one.error and not self._pages.is_absent(one.row_key)
         ]
         rows = self._index.rows_of(one.analysis for one in judged if one.analysis is not None)
         self._engine.read_ahead(PAGES, own, FirstQualifiers(POSTINGS, rows, POINTER_SLICE))
 
-    def prepare(self, pages: Sequence[Prepared]) -> None:
+    def prepare(self, pages: Sequence[Prepared], new: NewPostings) -> None:
         """Read what that leads to; for pages for which `begin` was called, and the index prepared."""
         judged = [one for one in pages if one.analysis is not None and not one.error]
         analyses = [one.analysis for one in judged if one.analysis is not None]
-        found = list(self._index.read_together(analyses, self._detector.asked))
+        found = list(self._index.read_together(analyses, self._detector.asked, new))
         for one, analysis in zip(judged, analyses, strict=True):
-            _, previous = self._own.own(one.row_key, one.timestamp)
+            _, previous = self._pages.own(one.row_key, one.timestamp)
             if previous is not None and previous.checksum == analysis.body_checksum:  # its values are to be readable
                 found.append(PagePointer(previous.source, one.row_key))
         # With their values: a page that a verdict names has to be readable.
         specs = [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(found)]
         self._engine.read_ahead(PAGES, specs)
 
-    def drop(self, plan: Plan) -> None:
-        """A part of the group was written, or may be: its rows are read again."""
+    def follow(self, plan: Plan, known: bool) -> None:
+        """A part of the group was written, or may be: its rows are read again; see `Committer.followers`."""
         rows = [*plan.rows(), *(slot.row for turn in plan.slots() for slot in turn)]
         self._engine.drop_ahead((row.table, row.row_key) for row in rows)
 
-    def forget(self) -> None:
+    def end(self) -> None:
         """The group is committed, or has failed."""
         self._engine.forget_ahead()

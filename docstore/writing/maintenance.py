@@ -10,15 +10,17 @@ All of them hold the writers' lock from what they read to their commit.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from docstore.dedup.buckets import NewPostings
 from docstore.dedup.index import HashIndex, Posted, Pruner
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
-from docstore.model.errors import CommitUnknown, CorruptionError, StorageError
+from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW, PURGED_ROW
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import (
@@ -37,16 +39,14 @@ from docstore.reference.words import words
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.counts import corrected, totals
-from docstore.storage.envelope import INLINE_TAG
+from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import outgoing
-from docstore.writing.batch import PAGES
-from docstore.writing.tally import live_totals
-from docstore.writing.writer import Sequencer
+from docstore.writing.batch import PAGES, counts_of
 
 SLICE_POSTINGS = 256
 """Captures whose postings go under one hold of the lock; those of the first go with their row."""
@@ -68,7 +68,6 @@ class PageDeleter:
         table: of pages.
         committer: of all writers.
         poster: of pages that were stored by reference to what goes.
-        sequencer: is told of deletes.
         clock: microseconds since 1970.
     """
 
@@ -78,7 +77,6 @@ class PageDeleter:
         table: Table,
         committer: Committer,
         poster: Poster,
-        sequencer: Sequencer,
         clock: Callable[[], int],
     ) -> None:
         self._engine = opened.engine
@@ -86,7 +84,6 @@ class PageDeleter:
         self._table = table
         self._committer = committer
         self._poster = poster
-        self._sequencer = sequencer
         self._clock = clock
         self._pages = StoredPages(table, opened.placement)
 
@@ -101,7 +98,6 @@ class PageDeleter:
         captures = self.posted(row_key)
         linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
         with self._committer.lock:
-            is_current = self._sequencer.is_current()
             plan = Plan()
             if purge:  # before the row: without it, the same call again finds nothing to do
                 token = SetCell(META_FAMILY, b"", 0, os.urandom(8))
@@ -111,9 +107,7 @@ class PageDeleter:
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
             plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, captures[:SLICE_POSTINGS]))
             self._placement.mark_deleted(row_key, DeleteRow(), self._clock())
-            self._poster.commit(plan)
-            if is_current:
-                self._sequencer.note_delete(row_key)
+            self._committer.commit(plan)
         with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
             self._clear(row_key, captures)
 
@@ -124,7 +118,7 @@ class PageDeleter:
             some = captures[start : start + SLICE_POSTINGS]
             with self._committer.lock:
                 gone = [one for one in some if self._pages.page(PagePointer(one.timestamp, row_key)) is None]
-                self._poster.commit(Plan().remove(Stage.POSTINGS, self._poster.index.remove(row_key, gone)))
+                self._committer.commit(Plan().remove(Stage.POSTINGS, self._poster.index.remove(row_key, gone)))
 
     def posted(self, row_key: bytes) -> list[Posted]:
         """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
@@ -225,7 +219,7 @@ class Poster:
         """
         found = 0
         with self._committer.lock:
-            plan = Plan()
+            plan, new = Plan(), NewPostings()
             for row_key, timestamp in captures:
                 pointer = PagePointer(timestamp, row_key)
                 old = self._table.record(row_key, timestamp)
@@ -233,7 +227,7 @@ class Poster:
                 if old is None or one is None:
                     continue
                 found += 1
-                plan.write(Stage.POSTINGS, self._postings(pointer, one))
+                self.index.add(new, pointer, one.page, status=one.status)
                 if not one.is_whole:
                     continue
                 values = capture.text_values(one.page) | capture.fingerprint_values(one.page)
@@ -242,19 +236,10 @@ class Poster:
                 row = self._table.replacement(row_key, old, old._replace(columns=columns))
                 if row is not None:
                     plan.write(Stage.PAGES, [row])
-            self.commit(plan)
-        return found
-
-    def commit(self, plan: Plan) -> None:
-        """Commit a plan and what was posted with it; the caller holds the lock."""
-        committed = False
-        try:
-            if plan:
-                plan.write(Stage.POSTINGS, self.index.group_mutations())
+            if found:
+                plan.write(Stage.POSTINGS, self.index.mutations(new))
                 self._committer.commit(plan)
-            committed = True
-        finally:
-            self.index.end_group(committed=committed)
+        return found
 
     def _analysed(self, pointer: PagePointer) -> _Analysed | None:
         document = self._reader.live(pointer)
@@ -276,9 +261,6 @@ class Poster:
             True, taken.checksum or b"", word_count=len(found), text_checksum=text_checksum(found), **keys._asdict()
         )
         return _Analysed(made, taken.status or 0, is_whole=False)
-
-    def _postings(self, pointer: PagePointer, analysed: _Analysed) -> list[RowMutations]:
-        return self.index.add(pointer.row_key, pointer.timestamp, analysed.page, status=analysed.status)
 
 
 RECOUNTS = 3
@@ -327,3 +309,18 @@ class PageUpkeep:
         if found is None or not found.shows_page:
             return False
         return not body or not found.checksum or body_head(found.checksum) == body
+
+
+def live_totals(table: Table, placement: Values) -> Counter[str]:
+    """The totals of what is live: one scan of all rows, in which no body is read.  A rejected capture is live too."""
+    found: Counter[str] = Counter()
+    for row in table.scan_captures():
+        counted: list[tuple[capture.StoredVerdict, int]] = []
+        for one in table.row_captures(row.cells):
+            found["visits"] += capture.VISIT in one.columns
+            if capture.VERDICT in one.columns and capture.VISIT not in one.columns:
+                with suppress(DocstoreError):  # damaged; `docstore check` lists it
+                    verdict = capture.decode_verdict(placement.fetch(one.columns[capture.VERDICT]))
+                    counted.append((verdict, envelope_raw_bytes(one.columns.get(capture.BODY, INLINE_TAG))))
+        found.update({**counts_of(counted), "urls": bool(counted)})
+    return found

@@ -19,11 +19,10 @@ from docstore.model.capture import capture_values
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.keys import row_key_and_url
-from docstore.model.types import Page
+from docstore.model.types import Page, body_bytes, refusal_of_fields, refusal_of_time
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import Sorted, sort_values
 from docstore.writing.anchors import Anchor, outgoing
-from docstore.writing.fields import body_bytes, refusal_of_fields, refusal_of_time
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
 FOLDERS_HELD = 1024

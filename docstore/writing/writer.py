@@ -3,6 +3,7 @@
     PageWriter   a caller's pages are prepared, written through the queue, and answered in input order
     WriteQueue   group commit: what waits while one group is committed is the next group
     Sequencer    one page after the other is judged and taken into the batch; then the batch is committed
+    WriteSide    builds these, and what changes stored pages, at the first write; reading loads none of it
 
 A source is read in its caller's own thread, to which it may belong, as a cursor of SQLite does; other threads analyse
 and write what has been read.  The first caller that waits leads: it commits for all that wait until its own pages are
@@ -28,26 +29,28 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
-from typing import NamedTuple
 
 from docstore.dedup.comparable import REASON_BLANK, status_class
-from docstore.dedup.detector import Detector, StoredPage
-from docstore.dedup.index import HashIndex
+from docstore.dedup.detector import Detector, StoredPage, Thresholds
+from docstore.dedup.index import HashIndex, post_names
 from docstore.model import capture
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
-from docstore.model.types import Page, PutResult, RowMutations, SetCell, VerdictKind, WriteOptions
+from docstore.model.types import Page, PutResult, RowMutations, SetCell, VerdictKind, WriteOptions, body_bytes
+from docstore.reading.index import kernel_of, open_buckets
+from docstore.storage.counts import Counts
+from docstore.storage.engine import ReadsAhead
 from docstore.storage.envelope import encode_inline
 from docstore.storage.plan import Cut, Plan, Slot, Stage
-from docstore.storage.port import Committer
+from docstore.storage.port import Backend, Committer, Values
+from docstore.storage.table import Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.batch import PAGES, Bases, GroupPages, Write
-from docstore.writing.fields import body_bytes
-from docstore.writing.judge import GroupReads, Judge, OwnRows, Policies, TakenTimes, refused
+from docstore.writing.batch import PAGES, Bases, GroupPages, Write, counts_of
+from docstore.writing.judge import GroupReads, Judge, Policies, TakenTimes, refused
+from docstore.writing.maintenance import PageDeleter, PageUpkeep, Poster
 from docstore.writing.place import ValueWriter, set_columns, set_visit_columns
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
-from docstore.writing.tally import Tally
 
 SUBMITTERS = 2
 """Threads for pages without a thread of their own: one prepares pages while the other waits for the disk."""
@@ -367,13 +370,6 @@ GROUP_ANCHORS = 20_000
 """A group with so many anchors is committed before its next page: they wait in memory."""
 
 
-class Written(NamedTuple):
-    """What became of pages: the results of those that are committed, the first ones, and why the others are not."""
-
-    results: list[PutResult]
-    error: BaseException | None
-
-
 class Sequencer:
     """Writes pages in order; the committer's lock is held from a group's first verdict to its commit.
 
@@ -388,11 +384,11 @@ class Sequencer:
         index: HashIndex,
         pages: GroupPages,
         bases: Bases,
-        own: OwnRows,
-        taken: TakenTimes,
+        table: Table,
+        placement: Values,
         detector: Detector,
         values: ValueWriter,
-        tally: Tally,
+        counts: Counts,
         reads: GroupReads | None,
         clock: Callable[[], int],
     ) -> None:
@@ -403,18 +399,23 @@ class Sequencer:
         self._index = index
         self._pages = pages
         self._bases = bases
-        self._own = own
-        self._taken = taken
-        self._tally = tally
+        self._table = table
+        self._taken = taken = TakenTimes(table)
+        self._counts = counts
         self._reads = reads
         """None where each read alone costs little."""
         self._clock = clock
-        self.judge = Judge(pages, own, detector, taken, self.commit)
+        self.judge = Judge(pages, table, placement, detector, taken, self.commit)
         self.values = values
-        self._commits = committer.commits
-        """The committer's count when what is cached was true: only our own commits move it along."""
+        self._commits = 0
+        """Batches that were committed."""
+        committer.followers |= {index.follow, pages.follow, taken.follow, counts.follow, self._follow}
+        if reads is not None:
+            committer.followers.add(reads.follow)
 
-    def write(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> Written:
+    def write(
+        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+    ) -> tuple[list[PutResult], BaseException | None]:
         """Judge, store and commit pages, in order.
 
         Args:
@@ -446,23 +447,23 @@ class Sequencer:
                     committed = min(committed, self._numbers(pages)[0])
                     self._lost = {}
                 self._committer.drop_placed()
-                self._end(committed=False)
-                return Written([_result(answer) for answer in answers[:committed]], error)
+                self._pages.begin()
+                return [_result(answer) for answer in answers[:committed]], error
             finally:
                 if self._reads is not None:
-                    self._reads.forget()
-        return Written([_result(answer) for answer in answers], None)
+                    self._reads.end()
+        return [_result(answer) for answer in answers], None
 
     def _prepare(self, pages: Sequence[Prepared]) -> None:
-        """Forget what may not hold any more, and read together what judging these pages will ask for."""
-        if not self.is_current():  # a compaction, a sweep, a cell set by hand, another process
-            self.forget_rows()
+        """Read together what judging these pages will ask for."""
+        if self._is_shared:
+            self._clear_caches()
         if self._reads is not None:
             self._reads.begin(pages)
-        self._own.prepare([one.row_key for one in pages if not one.error])
+        self._pages.prepare([one.row_key for one in pages if not one.error])
         self._index.prepare(one.analysis for one in pages if one.analysis is not None)
         if self._reads is not None:
-            self._reads.prepare(pages)
+            self._reads.prepare(pages, self._pages.postings)
 
     def _write_lost(self, pages: Sequence[Prepared], policies: Sequence[Policies], answers: list[Write]) -> None:
         """Write pages for which another process was faster, by what is committed now; changes their answers."""
@@ -482,21 +483,15 @@ class Sequencer:
         """Which of the pages are lost, in order."""
         return [number for number, one in enumerate(pages) if id(one) in self._lost]
 
-    def is_current(self) -> bool:
-        """Whether what is remembered is what is stored; the caller holds the lock."""
-        return not self._is_shared and self._committer.commits == self._commits
+    def _follow(self, plan: Plan, known: bool) -> None:
+        """Another commit may have moved or freed bases; see `Committer.followers`."""
+        if plan is not self._pages.batch.plan:
+            self._bases.forget()
 
-    def forget_rows(self) -> None:
-        """Forget what is cached of rows, for others have changed them; nothing is in flight."""
-        self._end(committed=False)
-        self._forget_caches()
-        self._commits = self._committer.commits
-
-    def note_delete(self, row_key: bytes) -> None:
-        """A row was deleted, by the last commit alone, and the index knows: what is remembered of it is forgotten."""
-        self._pages.forget_row(row_key)
-        self._taken.forget()
-        self._commits = self._committer.commits
+    def _clear_caches(self) -> None:
+        for cache in (self._index, self._pages, self._taken):
+            cache.clear()
+        self._bases.forget()
 
     def commit(self, cut: Cut | None = None) -> None:
         """Place the values of the batch and commit it: the one commit point.
@@ -515,22 +510,25 @@ class Sequencer:
             if write.judgement is None:
                 plan.write(Stage.PAGES, (write.row(),))
                 continue
-            self._post_names(write, plan)
+            page = write.page.page
+            if page.payload_digest or page.docno:
+                post_names(batch.postings, write.pointer, page.payload_digest, page.docno)
             if self._is_shared:
                 plan.fill(self._slot(write), turn=write.turn)
             else:
                 plan.write(Stage.PAGES, (write.row(),), turn=write.turn)
         self._committer.note_writes((write.page.row_key, len(write.page.page.body)) for write in pages)
-        plan.write(Stage.POSTINGS, self._index.group_mutations())
+        plan.write(Stage.POSTINGS, self._index.mutations(batch.postings))
         plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()))
+        visits = len(batch.writes) - len(pages)
         if not self._is_shared:
-            self._tally.count((write.verdict, len(write.page.page.body)) for write in pages)
-            plan.write(Stage.COUNTS, self._tally.rows())
+            counted = [(write.verdict, len(write.page.page.body)) for write in pages]
+            plan.write(Stage.COUNTS, self._counts.rows(counts_of(counted, visits)))
         self._committer.commit(plan)
-        some_lost = self._is_shared and self._note_lost(pages)
-        self._commits = self._committer.commits
-        self._tally.committed()
-        self._end(committed=not some_lost)
+        self._commits += 1
+        self._pages.begin()
+        if self._is_shared:
+            self._note_lost(pages, visits)
 
     def _slot(self, write: Write) -> Slot:
         """A page as it is written where others may be faster: what is new claims its body first."""
@@ -542,32 +540,14 @@ class Sequencer:
             claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
         return Slot(write.pointer, write.row(), claim, write.rewrites, named)
 
-    def _note_lost(self, pages: Sequence[Write]) -> bool:
-        """Count what is written, and note what is to be judged again; whether there is any."""
+    def _note_lost(self, pages: Sequence[Write], visits: int) -> None:
+        """Count what is written, and note what is to be judged again."""
         lost = self._committer.lost
-        self._tally.count((one.verdict, len(one.page.page.body)) for one in pages if one.pointer not in lost)
-        counts = Plan().write(Stage.COUNTS, self._tally.rows())
+        counted = [(write.verdict, len(write.page.page.body)) for write in pages if write.pointer not in lost]
         if lost:
-            self._lost |= {id(one.page): one.page.row_key for one in pages if one.pointer in lost}
-            self._forget_caches()
-        self._committer.commit(counts)
-        return bool(lost)
-
-    def _forget_caches(self) -> None:
-        for cache in (self._index, self._pages, self._bases, self._own, self._taken):
-            cache.forget()
-
-    def _end(self, *, committed: bool) -> None:
-        """The batch is committed, or dropped."""
-        batch = self._pages.end(committed=committed)
-        self._index.end_group(committed=committed)
-        if self._reads is not None and committed:
-            self._reads.drop(batch.plan)
-        elif self._reads is not None:
-            self._reads.forget()
-        if not committed:
-            self._taken.forget()
-        self._tally.rollback()
+            self._lost |= {id(write.page): write.page.row_key for write in pages if write.pointer in lost}
+            self._clear_caches()
+        self._committer.commit(Plan().write(Stage.COUNTS, self._counts.rows(counts_of(counted, visits))))
 
     def _admit(self, one: Prepared, policies: Policies) -> Write:
         """Judge a page, and take it into the batch."""
@@ -587,9 +567,7 @@ class Sequencer:
             if write.is_stored:
                 set_visit_columns(write)
                 write.arrived = self._clock()
-                self._tally.count_visit()
                 self._pages.add(write)
-                self._own.note_write(one.row_key)
             return write
         lost_before = len(self._lost)
         write = self.judge.page(one, policies)
@@ -600,33 +578,16 @@ class Sequencer:
             set_columns(write)
             write.turn = self._pages.turn
             write.arrived = self._clock()
-            self._post(write)
+            if write.verdict.stored in capture.STORED_POSTED and one.page.body:  # later pages see it, and find it
+                its = one.analysis
+                self._index.add(self._pages.postings, write.pointer, its, status=one.page.status)
+                write.seen = StoredPage(
+                    its.body_checksum, its.text_checksum, its.sketch, its.shingle_count, bool(its.entries)
+                )
             self._pages.add(write)
-            self._own.note_write(one.row_key)
         if write.says and one.anchors:
             self._add_anchors(write)
         return write
-
-    def _post(self, write: Write) -> None:
-        """Post a page whose body can be read, and let later pages of the batch see it."""
-        one, analysis = write.page, write.page.analysed
-        if write.verdict.stored not in capture.STORED_POSTED or not one.page.body:
-            return
-        postings = self._index.add(one.row_key, write.timestamp, analysis, status=one.page.status)
-        self._pages.batch.plan.write(Stage.POSTINGS, postings)
-        write.seen = StoredPage(
-            analysis.body_checksum,
-            analysis.text_checksum,
-            analysis.sketch,
-            analysis.shingle_count,
-            bool(analysis.entries),
-        )
-
-    def _post_names(self, write: Write, plan: Plan) -> None:
-        """Post the names under which others know a page; no verdict asks for them."""
-        page = write.page.page
-        if page.payload_digest or page.docno:
-            plan.write(Stage.POSTINGS, self._index.add_names(write.pointer, page.payload_digest, page.docno))
 
     def _add_anchors(self, write: Write) -> None:
         """What a page that is stored says of others; of a page that is written again, only what it said otherwise."""
@@ -634,7 +595,7 @@ class Sequencer:
         again = not write.is_stored or write.previous is not None
         for anchor in write.page.anchors:
             value = encode_inline(anchor.text)
-            newest = self._own.anchor(anchor.row_key, source) if again else None
+            newest = self._table.newest(anchor.row_key, ANCHOR_FAMILY, source) if again else None
             if newest is not None and newest.timestamp <= write.timestamp and newest.value == value:
                 continue
             cell = SetCell(ANCHOR_FAMILY, source, write.timestamp, value)
@@ -654,3 +615,58 @@ def _result(write: Write) -> PutResult:
         write.error,
         write.known_as,
     )
+
+
+# --- all of it put together
+
+
+class WriteSide:
+    """Everything that writes pages.
+
+    Attributes:
+        opened, table, committer, clock: as given.
+        kernel: that analyses pages.
+        pages, detector, sequencer: of this writer.
+        preparer: of pages.
+        queue: of groups.
+        writer: of pages.
+        poster: of pages that are stored.
+        deleter: of pages.
+        upkeep: what compaction asks.
+    """
+
+    def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
+        self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
+        remembers = opened.engine.caps.single_writer or committer.fills_slots
+        placement = opened.placement
+        self.kernel = kernel_of(opened)
+        engine = opened.engine
+        buckets = open_buckets(opened, table)
+        committer.followers.add(buckets.follow)
+        index = HashIndex(opened.engine, buckets, remembers=remembers)
+        bases = Bases(placement, opened.base_rows, remembers=remembers)
+        self.pages = pages = GroupPages(
+            table, placement, bases, remembers=remembers, is_alone=opened.engine.caps.single_writer
+        )
+        self.detector = detector = Detector(
+            index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule
+        )
+        self.sequencer = sequencer = Sequencer(
+            committer=committer,
+            index=index,
+            pages=pages,
+            bases=bases,
+            table=table,
+            placement=placement,
+            detector=detector,
+            values=ValueWriter(placement, pages, bases),
+            counts=Counts(opened.engine, opened.session),
+            reads=GroupReads(engine, pages, index, detector) if isinstance(engine, ReadsAhead) else None,
+            clock=clock,
+        )
+        self.poster = Poster(index, self.kernel, table, placement, committer)
+        self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
+        self.upkeep = PageUpkeep(opened, table, committer)
+        self.queue = WriteQueue(sequencer)
+        self.preparer = Preparer(self.kernel, clock)
+        self.writer = PageWriter(self.preparer, self.queue)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from committed import commit_postings
 from memory_engine import MemoryEngine
 
-from docstore.dedup.buckets import Buckets, LayeredBuckets, RowBuckets
+from docstore.dedup.buckets import NOTHING_NEW, Buckets, LayeredBuckets, NewPostings, RowBuckets
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.model.errors import StorageError
-from docstore.model.types import Durability
 from docstore.reference.ranking import BUCKET_LIMIT, IndexQuery
 from docstore.storage.engine import Engine
 
@@ -35,8 +34,8 @@ def buckets(request: pytest.FixtureRequest, engine: Engine, tmp_path: Path) -> I
     made.close()
 
 
-def found_in(buckets: Buckets, keys: np.ndarray) -> list[set[int]]:
-    owner, texts = buckets.find(keys)
+def found_in(buckets: Buckets, keys: np.ndarray, new: NewPostings = NOTHING_NEW) -> list[set[int]]:
+    owner, texts = buckets.find(keys, new)
     assert (np.diff(owner) >= 0).all()
     return [set(texts[owner == place].tolist()) for place in range(len(keys))]
 
@@ -53,16 +52,16 @@ def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engin
     asked: list[np.ndarray] = []
     for _ in range(30):
         pages = [keys_of(rng) for _ in range(int(rng.integers(1, 12)))]
+        new = NewPostings()
         for keys in pages:
-            assert found_in(buckets, keys) == [set(expected.get(key, [])[:BUCKET_LIMIT]) for key in keys.tolist()]
+            assert found_in(buckets, keys, new) == [set(expected.get(key, [])[:BUCKET_LIMIT]) for key in keys.tolist()]
             # ascending, so that the first posted are those of the smallest numbers, which rows give
             text = len(asked) * 7 + 1
-            buckets.post(text, keys)
+            buckets.post(new, text, keys)
             asked.append(keys)
             for key in keys.tolist():
                 expected.setdefault(key, []).append(text)
-        engine.mutate_rows(buckets.mutations(), Durability.NONE)
-        buckets.end_group(committed=True)
+        commit_postings(engine, buckets, new)
     assert max(map(len, expected.values())) < BUCKET_LIMIT
     for keys in asked:
         assert found_in(buckets, keys) == [set(expected[key]) for key in keys.tolist()]
@@ -71,20 +70,26 @@ def test_a_text_is_found_from_the_moment_it_is_posted_and_for_good(engine: Engin
 def test_a_bucket_gives_the_first_texts_and_no_more(engine: Engine, buckets: Buckets) -> None:
     key = np.array([48], np.uint64)
     for text in range(1, 2 * BUCKET_LIMIT + 40):
-        buckets.post(text, key)
-        engine.mutate_rows(buckets.mutations(), Durability.NONE)
-        buckets.end_group(committed=True)
+        new = NewPostings()
+        buckets.post(new, text, key)
+        commit_postings(engine, buckets, new)
     assert found_in(buckets, key) == [set(range(1, BUCKET_LIMIT + 1))]
+
+
+def test_a_batch_that_is_dropped_leaves_nothing(engine: Engine, buckets: Buckets) -> None:
+    keys = np.arange(5, dtype=np.uint64)
+    new = NewPostings()
+    buckets.post(new, 9, keys)
+    assert found_in(buckets, keys, new) == [{9}] * 5
+    assert found_in(buckets, keys) == found_in(buckets, keys, NewPostings()) == [set()] * 5
 
 
 def test_a_group_that_failed_may_be_written_again(engine: Engine, buckets: Buckets) -> None:
     keys = np.arange(5, dtype=np.uint64)
     for committed in (False, False, True):
-        buckets.post(9, keys)
-        rows = buckets.mutations()
-        if committed:
-            engine.mutate_rows(rows, Durability.NONE)
-        buckets.end_group(committed=committed)
+        new = NewPostings()
+        buckets.post(new, 9, keys)
+        commit_postings(engine, buckets, new, known=committed, is_applied=committed)
     owner, texts = buckets.find(keys)
     assert owner.tolist() == [0, 1, 2, 3, 4] and texts.tolist() == [9] * 5
 
@@ -97,43 +102,33 @@ def test_no_key_finds_nothing(buckets: Buckets) -> None:
 def test_a_layer_sees_what_is_below_and_changes_nothing_there(engine: Engine, tmp_path: Path) -> None:
     lower = make_runs(engine, tmp_path)
     key = np.array([32], np.uint64)
-    lower.post(5, key)
-    engine.mutate_rows(lower.mutations(), Durability.NONE)
-    lower.end_group(committed=True)
+    new = NewPostings()
+    lower.post(new, 5, key)
+    commit_postings(engine, lower, new)
     above = MemoryEngine()
     layer = LayeredBuckets(lower, RowBuckets(above))
-    layer.post(3, key)
-    assert found_in(layer, key) == [{3, 5}]
-    above.mutate_rows(layer.mutations(), Durability.NONE)
-    layer.end_group(committed=True)
+    new = NewPostings()
+    layer.post(new, 3, key)
+    assert found_in(layer, key, new) == [{3, 5}]
+    commit_postings(above, layer, new)
+    new = NewPostings()
     for text in range(100, 100 + BUCKET_LIMIT):
-        layer.post(text, key)
-    assert len(found_in(layer, key)[0]) == BUCKET_LIMIT and {3, 5} <= found_in(layer, key)[0]
+        layer.post(new, text, key)
+    found = found_in(layer, key, new)[0]
+    assert len(found) == BUCKET_LIMIT and {3, 5} <= found
     assert found_in(lower, key) == [{5}]
     layer.close()
     lower.close()
 
 
-def test_an_engine_that_fails_leaves_the_buckets_in_order(
-    engine: Engine, buckets: Buckets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*given: object) -> None:
-        raise StorageError("the disk is full")
-
+def test_an_engine_that_fails_leaves_the_buckets_in_order(engine: Engine, buckets: Buckets) -> None:
     for text in range(200):
-        buckets.post(text, np.array([text, 1 << 40], np.uint64))
-        rows = buckets.mutations()
-        if text % 3 == 0:
-            with monkeypatch.context() as patch, pytest.raises(StorageError):
-                patch.setattr(engine, "mutate_rows", fails)
-                engine.mutate_rows(rows, Durability.NONE)
-            buckets.end_group(committed=False)
-        else:
-            engine.mutate_rows(rows, Durability.NONE)
-            buckets.end_group(committed=True)
+        new = NewPostings()
+        buckets.post(new, text, np.array([text, 1 << 40], np.uint64))
+        fails = text % 3 == 0
+        commit_postings(engine, buckets, new, known=not fails, is_applied=not fails)
     for text in range(200):
-        if text % 3:
-            assert found_in(buckets, np.array([text], np.uint64)) == [{text}]
+        assert found_in(buckets, np.array([text], np.uint64)) == [{text} if text % 3 else set()]
 
 
 NONE = np.empty(0, np.uint64)
@@ -152,16 +147,16 @@ def asks(number: int) -> IndexQuery:
 
 
 def post_as_pages_do(engine: Engine, buckets: Buckets, numbers: range) -> None:
+    new = NewPostings()
     for number in numbers:
         query = asks(number)
-        proposal = buckets.propose(query)
+        proposal = buckets.propose(query, new)
         if not proposal.has_own:
-            buckets.post(number, query.first_keys(), proposal.further_keys)
+            buckets.post(new, number, query.first_keys(), proposal.further_keys)
         if number % 7 == 0:
-            engine.mutate_rows(buckets.mutations(), Durability.NONE)
-            buckets.end_group(committed=True)
-    engine.mutate_rows(buckets.mutations(), Durability.NONE)
-    buckets.end_group(committed=True)
+            commit_postings(engine, buckets, new)
+            new = NewPostings()
+    commit_postings(engine, buckets, new)
 
 
 def test_what_comes_after_the_first_texts_of_a_full_bucket_is_found_through_it(

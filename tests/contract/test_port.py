@@ -164,9 +164,7 @@ def test_a_plan_that_fails_behind_its_first_stage_is_not_known_to_have_failed() 
 
 def counted(engine: MemoryEngine, session: bytes, pages: int) -> None:
     counts = Counts(engine, session)
-    counts.add({"pages": pages})
-    engine.mutate_rows(counts.rows(), Durability.NONE)
-    counts.committed()
+    engine.mutate_rows(counts.rows({"pages": pages}), Durability.NONE)
 
 
 def test_counts_of_sessions_add_up_and_are_folded_once_wherever_folding_stops() -> None:

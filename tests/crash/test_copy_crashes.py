@@ -24,8 +24,8 @@ SCRIPT = """
 import sys
 import docstore
 from docstore.archives import copying
-from docstore.writing import textorder
-copying.RANGE_ROWS, copying.GROUP_PORTIONS, textorder.GROUP_TEXTS = 20, 7, 10
+from docstore.writing import importing
+copying.RANGE_ROWS, copying.GROUP_PORTIONS, importing.GROUP_TEXTS = 20, 7, 10
 source, target, left, wanted = *sys.argv[1:3], int(sys.argv[3]), sys.argv[4]
 def said(what, done):
     global left

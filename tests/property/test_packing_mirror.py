@@ -107,8 +107,8 @@ def test_merges_and_look_ups_are_the_same(
         for table in tables:
             table.post(text, key_bytes(keys))
     assert len(tables[0]) == len(tables[1]) == 30 and tables[0].postings == tables[1].postings
-    expected = reference.find(opened[0], tables[0], asked, limit)
-    found = native.find(opened[1], tables[1], asked, limit)
+    expected = reference.find(opened[0], [tables[0]], asked, limit)
+    found = native.find(opened[1], [tables[1]], asked, limit)
     assert [part.tolist() for part in found] == [part.tolist() for part in expected]
     before, after = (np.sort(np.frombuffer(table.packed(), np.uint64)) for table in tables)
     assert before.tolist() == after.tolist() and tables[0].texts() == tables[1].texts()
@@ -118,7 +118,7 @@ def test_no_key_and_no_run_are_answered_with_nothing() -> None:
     nothing = np.empty(0, np.uint64)
     for kernel in kernels():
         for keys in (nothing, np.array([5], np.uint64)):
-            owner, texts = kernel.find([], kernel.recent(), keys, 64)
+            owner, texts = kernel.find([], [kernel.recent()], keys, 64)
             assert (len(owner), len(texts)) == (0, 0)
         assert kernel.mix(nothing).tolist() == []
     keys = np.random.default_rng(SEED).integers(0, 1 << 63, 100, dtype=np.uint64)
@@ -144,7 +144,7 @@ def test_a_damaged_run_gives_an_error_or_an_answer_and_never_a_crash() -> None:
         run = Run(damaged)
         opened = [run.view(native)]
         try:
-            native.find(opened, native.recent(), asked, 64)
+            native.find(opened, [native.recent()], asked, 64)
             native.merge(opened, [run.texts], run.shape, 64, 0, 1 << run.shape.slice_bits)
         except CorruptionError:
             errors += 1
@@ -173,6 +173,6 @@ def test_keys_of_slices_that_are_not_there_are_looked_up_alike(seed: int, slice_
     asked = np.concatenate([keys, rng.integers(0, 1 << 40, 30, np.uint64), np.array([0, (1 << 40) - 1], np.uint64)])
     expected = {(key, int(texts[int(each) & 0xFFFFFF])) for each in postings for key in [int(each) >> 24]}
     for kernel in kernels():
-        owner, found = kernel.find([Run(buffer).view(kernel)], kernel.recent(), asked, 64)
+        owner, found = kernel.find([Run(buffer).view(kernel)], [kernel.recent()], asked, 64)
         assert {(int(asked[place]), int(text)) for place, text in zip(owner, found, strict=True)} == expected
         assert every_posting(Run(buffer)).tolist() == postings.tolist()

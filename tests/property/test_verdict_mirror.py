@@ -104,7 +104,7 @@ def proposed(kernel: Packing, query: IndexQuery, posted: list[tuple[int, Keys]],
     table = kernel.recent()
     for text, keys in posted:
         table.post(text, key_bytes(np.unique(kernel.mix(keys))))
-    found = kernel.propose([], table, query, limit)
+    found = kernel.propose([], [table], query, limit)
     return [*found[:-1], found.further_keys.tolist()]
 
 

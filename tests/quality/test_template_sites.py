@@ -21,6 +21,7 @@ import pytest
 
 import docstore
 from docstore import compiled
+from docstore.dedup.buckets import NOTHING_NEW, NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
 from docstore.dedup.detector import Detector, Judgement, StoredPage, Thresholds, jaccard
 from docstore.dedup.index import HashIndex
@@ -30,6 +31,7 @@ from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DUPLICATES, Durability, VerdictKind
 from docstore.reference.fingerprints import overlap
+from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.engines.leveldb import LevelDBEngine
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
@@ -200,6 +202,7 @@ class MemoryPages:
     in_doubt = False
 
     def __init__(self) -> None:
+        self.postings = NOTHING_NEW
         self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
@@ -270,17 +273,19 @@ class Written:
         for start in range(0, len(texts), GROUP_PAGES):
             group = self.analyse(texts[start : start + GROUP_PAGES])
             self._index.prepare(group)
-            rows = []
+            self.pages.postings = new = NewPostings()
             for analysis in group:
                 pointer = PagePointer(self._count * 1000, b"page %d" % self._count)
                 self._count += 1
                 self.detector.judge(pointer.row_key, BODY, analysis, status=200)
                 self.pages.put(pointer, analysis)
-                rows += self._index.add(pointer.row_key, pointer.timestamp, analysis, status=200)
+                self._index.add(new, pointer, analysis, status=200)
                 pointers.append(pointer)
-            rows += self._index.group_mutations()
-            self._engine.mutate_rows(rows, Durability.NONE)
-            self._index.end_group(committed=True)
+            plan = Plan().write(Stage.POSTINGS, self._index.mutations(new))
+            apply(self._engine, plan, Durability.NONE)
+            self._index.follow(plan, True)
+            self._buckets.follow(plan, True)
+            self.pages.postings = NOTHING_NEW
             analyses += group
         return pointers, analyses
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from docstore.storage.cache import LruCache, SequenceCache
+from docstore.storage.cache import LruCache
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -52,9 +52,9 @@ def test_what_is_dropped_gives_its_room_back() -> None:
     assert len(cache) == 1
 
 
-def test_sequences_are_bounded_by_their_items_and_the_oldest_go() -> None:
+def test_what_is_held_is_bounded_by_what_it_costs_and_the_least_used_go() -> None:
     rng = random.Random(20261122)
-    cache: SequenceCache[int, list[int]] = SequenceCache(500)
+    cache: LruCache[int, list[int]] = LruCache(500, lambda found: len(found) + 1)
     model: dict[int, list[int]] = {}
     for turn in range(5000):
         key = rng.randrange(300)
@@ -62,23 +62,13 @@ def test_sequences_are_bounded_by_their_items_and_the_oldest_go() -> None:
             model[key] = [turn] * rng.choice((0, 1, 1, 1, 64))
             cache.put(key, model[key])
         else:
-            popped = cache.pop(key)
-            assert popped is None or popped is model[key]
+            cache.drop(key)
             model.pop(key, None)
+        missing = cache.missing(model)
         held = {key: found for key in model if (found := cache.get(key)) is not None}
         assert all(found is model[key] for key, found in held.items())
-        assert cache.used == sum(len(found) + 1 for found in held.values()) <= 500
-        assert set(cache.missing(model)) == model.keys() - held.keys()
+        assert sum(len(found) + 1 for found in held.values()) <= 500
+        assert set(missing) == model.keys() - held.keys()
         assert len(cache) == len(held)
-    assert cache.get(key) is not None or key not in model
     cache.clear()
-    assert (len(cache), cache.used) == (0, 0)
-
-
-def test_a_sequence_that_is_put_is_held_while_older_ones_are_there() -> None:
-    cache: SequenceCache[int, list[int]] = SequenceCache(20)
-    for number in range(100):
-        cache.put(number, [number])
-        assert cache.get(number) == [number]
-    assert cache.get(0) is None
-    assert 10 >= len(cache) >= 8
+    assert len(cache) == 0

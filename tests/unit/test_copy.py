@@ -179,7 +179,7 @@ def test_a_secret_choice_of_bands_goes_with_the_copy(tmp_path: Path) -> None:
 
 def test_texts_are_posted_in_the_order_of_the_source(source: DocumentStore, tmp_path: Path) -> None:
     """A bucket gives its first 64 texts, so the order tells which those are."""
-    from docstore.writing.textorder import order_of_texts
+    from docstore.writing.importing import order_of_texts
 
     copy(source, tmp_path / "copy")
     with docstore.open(tmp_path / "copy") as store:

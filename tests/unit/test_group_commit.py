@@ -21,7 +21,7 @@ from docstore.model.errors import InvalidArgument
 from docstore.store import DocumentStore
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
-from docstore.writing.writer import Sequencer, Written
+from docstore.writing.writer import Sequencer
 
 T0 = 1_700_000_000_000_000
 
@@ -37,13 +37,13 @@ class Groups:
         self.fails: Callable[[list[str]], Exception | None] = lambda urls: None
         write = Sequencer.write
 
-        def noted(sequencer: Sequencer, pages: list[Prepared], policies: list[object]) -> Written:
+        def noted(sequencer: Sequencer, pages: list[Prepared], policies: list[object]) -> object:
             urls = [one.url for one in pages]
             if self.stops(urls):
                 self.reached.set()
                 assert self.go_on.wait(60)
             if error := self.fails(urls):
-                return Written([], error)
+                return [], error
             written = write(sequencer, pages, policies)  # type: ignore[arg-type]
             with self.written:
                 self.sizes.append(len(pages))

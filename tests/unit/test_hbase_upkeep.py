@@ -351,8 +351,7 @@ def test_counts_are_exact_though_sessions_go_on_behind_the_fold(cluster: MemoryC
             assert sum(row.startswith(b"tally") for row in cluster.tables["tests:meta"]) == 1
         # A session that has failed reads its own counts again: they are in the one row.
         counts = Counts(two.opened.engine, two.opened.session)
-        counts.add({"captures": 1})
-        two.opened.engine.mutate_rows(counts.rows(), Durability.SYNC)
+        two.opened.engine.mutate_rows(counts.rows({"captures": 1}), Durability.SYNC)
         assert totals()["captures"] == 7
 
 
@@ -360,8 +359,7 @@ def test_a_session_of_any_name_counts(cluster: MemoryCluster) -> None:
     with open_store() as store:
         for session in (b"\x00" * 8, b"-foldee.", b"\xff" * 8):
             counts = Counts(store.opened.engine, session)
-            counts.add({"captures": 1})
-            store.opened.engine.mutate_rows(counts.rows(), Durability.SYNC)
+            store.opened.engine.mutate_rows(counts.rows({"captures": 1}), Durability.SYNC)
         assert totals() == {"captures": 3}
         compact()
         assert totals() == {"captures": 3}

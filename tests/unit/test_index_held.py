@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 
 import numpy as np
 import pytest
+from committed import commit_postings
 from memory_engine import MemoryEngine
 
 from docstore.dedup import index as index_module
-from docstore.dedup.buckets import RowBuckets
-from docstore.dedup.index import POINTER_SLICE, HashIndex, Oldest
+from docstore.dedup.buckets import NOTHING_NEW, NewPostings, RowBuckets
+from docstore.dedup.index import POINTER_SLICE, HashIndex, Oldest, Posted
 from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
-from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
+from docstore.model.types import Cell, Durability, ReadSpec
+from docstore.storage.plan import Plan, Stage, apply
 
 SEED = 20261123
 BODIES = 12
@@ -30,13 +32,30 @@ def page(body: int, text: int) -> Analysis:
     return Analysis(True, checksum(1, body), text_checksum=checksum(2, text), band_keys=np.array([text], np.uint64))
 
 
-def pages_of(index: HashIndex, texts: dict[PagePointer, int]) -> list[list[PagePointer]]:
+def pages_of(
+    index: HashIndex, texts: dict[PagePointer, int], new: NewPostings = NOTHING_NEW
+) -> list[list[PagePointer]]:
     """Of each text the pages that it leads to and that have it, then those of each body."""
     found = [
-        [each for each in index.pages_with_text(text_number(checksum(2, text))) if texts[each] == text]
+        [each for each in index.pages_with_text(text_number(checksum(2, text)), new) if texts[each] == text]
         for text in range(TEXTS)
     ]
-    return found + [list(index.pages_with_body(body_head(checksum(1, body)))) for body in range(BODIES)]
+    return found + [list(index.pages_with_body(body_head(checksum(1, body)), new)) for body in range(BODIES)]
+
+
+class Posting:
+    """An index over rows, and pages that are posted in it."""
+
+    def __init__(self, *, remembers: bool) -> None:
+        self.engine = MemoryEngine()
+        self.buckets = RowBuckets(self.engine)
+        self.index = HashIndex(self.engine, self.buckets, remembers=remembers)
+
+    def commit(self, pages: Iterable[tuple[PagePointer, Analysis]]) -> None:
+        new = NewPostings()
+        for pointer, analysis in pages:
+            self.index.add(new, pointer, analysis, status=200)
+        commit_postings(self.engine, self.buckets, new, self.index)
 
 
 @pytest.mark.parametrize("has_room", [True, False])
@@ -48,40 +67,44 @@ def test_what_is_at_hand_is_what_is_stored_and_in_flight(
         monkeypatch.setattr(index_module, "ROWS_HELD", 12)
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
-    held = HashIndex(engine, RowBuckets(engine), remembers=True)
+    buckets = RowBuckets(engine)
+    held = HashIndex(engine, buckets, remembers=True)
     texts: dict[PagePointer, int] = {}
     for group in range(12):
-        plain = HashIndex(engine, RowBuckets(engine))
+        plain, new = HashIndex(engine, buckets), NewPostings()
         drawn = [(int(rng.integers(BODIES)), int(rng.integers(TEXTS))) for _ in range(rng.integers(1, 7))]
         if group % 3:
             held.prepare(page(*each) for each in drawn)
-        mutations: list[RowMutations] = []
         for number, (body, text) in enumerate(drawn):
             is_text = bool(rng.integers(4))
             pointer = PagePointer(group * 100 + number, b"row%d" % number)
             texts[pointer] = text
-            for index in (held, plain):
-                added = index.add(pointer.row_key, pointer.timestamp, page(body, text), status=200 if is_text else 404)
-            mutations += added
-            assert pages_of(held, texts) == pages_of(plain, texts)
-        committed = bool(rng.integers(3))
-        if committed:
-            engine.mutate_rows(mutations, Durability.NONE)
-        held.end_group(committed=committed)
-        assert pages_of(held, texts) == pages_of(HashIndex(engine, RowBuckets(engine)), texts)
-        if group == 8:
-            held.forget()
-    assert sum(map(len, pages_of(held, texts))) > BODIES
+            held.add(new, pointer, page(body, text), status=200 if is_text else 404)
+            assert pages_of(held, texts, new) == pages_of(plain, texts, new)
+        if rng.integers(3):
+            known, is_applied = bool(rng.integers(3)), bool(rng.integers(3))
+            commit_postings(engine, buckets, new, held, known=known, is_applied=known or is_applied)
+        assert pages_of(held, texts) == pages_of(HashIndex(engine, buckets), texts)
+        gone = [PagePointer(group * 100, b"row0"), PagePointer(group * 100 - 99, b"row1")]
+        plan = Plan()
+        for pointer in gone if group % 4 == 3 else ():
+            posted = [Posted(pointer.timestamp, checksum(1, body), b"", "", "", "") for body in range(BODIES)]
+            plan.remove(Stage.POSTINGS, held.remove(pointer.row_key, posted))
+        apply(engine, plan, Durability.NONE)
+        held.follow(plan, bool(rng.integers(2)))
+        assert pages_of(held, texts) == pages_of(HashIndex(engine, buckets), texts)
+    assert sum(map(len, pages_of(held, texts))) >= BODIES
 
 
 def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
-    engine = MemoryEngine()
-    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    posting = Posting(remembers=True)
+    index = posting.index
     pointers = [PagePointer(number, b"row%d" % number) for number in range(700)]
+    new = NewPostings()
     for pointer in pointers:
-        engine.mutate_rows(index.add(pointer.row_key, pointer.timestamp, page(3, 1), status=200), Durability.NONE)
-    assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
-    index.end_group(committed=True)
+        index.add(new, pointer, page(3, 1), status=200)
+    assert list(index.pages_with_body(body_head(checksum(1, 3)), new)) == pointers
+    commit_postings(posting.engine, posting.buckets, new, index)
     assert list(index.pages_with_body(body_head(checksum(1, 3)))) == pointers
     assert list(index.pages_with_text(text_number(checksum(2, 1)))) == pointers
 
@@ -95,23 +118,21 @@ def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest
         return merge(*lists)
 
     monkeypatch.setattr(index_module, "merge", noted)
-    engine = MemoryEngine()
-    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    posting = Posting(remembers=True)
+    index = posting.index
     for group in range(10):
+        new = NewPostings()
         for number in range(group * 100, group * 100 + 100):
-            added = index.add(b"row%d" % number, number, page(3, 1), status=200)
-            engine.mutate_rows(added, Durability.NONE)
-            assert next(iter(index.pages_with_body(body_head(checksum(1, 3))))) == PagePointer(0, b"row0")
-        index.end_group(committed=True)
+            index.add(new, PagePointer(number, b"row%d" % number), page(3, 1), status=200)
+            assert next(iter(index.pages_with_body(body_head(checksum(1, 3)), new))) == PagePointer(0, b"row0")
+        commit_postings(posting.engine, posting.buckets, new, index)
     assert max(merged) == POINTER_SLICE
 
 
 def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = MemoryEngine()
-    index = HashIndex(engine, RowBuckets(engine))
-    for number in range(300):
-        engine.mutate_rows(index.add(b"row%d" % number, 5, page(3, 1), status=200), Durability.NONE)
-    index.end_group(committed=True)
+    posting = Posting(remembers=False)
+    engine, index = posting.engine, posting.index
+    posting.commit((PagePointer(5, b"row%d" % number), page(3, 1)) for number in range(300))
     assert index.holds(PagePointer(5, b"row299"), checksum(1, 3))
     read: list[int] = []
     real = engine.read_row
@@ -132,15 +153,13 @@ def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPa
     """Before, rows were counted, of which each may have 64 pages."""
     bodies, copies = 40, 50
     monkeypatch.setattr(index_module, "ROWS_HELD", 10 * copies)
-    engine = MemoryEngine()
-    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    posting = Posting(remembers=True)
+    engine, index = posting.engine, posting.index
     for number in range(copies):
         analyses = [page(body, body) for body in range(bodies)]
         index.prepare(analyses)
-        for body, analysis in enumerate(analyses):
-            added = index.add(b"row%d-%d" % (number, body), number, analysis, status=200)
-            engine.mutate_rows(added, Durability.NONE)
-        index.end_group(committed=True)
+        rows = (PagePointer(number, b"row%d-%d" % (number, body)) for body in range(bodies))
+        posting.commit(zip(rows, analyses, strict=True))
     asked: list[bytes] = []
     real = engine.qualifiers
 
@@ -157,14 +176,12 @@ def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPa
 def test_questions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, what was asked of each such body was held for ever."""
     bodies, most = 30, 8
-    monkeypatch.setattr(index_module, "OLDEST_HELD", most)
-    engine = MemoryEngine()
-    index = HashIndex(engine, RowBuckets(engine), remembers=True)
+    monkeypatch.setattr(index_module, "ROWS_HELD", most * (POINTER_SLICE + 1) // 2)
+    posting = Posting(remembers=True)
+    index = posting.index
     for body in range(bodies):
-        for number in range(POINTER_SLICE + 1):
-            added = index.add(b"row%d" % number, number, page(body, body), status=200)
-            engine.mutate_rows(added, Durability.NONE)
-    index.end_group(committed=True)
+        rows = (PagePointer(number, b"row%d" % number) for number in range(POINTER_SLICE + 1))
+        posting.commit((pointer, page(body, body)) for pointer in rows)
     gc.collect()
     before = sum(isinstance(one, Oldest) for one in gc.get_objects())
     for _ in range(3):

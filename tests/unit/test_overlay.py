@@ -7,7 +7,7 @@ import random
 from memory_engine import MemoryEngine
 
 from docstore.model.types import Durability, RowMutations, SetCell
-from docstore.tablets.engines.overlay import OverlayEngine
+from docstore.tablets.dry_run import OverlayEngine
 
 
 def test_the_newest_version_is_that_of_the_row_whichever_engine_holds_it() -> None:

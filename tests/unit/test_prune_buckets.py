@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import numpy as np
+from committed import commit_postings
 from memory_engine import MemoryEngine
 
-from docstore.dedup.buckets import RowBuckets
+from docstore.dedup.buckets import NewPostings, RowBuckets
 from docstore.dedup.index import Pruner
 from docstore.model.types import Durability
 from docstore.reference.ranking import BUCKET_LIMIT
-from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.plan import Plan, apply
 
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
 
@@ -19,14 +20,14 @@ FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
 def test_a_full_bucket_stays_full_and_others_lose_what_is_gone() -> None:
     engine = MemoryEngine()
     buckets = RowBuckets(engine)
+    new = NewPostings()
     for text in range(1, BUCKET_LIMIT + 10):
-        buckets.post(text, FULL, *([ROOMY] if text < BUCKET_LIMIT else []))
+        buckets.post(new, text, FULL, *([ROOMY] if text < BUCKET_LIMIT else []))
 
     def commit(plan: Plan) -> None:
         apply(engine, plan, Durability.NONE)
 
-    commit(Plan().write(Stage.POSTINGS, buckets.mutations()))
-    buckets.end_group(committed=True)
+    commit_postings(engine, buckets, new)
     removed = Pruner(engine, buckets, lambda pointer, head: False, nullcontext(), commit).run()
     assert removed == BUCKET_LIMIT - 1
     assert len(buckets.find(FULL)[0]) == BUCKET_LIMIT

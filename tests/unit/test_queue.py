@@ -16,7 +16,7 @@ from docstore.storage.values import Sorted
 from docstore.writing.judge import Policies
 from docstore.writing.prepare import Prepared
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
-from docstore.writing.writer import Request, WriteQueue, Written
+from docstore.writing.writer import Request, WriteQueue
 
 FLAG: Policies = {}
 REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
@@ -39,7 +39,9 @@ class Writes:
         self.policies: list[list[Policies]] = []
         self.judge: Callable[[list[str]], BaseException | None] = lambda names: None
 
-    def write(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> Written:
+    def write(
+        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+    ) -> tuple[list[PutResult], BaseException | None]:
         names = [one.url for one in pages]
         self.groups.append(names)
         self.policies.append(list(policies))
@@ -49,7 +51,7 @@ class Writes:
         error = self.judge(names)
         done = names if error is None else []
         verdict = Verdict(VerdictKind.NEW)
-        return Written([PutResult(name, 0, verdict, Previous.NONE, 0.0, "body") for name in done], error)
+        return [PutResult(name, 0, verdict, Previous.NONE, 0.0, "body") for name in done], error
 
 
 @pytest.fixture

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from committed import commit_postings
 from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
+from docstore.dedup.buckets import NewPostings
 from docstore.dedup.index import Pruner
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.dedup.runs import pruned_parts
@@ -56,11 +58,11 @@ class Store:
         for _ in range(groups):
             first = len(self.committed)
             group = [query(n) for n in range(first, first + group_texts)]
+            new = NewPostings()
             for each in group:
-                buckets.post(each.own_number, each.first_keys())
-            self.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
+                buckets.post(new, each.own_number, each.first_keys())
             self.committed += group
-            buckets.end_group(committed=True)
+            commit_postings(self.engine, buckets, new)
 
     def log_rows(self) -> list[int]:
         scanned = self.engine.scan("meta", RUN_LOG_PREFIX, RUN_LOG_PREFIX + b"\xff")
@@ -347,23 +349,42 @@ class Paused(Files):
 
 def put(store: Store, buckets: RunBuckets, number: int) -> None:
     """A text as its page would be posted."""
-    asked = query(number)
-    if not buckets.propose(asked).has_own:
-        buckets.post(number, asked.first_keys())
-    store.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
-    buckets.end_group(committed=True)
+    asked, new = query(number), NewPostings()
+    if not buckets.propose(asked, new).has_own:
+        buckets.post(new, number, asked.first_keys())
+    commit_postings(store.engine, buckets, new)
     store.committed.append(asked)
 
 
-def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(store: Store) -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(store: Store, known: bool) -> None:
     buckets = store.open()
     put(store, buckets, 0)
-    buckets.post(1, query(1).first_keys())
-    buckets.end_group(committed=False)
+    new = NewPostings()
+    buckets.post(new, 1, query(1).first_keys())
+    if not known:
+        commit_postings(store.engine, buckets, new, known=False, is_applied=False)
+    assert not buckets.propose(query(1)).has_own
     for _ in range(2):
         put(store, buckets, 1)
     store.committed.pop()
     for again in (buckets, store.open()):  # the first is not closed: a crash
+        assert store.all_found(again)
+
+
+def test_a_group_of_unknown_outcome_that_was_written_is_found_after_the_next_commit(store: Store) -> None:
+    buckets = store.open()
+    put(store, buckets, 0)
+    for number in (1, 2):
+        new = NewPostings()
+        buckets.post(new, number, query(number).first_keys())
+        commit_postings(store.engine, buckets, new, known=False)
+        store.committed.append(query(number))
+    put(store, buckets, 3)
+    for again in (buckets, store.open()):  # the first is not closed: a crash
+        assert store.all_found(again)
+    store.write(buckets, 20)
+    for again in (buckets, store.open()):
         assert store.all_found(again)
 
 
@@ -479,14 +500,20 @@ def test_who_goes_on_after_half_a_pruning_knows_what_the_disk_holds(store: Store
     assert store.asked_for_texts == 0
 
 
-def test_a_second_pruning_does_not_hide_what_half_a_pruning_dropped(store: Store) -> None:
-    """While a group is under way the runs cannot be opened again: texts that were dropped stay unknown meanwhile."""
-    buckets = half_pruned(store, begun=lambda buckets: buckets.post(9000, query(9000).first_keys()))
-    buckets.begin_prune()
+def test_what_a_batch_posts_outlasts_half_a_pruning(store: Store) -> None:
+    """The runs are opened again while a batch is in flight: what they lack is known, and what the batch has stays."""
+    new: list[NewPostings] = []
+
+    def begun(buckets: RunBuckets) -> None:
+        new.append(NewPostings())
+        buckets.post(new[0], 9000, query(9000).first_keys())
+
+    buckets = half_pruned(store, begun)
+    assert buckets.propose(query(9000), new[0]).has_own and not buckets.propose(query(9000)).has_own
     dropped = [number for number in range(1, 200) if not buckets.propose(query(number)).has_own]
-    assert buckets.prune(live_numbers(store)) == 0
-    assert len(dropped) == 199
-    put(store, buckets, 9000)
+    assert 0 < len(dropped) < 199
+    commit_postings(store.engine, buckets, new[0])
+    store.committed.append(query(9000))
     for number in range(1, 200):
         put(store, buckets, number)
     again = store.open()
@@ -504,10 +531,9 @@ def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(st
 
     buckets = store.open()
     for number in range(1, 201):
-        proposal = buckets.propose(chained(number))
-        buckets.post(number, chained(number).first_keys(), proposal.further_keys)
-        store.engine.mutate_rows(buckets.mutations(), Durability.SYNC)
-        buckets.end_group(committed=True)
+        proposal, new = buckets.propose(chained(number)), NewPostings()
+        buckets.post(new, number, chained(number).first_keys(), proposal.further_keys)
+        commit_postings(store.engine, buckets, new)
     assert buckets.damaged() == []
     live = np.arange(66, 129, dtype=np.uint64)
     buckets.begin_prune()
@@ -521,9 +547,10 @@ def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(st
 
 def test_a_group_of_any_size_is_one_row_of_bounded_cells(store: Store) -> None:
     buckets = store.open()
+    new = NewPostings()
     for text in range(2500):
-        buckets.post(text, np.arange(text, text + 80, dtype=np.uint64))
-    (row,) = buckets.mutations()
+        buckets.post(new, text, np.arange(text, text + 80, dtype=np.uint64))
+    (row,) = buckets.log(new)
     assert len(row.mutations) == 3
     store.engine.mutate_rows([row], Durability.SYNC)
     again = RunBuckets(store.engine, store.folder.with_name("other"), store.texts)

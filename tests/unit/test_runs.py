@@ -61,7 +61,7 @@ def expected_of(keys: np.ndarray, texts: np.ndarray) -> dict[int, list[int]]:
 
 
 def found_in(kernel: Packing, opened: list[Run], keys: np.ndarray, limit: int = LIST_LIMIT) -> list[list[int]]:
-    owner, texts = kernel.find([run.view(kernel) for run in opened], kernel.recent(), kernel.mix(keys), limit)
+    owner, texts = kernel.find([run.view(kernel) for run in opened], [kernel.recent()], kernel.mix(keys), limit)
     assert (np.diff(owner) >= 0).all()
     result: list[list[int]] = [[] for _ in range(len(keys))]
     for key, text in zip(owner.tolist(), texts.tolist(), strict=True):

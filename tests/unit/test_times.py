@@ -12,8 +12,15 @@ from warc_records import DATE, message, record
 import docstore
 from docstore import InvalidArgument, Page
 from docstore.archives.ingest import IngestOptions, ingest
-from docstore.model.types import ColumnFamily, GCPolicy, Schema, SetCell
-from docstore.writing.fields import EARLIEST_MICROS, MOST_AHEAD_MICROS, refusal_of_time
+from docstore.model.types import (
+    EARLIEST_MICROS,
+    MOST_AHEAD_MICROS,
+    ColumnFamily,
+    GCPolicy,
+    Schema,
+    SetCell,
+    refusal_of_time,
+)
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000

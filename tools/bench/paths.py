@@ -34,7 +34,6 @@ from docstore.tablets.placement import Placement
 from docstore.tablets.values import ValueCodec
 from docstore.writing import writer
 from docstore.writing.batch import Bases, GroupPages
-from docstore.writing.judge import OwnRows
 from docstore.writing.place import ValueWriter
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_PAGES
@@ -216,7 +215,7 @@ REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((OwnRows, "own"), (Detector, "similarity"))),
+    ("its own row", ((GroupPages, "own"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
         ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_qualifiers")),
@@ -248,7 +247,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         ((Placement, "place_near"), (Placement, "place"), (Placement, "place_all")),
     ),
     ("body, text and long values of a page, around zstd", ((ValueWriter, "place"),)),
-    ("postings", ((HashIndex, "add"), (HashIndex, "add_names"), (HashIndex, "group_mutations"))),
+    ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
     ("commit: segment written and synced", ((Placement, "settle"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
     ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (writer.Sequencer, "commit"))),

@@ -134,20 +134,15 @@ pub fn merge(
     Ok(encoded)
 }
 
-/// Look up mixed keys in runs, oldest first, then in the table: for each posting which key, ascending, and its text.
+/// Look up mixed keys in runs, oldest first, then in tables: for each posting which key, ascending, and its text.
 ///
 /// At most `limit` texts of a key, the first ones.
-pub fn find(
-    runs: &[Run<'_>],
-    recent: Option<&Recent>,
-    keys: &[u64],
-    limit: usize,
-) -> Result<(Vec<u64>, Vec<u64>), Damaged> {
-    Ok(by_owner(&gather(runs, recent, keys, limit)?, keys.len()))
+pub fn find(runs: &[Run<'_>], tables: &[&Recent], keys: &[u64], limit: usize) -> Result<(Vec<u64>, Vec<u64>), Damaged> {
+    Ok(by_owner(&gather(runs, tables, keys, limit)?, keys.len()))
 }
 
 /// (Which key, text) of each posting of `find`; the postings of one key in order.
-fn gather(runs: &[Run<'_>], recent: Option<&Recent>, keys: &[u64], limit: usize) -> Result<Vec<(u32, u64)>, Damaged> {
+fn gather(runs: &[Run<'_>], tables: &[&Recent], keys: &[u64], limit: usize) -> Result<Vec<(u32, u64)>, Damaged> {
     if keys.is_empty() {
         return Ok(Vec::new());
     }
@@ -170,8 +165,8 @@ fn gather(runs: &[Run<'_>], recent: Option<&Recent>, keys: &[u64], limit: usize)
             }
         }
     }
-    if let Some(recent) = recent {
-        recent.texts_of(keys, &left, &mut together);
+    for table in tables {
+        table.texts_of(keys, &mut left, &mut together);
     }
     Ok(together)
 }
@@ -265,7 +260,7 @@ pub struct Answer {
 /// Go along the chains of a page, and rank what is found: `ranking.propose`.
 pub fn propose(
     runs: &[Run<'_>],
-    recent: Option<&Recent>,
+    tables: &[&Recent],
     asked: Asked<'_>,
     limit: usize,
     looks: Looks,
@@ -302,7 +297,7 @@ pub fn propose(
             further_keys.extend_from_slice(&crowd);
         }
         keys.iter_mut().for_each(|key| *key = mix_key(*key));
-        let found = gather(runs, recent, &keys, limit)?;
+        let found = gather(runs, tables, &keys, limit)?;
         let mut counts = vec![0; keys.len()];
         for &(owner, _) in &found {
             counts[owner as usize] += 1;
@@ -477,18 +472,19 @@ impl Recent {
     /// arrival.
     ///
     /// All chains are gone along together, for the same reason.
-    fn texts_of(&self, keys: &[u64], left: &[usize], found: &mut Vec<(u32, u64)>) {
-        let begin = |(owner, (first, &left)): (usize, (u32, &usize))| (owner as u32, first, left);
+    fn texts_of(&self, keys: &[u64], left: &mut [usize], found: &mut Vec<(u32, u64)>) {
+        let begin = |(owner, (first, left)): (usize, (u32, _))| (owner as u32, first, left);
         let mut chains: Vec<_> = self.chains(keys).into_iter().zip(left).enumerate().map(begin).collect();
         loop {
-            chains.retain(|&(_, number, left)| number != NONE && left > 0);
+            chains.retain(|(_, number, left)| *number != NONE && **left > 0);
             if chains.is_empty() {
                 return;
             }
             for (owner, number, left) in &mut chains {
                 let Link { posting, next, .. } = self.links[*number as usize];
                 found.push((*owner, self.texts[(posting & ((1 << PLACE_BITS) - 1)) as usize]));
-                (*number, *left) = (next, *left - 1);
+                *number = next;
+                **left -= 1;
             }
         }
     }

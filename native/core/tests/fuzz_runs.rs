@@ -132,8 +132,8 @@ fn check_runs(chance: &mut Chance) {
     let mut keys: Vec<u64> = parts.iter().flat_map(|part| some(&part.0)).chain(some(&posted.0)).collect();
     keys.extend((0..9).map(|_| chance.number() >> (64 - KEY_BITS)));
     let together: Vec<_> = parts.iter().cloned().chain([posted]).collect();
-    assert_eq!(find(&runs, Some(&recent), &keys, limit), Ok(model(&together, &keys, limit)));
-    assert_eq!(find(&runs, None, &keys, limit), Ok(model(&parts, &keys, limit)));
+    assert_eq!(find(&runs, &[&recent], &keys, limit), Ok(model(&together, &keys, limit)));
+    assert_eq!(find(&runs, &[], &keys, limit), Ok(model(&parts, &keys, limit)));
 
     let texts: Vec<u64> = parts.iter().map(|part| part.1.len() as u64).collect();
     let finest = runs.iter().map(|run| run.shape.slice_bits).max().unwrap_or(0);
@@ -142,7 +142,7 @@ fn check_runs(chance: &mut Chance) {
     let merged = merge(&runs, &texts, shape, limit, 0, shape.slices()).expect("whole");
     let all: Vec<u64> = parts.iter().flat_map(|part| part.1.clone()).collect();
     let file = File::new(&merged, &all, shape);
-    assert_eq!(find(&[file.run().expect("whole")], None, &keys, limit), Ok(model(&parts, &keys, limit)));
+    assert_eq!(find(&[file.run().expect("whole")], &[], &keys, limit), Ok(model(&parts, &keys, limit)));
 }
 
 fn check_damage(chance: &mut Chance) {
@@ -162,11 +162,11 @@ fn check_damage(chance: &mut Chance) {
     }
     let Ok(run) = file.run() else { return };
     let keys: Vec<u64> = postings.iter().map(|posting| posting >> PLACE_BITS).collect();
-    let _ = find(&[run], None, &keys, 64);
+    let _ = find(&[run], &[], &keys, 64);
     let fingerprints: Vec<u64> = (0..chance.below(200)).map(|_| chance.number()).collect();
     let (band_keys, own) = (&keys[..keys.len().min(96)], chance.number());
     let asked = Asked { band_keys, fingerprints: &fingerprints, runs: &keys, own };
-    let _ = propose(&[run], Some(&Recent::default()), asked, 64, Looks { near: 24, inside: 16, most: 8, further: 48 });
+    let _ = propose(&[run], &[&Recent::default()], asked, 64, Looks { near: 24, inside: 16, most: 8, further: 48 });
     let _ = merge(&[run], &[texts as u64], run.shape, 64, 0, run.shape.slices());
 }
 

@@ -121,18 +121,18 @@ pub fn log_keys<'py>(python: Python<'py>, parts: &Bound<'py, PyTuple>) -> PyResu
     Ok(PyBytes::new(python, &logged))
 }
 
-/// Mixed keys in runs, oldest first, then in the table: (which key, text number), each as bytes of uint64.
+/// Mixed keys in runs, oldest first, then in tables: (which key, text number), each as bytes of uint64.
 #[pyfunction]
 pub fn find_postings<'py>(
     python: Python<'py>,
     runs: Vec<PyRef<'py, RunView>>,
-    recent: Option<PyRef<'py, Recent>>,
+    tables: Vec<PyRef<'py, Recent>>,
     mixed: PyBuffer<u64>,
     limit: usize,
 ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
-    let recent = recent.as_ref().map(|table| &table.0);
-    let (owners, texts) = postings::find(&views, recent, &mixed.to_vec(python)?, limit).map_err(damaged)?;
+    let tables: Vec<_> = tables.iter().map(|table| &table.0).collect();
+    let (owners, texts) = postings::find(&views, &tables, &mixed.to_vec(python)?, limit).map_err(damaged)?;
     Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
 }
 
@@ -145,11 +145,11 @@ type Proposal<'py> = (Vec<u64>, usize, bool, Vec<u64>, bool, Bound<'py, PyBytes>
 
 /// The chains of a page looked up, and what they lead to ranked.
 #[pyfunction]
-#[pyo3(signature = (runs, recent, asked, limit, looks))]
+#[pyo3(signature = (runs, tables, asked, limit, looks))]
 pub fn propose_texts<'py>(
     python: Python<'py>,
     runs: Vec<PyRef<'py, RunView>>,
-    recent: PyRef<'py, Recent>,
+    tables: Vec<PyRef<'py, Recent>>,
     asked: Question,
     limit: usize,
     looks: (usize, usize, usize, usize),
@@ -160,7 +160,8 @@ pub fn propose_texts<'py>(
     let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
     let (near, inside, most, further) = looks;
     let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
-    let found = postings::propose(&views, Some(&recent.0), asked, limit, looks).map_err(damaged)?;
+    let tables: Vec<_> = tables.iter().map(|table| &table.0).collect();
+    let found = postings::propose(&views, &tables, asked, limit, looks).map_err(damaged)?;
     let further_keys = words_as_bytes(python, &found.further_keys)?;
     let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
     Ok((numbers, candidates, holds_own, further, found.is_crowded, further_keys))

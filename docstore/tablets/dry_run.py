@@ -1,0 +1,272 @@
+"""A dry run: a layer over an open store.  Reads see both; what is written goes into a temporary folder.
+
+A dry run commits each batch as a real run does, into a temporary engine and temporary segments over those of the store,
+so it gives the same verdicts by the same code.  One batch that is never committed would hold its rows and postings in
+memory, and need files for its values, bounds and scans all the same.  What the layer holds (compressed, on disk, in the
+system's temporary folder) is removed when it is closed; the store below stays open.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from heapq import merge
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+from docstore.model.errors import InvalidArgument
+from docstore.model.format import (
+    DICTIONARY_DIRECTORY,
+    ENGINE_DIRECTORY,
+    INDEX_DIRECTORY,
+    RESERVE_FILE,
+    SEGMENT_DIRECTORY,
+)
+from docstore.model.types import Cell, Condition, Durability, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.bases import BaseRows
+from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
+from docstore.storage.parts import Problem, RunStorage
+from docstore.storage.port import Backend, Upkeep
+from docstore.storage.reports import CompactionReport
+from docstore.storage.table import Table
+from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
+from docstore.tablets.commit import Committer
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.engines.leveldb import LevelDBEngine
+from docstore.tablets.layout import LocalBackend
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.placement import Placement
+from docstore.tablets.record import Record
+from docstore.tablets.reserve import Reserve
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.values import ValueCodec
+
+
+class OverlayEngine:
+    """Reads `upper` over `lower`; writes to `upper` alone.  Closing it closes `upper`."""
+
+    def __init__(self, lower: Engine, upper: Engine) -> None:
+        self._lower = lower
+        self._upper = upper
+        # Whoever writes the lower one is none of ours, so what was read through here may not be remembered.
+        self.caps = upper.caps._replace(single_writer=False)
+
+    def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
+        """See `Engine`."""
+        upper = self._upper.read_row(table, row_key, spec)
+        lower = self._lower.read_row(table, row_key, spec)
+        return _merged(upper, lower, spec)
+
+    def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
+        """See `Engine`."""
+        upper = self._upper.newest(table, row_key, family, qualifier)
+        lower = self._lower.newest(table, row_key, family, qualifier)
+        if upper is None or lower is None:
+            return upper or lower
+        return upper if upper.timestamp >= lower.timestamp else lower
+
+    def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
+        """See `Engine`."""
+        upper = self._upper.qualifiers(table, row_key, limit)
+        lower = self._lower.qualifiers(table, row_key, limit)
+        return sorted({*upper, *lower})[:limit] if upper else lower
+
+    def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
+        """See `Engine`."""
+        uppers = self._upper.qualifiers_of_rows(table, row_keys, limit)
+        lowers = self._lower.qualifiers_of_rows(table, row_keys, limit)
+        return [
+            sorted({*upper, *lower})[:limit] if upper else lower for upper, lower in zip(uppers, lowers, strict=True)
+        ]
+
+    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+        """See `Engine`."""
+        return self._lower.absent_rows(table, self._upper.absent_rows(table, row_keys))
+
+    def scan(
+        self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
+    ) -> Iterator[ScannedRow]:
+        """See `Engine`."""
+        upper = ((row.row_key, 0, row) for row in self._upper.scan(table, start, end, spec))
+        lower = ((row.row_key, 1, row) for row in self._lower.scan(table, start, end, spec))
+        for row_key, rows in groupby(merge(upper, lower, key=lambda item: item[:2]), key=lambda item: item[0]):
+            sides: dict[int, ScannedRow] = {side: row for _, side, row in rows}
+            if len(sides) == 1:
+                yield next(iter(sides.values()))
+                continue
+            cells = _merged(sides[0].cells, sides[1].cells, spec)
+            truncated = sides[0].truncated or sides[1].truncated
+            truncated |= len(cells) < len({cell[:3] for side in sides.values() for cell in side.cells})
+            yield ScannedRow(row_key, cells, truncated)
+
+    def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        """See `Engine`; deletes are refused."""
+        for row in rows:
+            _refuse_deletes(row.mutations)
+        self._upper.mutate_rows(rows, durability)
+
+    def check_and_mutate(
+        self,
+        table: str,
+        row_key: bytes,
+        condition: Condition,
+        then: Sequence[Mutation],
+        otherwise: Sequence[Mutation] = (),
+        durability: Durability = Durability.SYNC,
+    ) -> bool:
+        """See `Engine`; one thread at a time, which a dry run has."""
+        spec = ReadSpec(families=(condition.family,), qualifier_prefix=condition.qualifier)
+        found = (cell.value for cell in self.read_row(table, row_key, spec) if cell.qualifier == condition.qualifier)
+        held = next(found, None) == condition.value
+        self.mutate_rows([RowMutations(table, row_key, then if held else otherwise)], durability)
+        return held
+
+    def compact_deleted(self) -> None:
+        """See `Engine`: nothing is deleted."""
+
+    def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
+        """See `Engine`."""
+        return self._lower.approximate_bytes(table, start, end) + self._upper.approximate_bytes(table, start, end)
+
+    def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
+        """See `Engine`; the upper engine alone."""
+        self._upper.compact(table, start, end)
+
+    def close(self) -> None:
+        """See `Engine`; the upper engine alone."""
+        self._upper.close()
+
+
+def _order(cell: Cell) -> tuple[str, bytes, int]:
+    return cell.family, cell.qualifier, -cell.timestamp
+
+
+def _merged(upper: list[Cell], lower: list[Cell], spec: ReadSpec) -> list[Cell]:
+    if not upper:
+        return lower
+    if not lower:
+        return upper
+    places = {_order(cell): cell for cell in (*lower, *upper)}  # the upper one wins
+    cells = (places[place] for place in sorted(places))
+    if spec.versions is not None:
+        columns = groupby(cells, key=lambda cell: cell[:2])
+        cells = (cell for _, column in columns for cell in islice(column, spec.versions))
+    return list(islice(cells, spec.cell_limit))
+
+
+def _refuse_deletes(mutations: Sequence[Mutation]) -> None:
+    if not all(isinstance(mutation, SetCell) for mutation in mutations):
+        raise InvalidArgument("a dry run cannot delete; run it for real")
+
+
+FIRST_SEGMENT = 1 << 40
+"""Segments of a dry run are numbered from here, so that a ref tells where its record lies."""
+
+
+class OverlayBodies:
+    """Bodies over others: reads by the ref's segment, writes to the upper one alone."""
+
+    def __init__(self, lower: Bodies, upper: Bodies) -> None:
+        self._lower = lower
+        self._upper = upper
+        self.begin_group = upper.begin_group
+        self.append = upper.append
+        self.flush = upper.flush
+        self.sync = upper.sync
+        self.drop = upper.drop
+        self.abandon = upper.abandon
+
+    def read(self, ref: bytes) -> Record:
+        """See `Bodies`."""
+        return (self._upper if decode_ref(ref).segment >= FIRST_SEGMENT else self._lower).read(ref)
+
+    def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
+        """See `Bodies`."""
+        for number, ref in enumerate(refs):
+            yield number, self.read(ref)
+
+    def tail(self) -> Tail:
+        """See `Bodies`."""
+        return self._upper.tail()
+
+    def progress(self) -> list[SegmentProgress]:
+        """See `Bodies`."""
+        return self._upper.progress()
+
+    def close(self) -> None:
+        """See `Bodies`; the upper one alone."""
+        self._upper.close()
+
+
+class Layer(LocalBackend):
+    """The parts of a store with a temporary layer over them."""
+
+    def __init__(
+        self, lower: LocalBackend, folder: tempfile.TemporaryDirectory[str], pins: ExitStack, **replaced: Any
+    ) -> None:
+        vars(self).update(vars(lower) | replaced)
+        self.folder = folder
+        self.pins = pins
+
+    def compact(
+        self, table: Table, committer: Committer, upkeep: Callable[[], Upkeep], **options: Any
+    ) -> CompactionReport:
+        """Refuse: there is nothing to gain."""
+        raise InvalidArgument("only a store on disk can be compacted, not a dry run over it")
+
+    def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
+        """Refuse: the records are those of two stores."""
+        raise InvalidArgument("only a store on disk has segments")
+
+    def make_reserve(self) -> None:
+        """See `Backend`: nothing is kept of a dry run."""
+
+    def problems(self) -> Iterator[Problem]:
+        """See `Backend`: a dry run has no segments of its own that stay."""
+        return iter(())
+
+    def layer(self) -> Backend:
+        """Refuse: one layer is enough."""
+        raise InvalidArgument("a dry run takes no dry run over it")
+
+    def close(self) -> None:
+        """Remove the layer; the store below stays open."""
+        self.bodies.close()
+        self.engine.close()
+        self.folder.cleanup()
+        self.pins.close()
+
+
+def layer(below: LocalBackend) -> Layer:
+    """Put a temporary layer over an open store."""
+    folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
+    path = Path(folder.name)
+    upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True)
+    for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
+        below.files.make_folder(path / name)
+    scratch = SegmentBodies(below.files, path / SEGMENT_DIRECTORY)
+    scratch.recover([], FIRST_SEGMENT)
+    engine = OverlayEngine(below.engine, upper)
+    bodies = OverlayBodies(below.bodies, scratch)
+    base_rows = BaseRows(engine)
+    manifest = Manifest.load(engine)
+    dictionary_files = DictionaryFiles(below.files, path / DICTIONARY_DIRECTORY, below.dictionaries)
+    dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
+    replaced = {
+        "engine": engine,
+        "bodies": bodies,
+        "base_rows": base_rows,
+        "manifest": manifest,
+        "dictionaries": dictionary_files,
+        "placement": Placement(bodies, ValueCodec(), dictionaries, base_rows.envelope),
+        "scratch": None,
+        "reserve": Reserve(below.files, path / RESERVE_FILE),
+        "runs": below.runs and RunStorage(upper, path / INDEX_DIRECTORY, below.files),
+        "index": None,
+        "below": below,
+    }
+    pins = ExitStack()
+    pins.enter_context(below.bodies.pinned())  # rows of the layer may hold refs of the store below
+    return Layer(below, folder, pins, **replaced)
