@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
@@ -58,30 +59,20 @@ Shown = tuple[Sequence[str], dict[str, Any]]
 
 def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", nargs="?", help="of a stored page")
-    parser.add_argument("--file", metavar="PAGE.html", help="a page that need not be in the store; - for stdin")
-    parser.add_argument("--all", action="store_true", help="list all duplicates that the store knows")
-    parser.add_argument("--rejected", action="store_true", help="list rejected captures and what they duplicate")
-    parser.add_argument(
-        "--orphans", action="store_true", help="list rejected pages to fetch again, and what became of their duplicates"
+    declare(parser, "url URL?", "of a stored page")
+    declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
+    declare(parser, "--all", "list all duplicates that the store knows")
+    declare(parser, "--rejected", "list rejected captures and what they duplicate")
+    declare(parser, "--orphans", "list rejected pages to fetch again, and what became of their duplicates")
+    declare(parser, "--threshold J", "least similarity (default: of similar in the store's schema, with --all 0)")
+    declare(
+        parser,
+        "--simhash N",
+        "by simhash: most bits that differ, 0 to 64; with URL, --file or --all; reads the simhash of every page",
+        _bits,
     )
-    parser.add_argument(
-        "--threshold",
-        metavar="J",
-        type=arguments.share,
-        help="least similarity (default: of similar in the store's schema, with --all 0)",
-    )
-    parser.add_argument(
-        "--simhash",
-        metavar="N",
-        type=_bits,
-        help="by simhash: most bits that differ, 0 to 64; with URL, --file or --all; reads the simhash of every page",
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=arguments.positive,
-        help=f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)",
+    declare(
+        parser, "--limit N", f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)"
     )
     arguments.add_store(parser)
     arguments.add_read_only(parser)

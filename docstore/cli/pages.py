@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_in, open_named, stored_url
 from docstore.model import keys
 from docstore.model.capture import REASON_NOT_MODIFIED
@@ -47,20 +48,11 @@ NO_BODY_STATUS = 304
 
 def add_put_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="its body; - or nothing for stdin")
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=arguments.header,
-        action="append",
-        default=[],
-        help="a response header as received; may be repeated",
-    )
-    parser.add_argument(
-        "--status", metavar="N", type=arguments.status, default=200, help="HTTP status (default: 200); 304 is a visit"
-    )
-    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="when it was fetched (default: now)")
+    declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
+    declare(parser, "file FILE?", "its body; - or nothing for stdin")
+    declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
+    declare(parser, "--status N", "HTTP status (default: 200); 304 is a visit", arguments.status, 200)
+    declare(parser, "--at TIME", "when it was fetched (default: now)")
     arguments.add_any_time(parser)
     arguments.add_policies(parser)
     arguments.add_durability(parser)
@@ -130,45 +122,31 @@ docstore get https://example.com/ https://example.org/ --snippet solar --html
 
 def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "urls",
-        metavar="URL",
-        nargs="+",
-        help="of the page; https:// is added where the scheme is missing; several only with --snippet",
+    declare(
+        parser, "urls URL+", "of the page; https:// is added where the scheme is missing; several only with --snippet"
     )
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--body", action="store_true", help="the bytes as fetched, nothing added")
-    shown.add_argument("--headers", action="store_true", help="status and response headers")
-    shown.add_argument(
-        "--explain", action="store_true", help="each block of the page: whether it is main text, and why"
+    declare(shown, "--body", "the bytes as fetched, nothing added")
+    declare(shown, "--headers", "status and response headers")
+    declare(shown, "--explain", "each block of the page: whether it is main text, and why")
+    declare(
+        shown,
+        "--column F:Q",
+        "the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
     )
-    shown.add_argument(
-        "--column",
-        metavar="F:Q",
-        type=arguments.column,
-        help="the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
-    )
-    shown.add_argument(
-        "--snippet",
-        metavar="QUERY",
-        help="the passages that cover the query best, its words marked (in bold, or between asterisks); with '' the "
+    declare(
+        shown,
+        "--snippet QUERY",
+        "the passages that cover the query best, its words marked (in bold, or between asterisks); with '' the "
         "description or the beginning",
     )
-    parser.add_argument(
-        "--length", metavar="N", type=arguments.positive, help=f"characters of a snippet (default: {SNIPPET_LENGTH})"
-    )
-    parser.add_argument("--html", action="store_true", help="a snippet that is safe in HTML, words in <mark>")
-    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="the newest capture up to this time")
-    parser.add_argument(
-        "--versions", metavar="N", type=arguments.positive, default=1, help="most captures (default: 1)"
-    )
-    parser.add_argument("--follow", action="store_true", help="follow stored redirects")
-    parser.add_argument(
-        "--follow-duplicates", action="store_true", help="of a page that was rejected, show the page that it duplicates"
-    )
-    parser.add_argument(
-        "--variants", action="store_true", help="if there is no such page, try http or https, with and without www"
-    )
+    declare(parser, "--length N", f"characters of a snippet (default: {SNIPPET_LENGTH})")
+    declare(parser, "--html", "a snippet that is safe in HTML, words in <mark>")
+    declare(parser, "--at TIME", "the newest capture up to this time")
+    declare(parser, "--versions N", "most captures (default: 1)", default=1)
+    declare(parser, "--follow", "follow stored redirects")
+    declare(parser, "--follow-duplicates", "of a page that was rejected, show the page that it duplicates")
+    declare(parser, "--variants", "if there is no such page, try http or https, with and without www")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
@@ -236,12 +214,12 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
 
 
 def _print_explanations(args: argparse.Namespace, store: Store, document: Document) -> int:
-    explaining = import_module("docstore.cli.explaining")
+    shown = import_module("docstore.cli.diff")
     found = False
     for capture in document.captures:
         if args.versions > 1 and not args.json:
             output.line(f"{chr(10) if found else ''}--- {output.iso(capture.timestamp)}")
-        found |= explaining.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
+        found |= shown.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
@@ -352,7 +330,7 @@ docstore history example.com/about --json
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
+    declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture")
@@ -409,25 +387,17 @@ SHOWN_CHARACTERS = 100
 def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     arguments.add_range(parser)
-    parser.add_argument("--start", metavar="KEY", help="first row key or URL, inclusive")
-    parser.add_argument("--end", metavar="KEY", help="row key or URL to stop before")
-    parser.add_argument("--family", metavar="NAME", action="append", help="only this family; may be repeated")
-    parser.add_argument("--qualifier-prefix", metavar="TEXT", default="", help="only qualifiers that begin so")
-    parser.add_argument("--qualifier-regex", metavar="REGEX", help="only qualifiers that match as a whole")
+    declare(parser, "--start KEY", "first row key or URL, inclusive")
+    declare(parser, "--end KEY", "row key or URL to stop before")
+    declare(parser, "--family NAME*", "only this family; may be repeated")
+    declare(parser, "--qualifier-prefix TEXT", "only qualifiers that begin so", default="")
+    declare(parser, "--qualifier-regex REGEX", "only qualifiers that match as a whole")
     arguments.add_times(parser)
-    parser.add_argument(
-        "--versions",
-        metavar="N",
-        type=arguments.positive_or_all,
-        default=1,
-        help="newest versions a column, or all (default: 1)",
-    )
-    parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most rows")
-    parser.add_argument("--keys-only", action="store_true", help="one URL a line, no values are read")
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help=f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text",
+    declare(parser, "--versions N", "newest versions a column, or all (default: 1)", arguments.positive_or_all, 1)
+    declare(parser, "--limit N", "most rows")
+    declare(parser, "--keys-only", "one URL a line, no values are read")
+    declare(
+        parser, "--full", f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text"
     )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -507,19 +477,17 @@ docstore delete https://example.com/private --purge
 
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "url", metavar="URL", nargs="?", help="of the page; https:// is added where the scheme is missing"
-    )
-    parser.add_argument("--prefix", metavar="URL", help="all pages whose URL begins so, whatever their scheme and port")
+    declare(parser, "url URL?", "of the page; https:// is added where the scheme is missing")
+    declare(parser, "--prefix URL", "all pages whose URL begins so, whatever their scheme and port")
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("--family", metavar="NAME", help="only this family of the row")
-    part.add_argument("--column", metavar="F:Q", type=arguments.column, help="only this column of the row")
-    parser.add_argument(
+    declare(part, "--family NAME", "only this family of the row")
+    declare(part, "--column F:Q", "only this column of the row")
+    declare(
+        parser,
         "--purge",
-        action="store_true",
-        help="take pages down for good: also compacts the store, so that none of their bytes are left in it",
+        "take pages down for good: also compacts the store, so that none of their bytes are left in it",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    declare(parser, "--yes", "do not ask")
     arguments.add_progress(parser, "with --purge: ")
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object: {deleted}, the number of rows that lost something")
@@ -613,8 +581,8 @@ docstore key --row-key 'com,example,www)/b https'
 
 def add_key_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", nargs="?", help="https:// is added where the scheme is missing")
-    parser.add_argument("--row-key", metavar="KEY", help="show the URL of this row key")
+    declare(parser, "url URL?", "https:// is added where the scheme is missing")
+    declare(parser, "--row-key KEY", "show the URL of this row key")
     arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
 
 

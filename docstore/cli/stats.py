@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
@@ -55,20 +56,12 @@ CODEC_REASONS = {
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--text", action="store_true", help="statistics of words: the newest text of each page")
-    parser.add_argument("--host", metavar="HOST", help="with --text: only pages of this host")
-    parser.add_argument(
-        "--top", metavar="N", type=arguments.positive, help="with --text: most frequent words (default: 50)"
-    )
-    parser.add_argument("--dedup", action="store_true", help="duplicates among live captures")
-    parser.add_argument(
-        "--by", choices=BY, help="with --dedup: by host, by host and first path segment, or by query parameter"
-    )
-    parser.add_argument(
-        "--codecs",
-        action="store_true",
-        help="size of records by column and codec, and why they have this codec; reads all segments",
-    )
+    declare(parser, "--text", "statistics of words: the newest text of each page")
+    declare(parser, "--host HOST", "with --text: only pages of this host")
+    declare(parser, "--top N", "with --text: most frequent words (default: 50)")
+    declare(parser, "--dedup", "duplicates among live captures")
+    declare(parser, "--by", "with --dedup: by host, by host and first path segment, or by query parameter", BY)
+    declare(parser, "--codecs", "size of records by column and codec, and why they have this codec; reads all segments")
     parser.add_argument(
         "--png",
         "--plot",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.serving.wire import report_of
@@ -55,59 +56,43 @@ LEFT = {
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
-    )
-    parser.add_argument(
-        "--text", choices=TEXTS, help="compare main content or all visible text (default: what the store fingerprints)"
-    )
-    parser.add_argument(
-        "--shingle-words", metavar="N", type=arguments.positive, help="words in a shingle (default: the schema's)"
-    )
-    parser.add_argument(
+    declare(parser, "--threshold J", "least similarity (default: that of the store's schema)")
+    declare(parser, "--text", "compare main content or all visible text (default: what the store fingerprints)", TEXTS)
+    declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
+    declare(
+        parser,
         "--policy",
-        choices=[str(policy) for policy in CanonicalPolicy],
-        default=str(CanonicalPolicy.CANONICAL_LINK),
-        help="how a canonical page is chosen: by what the others declare or redirect to (default), or by one of these",
+        "how a canonical page is chosen: by what the others declare or redirect to (default), or by one of these",
+        tuple(str(policy) for policy in CanonicalPolicy),
+        str(CanonicalPolicy.CANONICAL_LINK),
     )
-    parser.add_argument("--versions", action="store_true", help="pairs of versions of one URL too")
-    parser.add_argument("--all-pairs", action="store_true", help="list all pairs of equal pages, not a star")
-    parser.add_argument(
+    declare(parser, "--versions", "pairs of versions of one URL too")
+    declare(parser, "--all-pairs", "list all pairs of equal pages, not a star")
+    declare(
+        parser,
         "--apply",
-        choices=APPLY,
-        help="store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
+        "store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
         "that write policy does; then `compact` frees the space",
+        APPLY,
     )
-    parser.add_argument(
-        "--kinds", metavar="KIND,...", default=",".join(APPLIED_KINDS), help="with --apply (default: %(default)s)"
-    )
-    parser.add_argument("--any-host", action="store_true", help="with --apply: also if the canonical page is elsewhere")
-    parser.add_argument("--dry-run", action="store_true", help="write nothing into the store")
-    parser.add_argument(
-        "--pairs",
-        metavar="FILE.tsv",
-        help="write URL, timestamp, URL, timestamp, similarity of each pair; "
+    declare(parser, "--kinds KIND,...", "with --apply (default: %(default)s)", default=",".join(APPLIED_KINDS))
+    declare(parser, "--any-host", "with --apply: also if the canonical page is elsewhere")
+    declare(parser, "--dry-run", "write nothing into the store")
+    declare(
+        parser,
+        "--pairs FILE.tsv",
+        "write URL, timestamp, URL, timestamp, similarity of each pair; "
         "at the end those that titles set apart, with title_mismatch",
     )
-    parser.add_argument(
-        "--threads", metavar="N", type=arguments.positive, default=os.cpu_count() or 1, help="default: all cores"
-    )
-    parser.add_argument(
-        "--engine", choices=ENGINES, default="local", help="compute in this process (default), or on Spark"
-    )
-    parser.add_argument(
-        "--master", metavar="URL", default="local[*]", help="of Spark: spark://HOST:7077 (default: local[*])"
-    )
-    parser.add_argument(
-        "--shared", metavar="DIR", help="folder that the workers of Spark see, too (default: one in the store's folder)"
-    )
-    parser.add_argument(
-        "--spark",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        help="a setting of Spark, such as spark.executor.memory=8g; may be repeated",
+    declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
+    declare(parser, "--engine", "compute in this process (default), or on Spark", ENGINES, "local")
+    declare(parser, "--master URL", "of Spark: spark://HOST:7077 (default: local[*])", default="local[*]")
+    declare(parser, "--shared DIR", "folder that the workers of Spark see, too (default: one in the store's folder)")
+    declare(
+        parser,
+        "--spark NAME=VALUE*",
+        "a setting of Spark, such as spark.executor.memory=8g; may be repeated",
+        arguments.setting,
     )
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -224,7 +209,7 @@ docstore reindex --dry-run --json
 
 def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--dry-run", action="store_true", help="count them and write nothing")
+    declare(parser, "--dry-run", "count them and write nothing")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from docstore.attach import open_or_attach
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_files, open_in, refuse_other_backend
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -56,13 +57,11 @@ docstore check --acknowledge
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "--acknowledge", action="store_true", help="list what was found to be lost at an open, and forget it; no check"
-    )
-    parser.add_argument(
+    declare(parser, "--acknowledge", "list what was found to be lost at an open, and forget it; no check")
+    declare(
+        parser,
         "--repair",
-        action="store_true",
-        help="first put in order what cannot be read, from captures that hold the same bytes; not through a server",
+        "first put in order what cannot be read, from captures that hold the same bytes; not through a server",
     )
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -147,17 +146,14 @@ docstore compact 3 4 --store crawl-2024 --json
 
 def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "tablets",
-        metavar="TABLET",
-        nargs="*",
-        type=arguments.positive,
-        help="number of a tablet, as `docstore stats --json` lists them (default: all)",
+    declare(
+        parser,
+        "tablets TABLET*",
+        "number of a tablet, as `docstore stats --json` lists them (default: all)",
+        arguments.positive,
     )
-    parser.add_argument(
-        "--level", choices=("fast", "best"), default="fast", help="best is smaller and takes longer (default: fast)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what there is to do, change nothing")
+    declare(parser, "--level", "best is smaller and takes longer (default: fast)", ("fast", "best"), "fast")
+    declare(parser, "--dry-run", "say what there is to do, change nothing")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "the report as one JSON object")
@@ -252,9 +248,9 @@ SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     formats = ("warc", TEXTS_WITHOUT_BODIES)
-    parser.add_argument("--format", choices=formats, default="warc", help="what to write (default: warc)")
-    parser.add_argument("--output", metavar="FILE", required=True, help="where to; replaced when all is written")
-    parser.add_argument("--set-aside", action="store_true", help="only records in the store's folder set-aside/")
+    declare(parser, "--format", "what to write (default: warc)", formats, "warc")
+    declare(parser, "--output FILE", "where to; replaced when all is written", required=True)
+    declare(parser, "--set-aside", "only records in the store's folder set-aside/")
     arguments.add_store(parser)
     arguments.add_json(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
 
@@ -302,8 +298,8 @@ _PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
 
 def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of a store or a backup")
-    parser.add_argument("--manifest", action="store_true", help="show the manifest of --store in place of a file")
+    declare(parser, "file FILE?", "a file of a store or a backup")
+    declare(parser, "--manifest", "show the manifest of --store in place of a file")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, 'one JSON object a line: {"line"}')
