@@ -16,6 +16,7 @@ from docstore.archives.entries import BODY_LIMIT_BYTES
 from docstore.archives.export import WRITERS, Selection, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import note_slow_kernel, open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
@@ -51,48 +52,39 @@ SHOWN_ERRORS = 20
 
 def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("files", metavar="FILE", nargs="+", help="an archive; - for stdin")
-    parser.add_argument(
+    declare(parser, "files FILE+", "an archive; - for stdin")
+    declare(
+        parser,
         "--on-duplicate",
-        choices=[str(policy) for policy in Policy],
-        help="flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates of pages "
+        "flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates of pages "
         "of the same host, reject-any: of any host (of same_text and near only with --on, of contained never); "
         "default: the store's schema",
+        tuple(str(policy) for policy in Policy),
     )
     arguments.add_policies(parser)
-    parser.add_argument(
-        "--rejects", metavar="FILE", help="list all rejected pages of these files there, one JSON object a line"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="every verdict, nothing written")
-    parser.add_argument(
-        "--anchors", action="store_true", help="write each link's text into the anchor family of the page it leads to"
-    )
+    declare(parser, "--rejects FILE", "list all rejected pages of these files there, one JSON object a line")
+    declare(parser, "--dry-run", "every verdict, nothing written")
+    declare(parser, "--anchors", "write each link's text into the anchor family of the page it leads to")
     arguments.add_any_time(parser)
-    parser.add_argument(
-        "--salvage",
-        action="store_true",
-        help="store the readable part of a page whose record is cut or broken, marked as truncated",
-    )
-    parser.add_argument(
+    declare(parser, "--salvage", "store the readable part of a page whose record is cut or broken, marked as truncated")
+    declare(
+        parser,
         "--strip-passwords",
-        action="store_true",
-        help="leave user and password out of URLs that name both (default: they are stored, with a warning)",
+        "leave user and password out of URLs that name both (default: they are stored, with a warning)",
     )
-    parser.add_argument(
-        "--body-limit",
-        metavar="BYTES",
-        type=arguments.positive,
-        default=BODY_LIMIT_BYTES,
-        help="longest body; a page with a longer one is reported and skipped; memory is at most some four times that "
+    declare(
+        parser,
+        "--body-limit BYTES",
+        "longest body; a page with a longer one is reported and skipped; memory is at most some four times that "
         f"(default: {BODY_LIMIT_BYTES})",
+        arguments.positive,
+        BODY_LIMIT_BYTES,
     )
-    parser.add_argument(
-        "--threads", metavar="N", type=arguments.positive, default=2, help="that analyse pages (default: 2)"
-    )
-    parser.add_argument(
-        "--reader",
-        action=argparse.BooleanOptionalAction,
-        help="read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
+    declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
+    declare(
+        parser,
+        "--[no-]reader",
+        "read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
         "second core and not --threads 1)",
     )
     arguments.add_progress(parser)
@@ -263,29 +255,17 @@ docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--format", choices=tuple(WRITERS), default="warc", help="what to write (default: warc)")
-    parser.add_argument(
-        "--output", metavar="FILE", default="-", help="where to; replaced when all is written (default: stdout)"
-    )
+    declare(parser, "--format", "what to write (default: warc)", tuple(WRITERS), "warc")
+    declare(parser, "--output FILE", "where to; replaced when all is written (default: stdout)", default="-")
     arguments.add_range(parser)
-    parser.add_argument("--status", metavar="N", type=arguments.status, help="only captures with this HTTP status")
-    parser.add_argument(
-        "--lang", metavar="TAG", default="", help="only pages that declare this language; en takes en-GB"
-    )
-    parser.add_argument(
-        "--min-words", metavar="N", type=arguments.positive, default=0, help="only pages with so many words of text"
-    )
+    declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
+    declare(parser, "--lang TAG", "only pages that declare this language; en takes en-GB", default="")
+    declare(parser, "--min-words N", "only pages with so many words of text", default=0)
     arguments.add_times(parser)
-    parser.add_argument(
-        "--versions", choices=("newest", "all"), default="newest", help="which captures of a page (default: newest)"
-    )
-    parser.add_argument(
-        "--unique", action="store_true", help="of each cluster of duplicates only one page, its canonical if selected"
-    )
-    parser.add_argument(
-        "--dropped", metavar="FILE", help="with --unique: write URL, canonical and similarity of what is left out"
-    )
-    parser.add_argument("--bodies", action="store_true", help="with --format jsonl: bodies too, in base64")
+    declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")
+    declare(parser, "--unique", "of each cluster of duplicates only one page, its canonical if selected")
+    declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
+    declare(parser, "--bodies", "with --format jsonl: bodies too, in base64")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -341,9 +321,10 @@ def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survi
         survivors.add(row_key, timestamp)
     if dropped:
         with output.replaced(Path(dropped)) as stream:
-            left_out = (survivors.dropped(row_key, timestamp) for row_key, timestamp in selected(store, selection))
-            for line in unique.lines(one for one in left_out if one is not None):
-                stream.write(line.encode("utf-8", "surrogateescape"))
+            for row_key, timestamp in selected(store, selection):
+                if (dropped_page := survivors.dropped(row_key, timestamp)) is not None:
+                    line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
+                    stream.write(line.encode("utf-8", "surrogateescape"))
     return survivors
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from docstore.model import capture
 from docstore.model.capture import Column
@@ -49,13 +49,6 @@ class ReindexReport:
         return {**asdict(self), "unseen": self.unseen}
 
 
-class Unseen(NamedTuple):
-    """A capture that the detector cannot see."""
-
-    row_key: bytes
-    timestamp: int
-
-
 def reindex(
     store: DocumentStore, *, dry_run: bool = False, on_progress: Callable[[ReindexReport], None] | None = None
 ) -> ReindexReport:
@@ -69,7 +62,7 @@ def reindex(
         StorageError: not applied; what is in the report is committed, and the same run again continues.
     """
     report = ReindexReport()
-    group: list[Unseen] = []
+    group: list[tuple[bytes, int]] = []
     for one in _unseen(store, report, dry_run):
         if not dry_run:
             group.append(one)
@@ -85,7 +78,7 @@ def reindex(
     return report
 
 
-def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[Unseen]:
+def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[tuple[bytes, int]]:
     seen = SeenPages(store.opened, store.table)
     keys_were_outdated = seen.keys_are_outdated
     if not dry_run:
@@ -114,7 +107,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
                 continue
             else:
                 report.unposted += 1
-            yield Unseen(row.row_key, timestamp)
+            yield row.row_key, timestamp
 
 
 def _is_outdated(columns: dict[Column, bytes], fetch: Callable[[bytes], bytes]) -> bool:

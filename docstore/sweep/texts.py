@@ -23,9 +23,7 @@ from docstore.reading.documents import DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers, Sets
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
-from docstore.sweep.engine import Engine
-from docstore.sweep.identity import BY_TEXT
-from docstore.sweep.kernels import Columns, TextRule, sets_of_bodies, sets_of_texts
+from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions
 from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
 
@@ -113,22 +111,23 @@ class Maker:
         load, kernel = (self._bodies, sets_of_bodies) if self._from_bodies else (self._texts, sets_of_texts)
         rule = self._rule._replace(sketches=sketches)
         for made in self._engine.map(name, load, partial(kernel, rule), self._cut(chosen[done:])):
-            frame = _frame(made, file.append(made["members"]))
+            columns = [made[column].astype("<i8").tobytes() for column in ("lengths", "counts")]
+            others_of = [made[column].tobytes() for column in ("sketches", "equal_by", "identity")]
+            frame = bytes(msgpack.packb([*columns, file.append(made["members"]), *others_of]))
             log.append(frame)
             take(frame)
             if on_progress is not None:
                 on_progress(done, len(chosen))
+        joined = [b"".join(parts) for parts in zip(*others, strict=True)] or [b"", b"", b""]
         every = np.concatenate([np.empty(0, np.int64), *lengths])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(every)])
         return ShingleSets(
             chosen,
             Sets(starts, file.mapped()),
             np.concatenate([np.empty(0, np.int64), *counts]),
-            np.frombuffer(b"".join(other[0] for other in others), np.uint8).reshape(-1, BINS)
-            if sketches
-            else np.empty((len(chosen), 0), np.uint8),
-            np.frombuffer(b"".join(other[1] for other in others), np.uint8),
-            np.frombuffer(b"".join(other[2] for other in others), np.uint64).reshape(-1, 2),
+            np.frombuffer(joined[0], np.uint8).reshape(-1, BINS) if sketches else np.empty((len(chosen), 0), np.uint8),
+            np.frombuffer(joined[1], np.uint8),
+            np.frombuffer(joined[2], np.uint64).reshape(-1, 2),
             file.path,
         )
 
@@ -195,18 +194,3 @@ class Maker:
         """A value of a version as its row has it now; b"" where it is not there, or cannot be read, which is noted."""
         row_key, timestamp = self._versions.row_keys[number], int(self._versions.timestamps[number])
         return self._reader.value(row_key, column, timestamp) or b""
-
-
-def _frame(made: Columns, checksum: int) -> bytes:
-    return bytes(
-        msgpack.packb(
-            [
-                made["lengths"].astype("<i8").tobytes(),
-                made["counts"].astype("<i8").tobytes(),
-                checksum,
-                made["sketches"].tobytes(),
-                made["equal_by"].tobytes(),
-                made["identity"].tobytes(),
-            ]
-        )
-    )

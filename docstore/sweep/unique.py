@@ -7,8 +7,7 @@ cluster, and nothing is lost.  Memory: about 200 bytes a page.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
@@ -21,29 +20,13 @@ if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
 
 
-class Dropped(NamedTuple):
-    """A page that was left out, the page that represents it, and their exact similarity."""
-
-    url: str
-    canonical: str
-    similarity: float
-
-
-class _Survivor(NamedTuple):
-    """Sorts the best first: the canonical, then the oldest, then by row key."""
-
-    promoted: bool
-    timestamp: int
-    row_key: bytes
-
-
 class Survivors:
     """Which of the selected pages stay.  First add every selected capture, then ask for each."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._clusters = store.clusters
-        self._groups: dict[bytes, _Survivor] = {}
+        self._groups: dict[bytes, tuple[bool, int, bytes]] = {}  # sorts the best first: the canonical, then the oldest
         self._kernel = Kernel(store.schema.extractor, store.schema.shingle_words, store.schema.checksum)
 
     def add(self, row_key: bytes, timestamp: int) -> None:
@@ -52,7 +35,7 @@ class Survivors:
         if page is None:
             return
         group = self._clusters.group(page)
-        candidate = _Survivor(own_group(page) != group, page.timestamp, page.row_key)
+        candidate = own_group(page) != group, page.timestamp, page.row_key
         best = self._groups.get(group)
         if best is None or candidate < best:
             self._groups[group] = candidate
@@ -61,25 +44,22 @@ class Survivors:
         """Whether a selected capture stays."""
         return self._instead(row_key, timestamp) is None
 
-    def dropped(self, row_key: bytes, timestamp: int) -> Dropped | None:
-        """The page that represents a capture that does not stay; None for one that stays."""
+    def dropped(self, row_key: bytes, timestamp: int) -> tuple[str, str, float] | None:
+        """URLs of a capture that does not stay and of the page that represents it, and their exact similarity."""
         instead = self._instead(row_key, timestamp)
         if instead is None:
             return None
-        page, survivor = instead
-        return Dropped(url_of(row_key), url_of(survivor.row_key), self._similarity(page, survivor))
+        page, known = instead
+        return url_of(row_key), url_of(known[0]), self._similarity(page, known)
 
-    def _instead(self, row_key: bytes, timestamp: int) -> tuple[Membership, _Survivor] | None:
+    def _instead(self, row_key: bytes, timestamp: int) -> tuple[Membership, tuple[bytes, int]] | None:
         page = self._clusters.of(row_key, timestamp)
-        if page is None:
+        survivor = None if page is None else self._groups.get(self._clusters.group(page))
+        if page is None or survivor is None or survivor[1:] == (page.timestamp, row_key):
             return None
-        survivor = self._groups.get(self._clusters.group(page))
-        if survivor is None or (survivor.row_key, survivor.timestamp) == (row_key, page.timestamp):
-            return None
-        return page, survivor
+        return page, (survivor[2], survivor[1])
 
-    def _similarity(self, page: Membership, survivor: _Survivor) -> float:
-        known = (survivor.row_key, survivor.timestamp)
+    def _similarity(self, page: Membership, known: tuple[bytes, int]) -> float:
         if page.place is not None and page.place[:2] == known:
             return page.place.similarity
         if (page.of_row_key, page.of_timestamp) == known:
@@ -96,9 +76,3 @@ class Survivors:
             Place(row_key, *MAIN, timestamp),
         )
         return "" if document is None else document.text or ""
-
-
-def lines(dropped: Iterator[Dropped]) -> Iterator[str]:
-    """One line each, tab-separated: URL, canonical, similarity."""
-    for one in dropped:
-        yield f"{one.url}\t{one.canonical}\t{one.similarity:.6f}\n"

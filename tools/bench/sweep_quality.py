@@ -34,7 +34,7 @@ from docstore.model.keys import canonical_url, url_of
 from docstore.model.types import PutResult, VerdictKind
 from docstore.reference.fingerprints import Numbers, Sets
 from docstore.store import DocumentStore
-from docstore.sweep.identity import BY_TEXT
+from docstore.sweep.engine import BY_TEXT
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.pages import Versions, read_versions
 from tools.bench.exact_join import PairSet, exact_join, recall
