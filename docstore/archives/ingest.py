@@ -223,14 +223,10 @@ class _Run:
 
     def take(self, pages: Iterator[Page]) -> None:
         """Write pages and count their results."""
-        options = self._options
+        asked = self._options
         self._take_results(
             self._store.put_pages(
-                pages,
-                policies=options.policies,
-                threads=options.threads,
-                anchors=options.anchors,
-                any_time=options.any_time,
+                pages, policies=asked.policies, threads=asked.threads, anchors=asked.anchors, any_time=asked.any_time
             )
         )
 
@@ -338,7 +334,7 @@ class _Run:
         """The same from another process, and analysed."""
         for portion in reader.portions():
             self._note(portion.rest)
-            for one, place in zip(portion.prepared, portion.places, strict=True):
+            for one, place in zip(portion.pages, portion.places, strict=True):
                 self._origins.append((place, len(one.page.body)))
                 yield one
                 del one
@@ -354,13 +350,10 @@ class _Run:
         for (source, offset), reason, url in rest.errors:
             self.report.add_error(self._name(source), offset, reason, url)
         for source, entry in rest.revisits:
-            self._put_aside(source, entry)
+            packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
+            self._revisits.write(len(packed).to_bytes(4, "little") + packed)
 
     # --- revisits
-
-    def _put_aside(self, source: int, entry: RevisitEntry) -> None:
-        packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
-        self._revisits.write(len(packed).to_bytes(4, "little") + packed)
 
     def resolved_revisits(self) -> Iterator[Page]:
         """Pages of the revisits that could be resolved; the others are counted."""

@@ -25,8 +25,8 @@ import docstore
 from docstore.archives import ingest as ingesting
 from docstore.archives import readahead, readahead_child
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.archives.readahead import MAX_REST, Job, Place, Portion, ReadyPortion, Rest, portions
-from docstore.archives.readahead_child import LONG_BODY_BYTES, End, Failure
+from docstore.archives.readahead import MAX_REST, Job, Place, Portion, Rest, portions
+from docstore.archives.readahead_child import END, LONG_BODY_BYTES
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page
@@ -274,7 +274,7 @@ class Unmakeable(Exception):
 
 @pytest.mark.parametrize("error", [MemoryError("all gone"), Unsendable("all gone"), Unmakeable("memory", "all gone")])
 def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object, **__: object) -> Iterator[Portion]:
+    def failing(*_: object, **__: object) -> Iterator[Portion[Page]]:
         yield Portion([Page("http://a.example/", b"x", fetched_at=10**15)], [Place(0, 7)], Rest())
         raise error
 
@@ -282,9 +282,9 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
     answers = io.BytesIO()
     readahead_child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28, False), answers)
     ready, failure = received(answers)
-    assert isinstance(ready, ReadyPortion) and ready.places == [Place(0, 7)]
-    assert isinstance(failure, Failure) and "all gone" in str(failure.error)
-    assert type(failure.error) is (MemoryError if isinstance(error, MemoryError) else RuntimeError)
+    assert isinstance(ready, Portion) and ready.places == [Place(0, 7)]
+    assert isinstance(failure, BaseException) and "all gone" in str(failure)
+    assert type(failure) is (MemoryError if isinstance(error, MemoryError) else RuntimeError)
 
 
 def received(answers: io.BytesIO) -> list[readahead_child.Message]:
@@ -302,7 +302,7 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     read_bytes = 0
     body = b"<p>" + b"word " * 20_000
 
-    def many(*_: object, **__: object) -> Iterator[Portion]:
+    def many(*_: object, **__: object) -> Iterator[Portion[Page]]:
         nonlocal read_bytes
         for number in range(400):
             read_bytes += len(body)
@@ -358,16 +358,17 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
         Page("http://a.example/empty", b"", fetched_at=10**15),
     ]
     rest = Rest()
-    rest.note_error(1, 2, "damaged", "why")
+    rest.skipped["damaged"] += 1
+    rest.errors.append((Place(1, 2), "why", ""))
     prepared = preparer.prepare(pages, anchors=True)
     places = [Place(number, number * 10) for number in range(len(pages))]
     sent = io.BytesIO()
     readahead_child.write(sent, readahead_child.encode_portion(Portion(pages, places, rest), prepared))
     (ready,) = received(sent)
-    assert isinstance(ready, ReadyPortion)
+    assert isinstance(ready, Portion)
     assert [len(received(io.BytesIO(sent.getvalue()[:-cut]))) for cut in (1, LONG_BODY_BYTES + 2)] == [0, 0]
     assert (ready.places, ready.rest) == (places, rest)
-    for one, other in zip(prepared, ready.prepared, strict=True):
+    for one, other in zip(prepared, ready.pages, strict=True):
         assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)
         assert isinstance(other.values, Sorted)
         assert other._replace(analysis=None) == one._replace(analysis=None)
@@ -377,20 +378,18 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
             assert np.array_equal(mine, theirs)
             if isinstance(mine, np.ndarray):
                 assert mine.dtype == theirs.dtype
-    assert any(one.anchors for one in ready.prepared)
-    assert readahead_child.decode(readahead_child.encode(End())) == End()
+    assert any(one.anchors for one in ready.pages)
+    assert readahead_child.decode(readahead_child.encode(END)) == END
 
 
 def test_frames_longer_than_the_buffer_and_frames_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "BUFFER_BYTES", 10)
     monkeypatch.setattr(readahead_child, "LARGEST_KEPT_BYTES", 200)
     answers = io.BytesIO()
-    errors = [Failure(ValueError("x" * size)) for size in (1, 500, 100, 300)]
+    errors = [ValueError("x" * size) for size in (1, 500, 100, 300)]
     for error in errors:
         readahead_child.write(answers, readahead_child.encode(error))
-    assert [str(found.error) for found in received(answers) if isinstance(found, Failure)] == [
-        str(error.error) for error in errors
-    ]
+    assert list(map(str, received(answers))) == list(map(str, errors))
     for cut in (1, 7, 100):
         assert len(received(io.BytesIO(answers.getvalue()[:-cut]))) == 3
 
