@@ -23,8 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from docstore.archives.entries import (
     BODY_LIMIT_BYTES,
@@ -193,7 +192,7 @@ class Job(NamedTuple):
     vocabulary: str = ""
 
 
-class ReadingProcess:
+class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
     """A process that reads one job ahead; a context manager, whose end is the end of the process."""
 
     def __init__(self, job: Job) -> None:
@@ -228,14 +227,6 @@ class ReadingProcess:
         say_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
         return False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def portions(self) -> Iterator[Portion[Prepared]]:
         """What it reads, in input order.
 
@@ -267,7 +258,7 @@ class ReadingProcess:
             "again, with --no-reader to read in one process"
         )
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process, wherever it is, and wait for its end."""
         # It holds nothing that could be lost.
         self._process.kill()

@@ -18,6 +18,7 @@ from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Schema, Verdict, VerdictKind
+from docstore.reading.documents import rejection_of
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -120,7 +121,7 @@ def run_dups(args: argparse.Namespace) -> int:
             asked = stored_url(store, args.url)
             document = store.get(asked, families=())
             if document is None:
-                rejected = answers.rejection(store, asked)
+                rejected = rejection_of(store.history(asked), None)
                 said = f"no page {output.shown_url(asked)}" if rejected is None else answers.rejected_words(rejected)
                 output.note(f"{said}; --file asks for a page that is not in the store")
                 return EXIT_NOTHING_FOUND

@@ -22,7 +22,7 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
 from docstore.model.types import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec
 from docstore.reading.cells import Row
-from docstore.reading.documents import Capture, Document
+from docstore.reading.documents import Capture, Document, rejection_of
 from docstore.store import SNIPPET_LENGTH
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def _nothing(args: argparse.Namespace, store: Store, url: str) -> int:
 
 def _say_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
     """Say that a page which is not there was rejected, and for which; whether it was."""
-    rejected = answers.rejection(store, url, args.at)
+    rejected = rejection_of(store.history(url), args.at)
     if rejected is None:
         return False
     if args.json:
@@ -453,7 +453,7 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
             shown = output.one_line(answers.text_of(cell.value))
         else:
             shown = output.cut(answers.value_words(cell.value), SHOWN_CHARACTERS)
-        column = output.one_line(answers.column_words(cell))
+        column = output.one_line(f"{cell.family}:{answers.text_of(cell.qualifier)}")
         output.line("\t".join((output.shown_url(row.url), column, output.iso(cell.timestamp), shown)))
 
 

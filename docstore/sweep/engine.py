@@ -72,12 +72,7 @@ Columns: TypeAlias = dict[str, Any]
 
 
 class TextRule(NamedTuple):
-    """How sets are made of texts.
-
-    Attributes:
-        extractor, shingle_words, checksum, vocabulary: of the kernel.
-        sketches: make sketches too.
-    """
+    """How sets are made of texts: what the kernel takes, and whether sketches are made too."""
 
     extractor: str
     shingle_words: int
@@ -85,26 +80,21 @@ class TextRule(NamedTuple):
     sketches: bool
     vocabulary: str = ""
 
+    @lru_cache(maxsize=4)  # noqa: B019 - rules are few and small
     def kernel(self) -> Kernel:
         """The kernel that follows this rule."""
         return Kernel(self.extractor, self.shingle_words, self.checksum, vocabulary=self.vocabulary)
-
-
-@lru_cache(maxsize=4)
-def _kernel(rule: TextRule) -> Kernel:
-    return rule.kernel()
 
 
 def sets_of_texts(rule: TextRule, batch: Columns) -> Columns:
     """Shingle sets of texts.
 
     Args:
-        rule: how they are made.
         batch: `text` (UTF-8), `equal_by` (uint8) and `identity` (uint64, two each) of each version.
     Returns:
         Columns as of `_columns`.
     """
-    kernel = _kernel(rule)
+    kernel = rule.kernel()
     made = []
     counts = []
     for raw in batch["text"]:
@@ -119,10 +109,9 @@ def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
     """Shingle sets of the texts of bodies, and by what their versions are equal to others.
 
     Args:
-        rule: how they are made.
         batch: `body`, `content_type` (UTF-8 or None) and `identity` (uint64, two each, of the body) of each version.
     """
-    kernel = _kernel(rule)
+    kernel = rule.kernel()
     made, counts, equal_by, identities = [], [], [], []
     bodies = batch["identity"].reshape(-1, 2)
     for body, content_type, identity in zip(batch["body"], batch["content_type"], bodies, strict=True):
@@ -166,36 +155,27 @@ def _sketch(shingles: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return minima(shingles).astype(np.uint8) if len(shingles) else np.zeros(BINS, np.uint8)
 
 
-class SetsFile(NamedTuple):
-    """Shingle sets in files that every process of a sweep can read.
-
-    Attributes:
-        members: file of the sets one after the other, uint64, little-endian; "" where there are none.
-        starts: file of numpy with the starts of the sets, (n + 1,) int64.
-        stamp: another one whenever the files are written.
-    """
-
-    members: str
-    starts: str
-    stamp: str
+SetsFile: TypeAlias = tuple[str, str, str]
+"""Shingle sets in files that every process of a sweep can read: their members one after the other, uint64 little-endian
+("" where there are none), and their starts, (n + 1,) int64, as numpy writes them; and a stamp, another one whenever the
+files are written."""
 
 
 def save_sets(sets: Sets, members: Path) -> SetsFile:
     """Name sets whose members are in a file already."""
     starts = members.with_suffix(".starts.npy")
     np.save(starts, sets.starts)
-    return SetsFile(str(members) if len(sets.members) else "", str(starts), os.urandom(8).hex())
+    return str(members) if len(sets.members) else "", str(starts), os.urandom(8).hex()
 
 
 @lru_cache(maxsize=1)
-def _open(files: SetsFile) -> Sets:
-    members = np.memmap(files.members, "<u8", "r") if files.members else np.empty(0, np.uint64)
-    return Sets(np.load(files.starts, mmap_mode="r"), members)
+def _open(members: str, starts: str, stamp: str) -> Sets:
+    return Sets(np.load(starts, mmap_mode="r"), np.memmap(members, "<u8", "r") if members else np.empty(0, np.uint64))
 
 
 def shared_of_files(files: SetsFile, batch: Columns) -> Columns:
     """`shared_of_sets`, of sets in files."""
-    return shared_of_sets(_open(files), batch)
+    return shared_of_sets(_open(*files), batch)
 
 
 def shared_of_sets(sets: Sets, batch: Columns) -> Columns:

@@ -392,8 +392,7 @@ def write_back(
     """Write the differences.
 
     Args:
-        store: whose rows.
-        versions: as they were read.
+        store, versions: as they were read.
         places: number of a version -> its cluster; None for one that needs no columns.
         on_progress: called with versions written and an upper bound of them.
     Returns:

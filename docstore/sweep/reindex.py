@@ -52,12 +52,8 @@ class ReindexReport:
 def reindex(
     store: DocumentStore, *, dry_run: bool = False, on_progress: Callable[[ReindexReport], None] | None = None
 ) -> ReindexReport:
-    """Index again the pages that the detector cannot see.
+    """Index again the pages that the detector cannot see; a dry run counts them.
 
-    Args:
-        store: to look through.
-        dry_run: count only.
-        on_progress: called from time to time with the report so far.
     Raises:
         StorageError: not applied; what is in the report is committed, and the same run again continues.
     """

@@ -54,15 +54,7 @@ class ShingleSets:
 
 
 class Maker:
-    """Makes shingle sets.
-
-    Args:
-        store: whose texts.
-        versions: of it.
-        rule: extractor and shingle length.
-        from_bodies: take the text from the body by the rule's extractor; else the stored one.
-        engine: that works.
-    """
+    """Makes shingle sets; with `from_bodies` of bodies by the rule's extractor, else of stored texts."""
 
     def __init__(
         self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, engine: Engine
