@@ -287,7 +287,16 @@ def run_export(args: argparse.Namespace) -> int:
         store = open_in(stack, args)
         stream = stack.enter_context(output.raw_stdout() if to_stdout else output.replaced(Path(args.output)))
         show = output.progress_of_count(args, stack, " pages")
-        selection = _selection(args)
+        selection = Selection(
+            prefix=args.prefix,
+            host=args.host,
+            since=args.since,
+            until=args.until,
+            newest=args.versions == "newest",
+            status=args.status,
+            language=args.lang,
+            min_words=args.min_words,
+        )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
         report = export(
             store,
@@ -326,16 +335,3 @@ def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survi
                     line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
                     stream.write(line.encode("utf-8", "surrogateescape"))
     return survivors
-
-
-def _selection(args: argparse.Namespace) -> Selection:
-    return Selection(
-        prefix=args.prefix,
-        host=args.host,
-        since=args.since,
-        until=args.until,
-        newest=args.versions == "newest",
-        status=args.status,
-        language=args.lang,
-        min_words=args.min_words,
-    )

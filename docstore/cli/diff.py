@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named, stored_url
-from docstore.dedup.kernel import Kernel
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Schema
 from docstore.reading.documents import Capture, Document
@@ -119,11 +118,12 @@ def _print_bytes(args: argparse.Namespace, store: Store, both: list[Document]) -
 
 
 def _print(args: argparse.Namespace, one: Document, other: Document, schema: Schema) -> None:
+    found = measures(one.newest, other.newest, schema)
     if args.measures:
-        _print_measures(args, one, other, measures(one.newest, other.newest, schema))
+        _print_measures(args, one, other, found)
         return
     texts = (one.text or "", other.text or "")
-    similarity = _similarity(texts, schema)
+    similarity = float(texts[0] == texts[1]) if found.jaccard is None else found.jaccard
     shown = _shown(word_diff(*texts), all_blocks=args.all)
     if args.json:
         changes = [{"change": str(piece.change), "text": piece.text} for piece in shown]
@@ -179,14 +179,6 @@ def _equality(same: bool | None) -> str:
 
 def _share(value: float | None) -> str:
     return output.NOTHING if value is None else answers.similarity(value)
-
-
-def _similarity(texts: tuple[str, str], schema: Schema) -> float:
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
-    one, other = (kernel.shingles(text) for text in texts)
-    shared = kernel.overlap(one, other)
-    either = len(one) + len(other) - shared
-    return shared / either if either else float(texts[0] == texts[1])
 
 
 def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:

@@ -78,10 +78,7 @@ def run_put(args: argparse.Namespace) -> int:
         )
     if holds_password(url):
         output.note("the URL names a user and a password, which are stored and listed with it")
-    if args.json:
-        output.json_line(answers.put_fields(result))
-    else:
-        output.table(answers.put_words(result))
+    output.answer(args, answers.put_fields(result), answers.put_words(result))
     return EXIT_OK
 
 
@@ -597,10 +594,7 @@ def run_key(args: argparse.Namespace) -> int:
         row_key = arguments.row_key_bytes(args.row_key)
         url = keys.url_of(row_key)
     variants = keys.variants(url)
-    if args.json:
-        output.json_line({"url": url, "row_key": answers.text_of(row_key), "variants": variants})
-        return EXIT_OK
-    lines = [("url", url), ("row key", answers.text_of(row_key))]
-    lines += [("variant", variant) for variant in variants]
-    output.table(lines)
+    shown = answers.text_of(row_key)
+    lines = [("url", url), ("row key", shown), *(("variant", variant) for variant in variants)]
+    output.answer(args, {"url": url, "row_key": shown, "variants": variants}, lines)
     return EXIT_OK

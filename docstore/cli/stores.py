@@ -18,7 +18,7 @@ from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError
 from docstore.model.types import ColumnFamily, GCPolicy, ReadSpec, Schema
 
 if TYPE_CHECKING:
-    from docstore.archives.copying import CopyReport, Progress
+    from docstore.archives.copying import CopyReport
 
 # --- docstore init
 
@@ -254,7 +254,7 @@ def run_copy(args: argparse.Namespace) -> int:
                 argparse.Namespace(store=args.source, read_only=True), "a copy reads the rows of a store as they lie"
             )
         )
-        report = copying.copy(source, args.target, options, _bar(args, stack))
+        report = copying.copy(source, args.target, options, output.progress_of_stages(args, stack, counts_stages=True))
     if args.json:
         output.json_line(report.as_dict())
     else:
@@ -266,19 +266,6 @@ def run_copy(args: argparse.Namespace) -> int:
         output.note("rows of the copy are not as they were written; run the same command again, then `docstore check`")
         return CorruptionError.exit_code
     return EXIT_RECORDS_SKIPPED if report.unreadable else EXIT_OK
-
-
-def _bar(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    bar = output.progress_bar(args, stack, desc="rows", unit=" rows")
-
-    def show(what: str, done: int) -> None:
-        if bar.desc != f"{what}: ":
-            bar.reset()
-            bar.unit = f" {what}"
-            bar.set_description(what, refresh=False)
-        bar.update(done - bar.n)
-
-    return None if bar is None else show
 
 
 def _lines(report: CopyReport) -> list[tuple[str, str]]:

@@ -42,7 +42,7 @@ docstore sweep --engine spark --master spark://master.example:7077 --shared /sha
 """
 
 ASKED = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run", "apply", "any_host")
-"""Options that a server takes as they are."""
+"""Options that are taken as they are, by a server too."""
 LEFT = {
     "other_host": "of another host",
     "kind": "of another kind",
@@ -102,26 +102,16 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 def run_sweep(args: argparse.Namespace) -> int:
     """Sweep."""
     options = SweepOptions(
-        threshold=args.threshold,
-        text=args.text,
-        shingle_words=args.shingle_words,
+        **{name: getattr(args, name) for name in (*ASKED, "threads", "engine", "master")},
         policy=CanonicalPolicy(args.policy),
-        versions=args.versions,
-        all_pairs=args.all_pairs,
-        dry_run=args.dry_run,
         pairs=Path(args.pairs) if args.pairs else None,
-        threads=args.threads,
-        engine=args.engine,
-        master=args.master,
         shared=Path(args.shared) if args.shared else None,
         settings=tuple(args.spark),
-        apply=args.apply,
         kinds=tuple(kind.strip() for kind in args.kinds.split(",")),
-        any_host=args.any_host,
     )
     with ExitStack() as stack:
         store = open_in(stack, args)
-        show = _stages(args, stack)
+        show = output.progress_of_stages(args, stack)
         report = sweep(store, options, show) if isinstance(store, DocumentStore) else _swept(store, options, show)
     if args.json:
         output.json_line(report.as_dict())
@@ -142,19 +132,6 @@ def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> 
         "pairs": options.pairs and str(options.pairs.absolute()),
     }
     return store.run_job("sweep", asked, report_of(SweepReport), show)
-
-
-def _stages(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    bar = output.progress_bar(args, stack)
-
-    def show(stage: str, done: int, total: int) -> None:
-        if bar.desc != f"{stage}: ":
-            bar.reset(total or None)
-            bar.set_description(stage, refresh=False)
-        bar.total = total or None
-        bar.update(done - bar.n)
-
-    return None if bar is None else show
 
 
 def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
@@ -225,16 +202,11 @@ def run_reindex(args: argparse.Namespace) -> int:
         else:
             told = None if show is None else (lambda _stage, done, _total: show(done))
             report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), told)
-    if args.json:
-        output.json_line(report.as_dict())
-        return EXIT_OK
-    posted = "nothing: dry run" if args.dry_run else str(report.posted)
-    output.table(
-        [
-            ("pages", str(report.pages)),
-            ("without postings", str(report.unposted)),
-            ("with fingerprints of an older scheme", str(report.outdated)),
-            ("posted", posted),
-        ]
-    )
+    lines = [
+        ("pages", str(report.pages)),
+        ("without postings", str(report.unposted)),
+        ("with fingerprints of an older scheme", str(report.outdated)),
+        ("posted", "nothing: dry run" if args.dry_run else str(report.posted)),
+    ]
+    output.answer(args, report.as_dict(), lines)
     return EXIT_OK
