@@ -36,7 +36,7 @@ from docstore.archives.entries import (
 from docstore.archives.reader import read
 from docstore.model.errors import DocstoreError, StorageError
 from docstore.model.keys import holds_password, without_password
-from docstore.model.types import Page
+from docstore.model.types import Page, Schema
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # numpy comes with it
@@ -167,7 +167,7 @@ class Job(NamedTuple):
 
     Attributes:
         files: paths, as the working directory has them.
-        extractor, shingle_words, checksum: as in the store's schema.
+        schema: of the store.
         threads: that analyse pages.
         anchors: give what each page says of the pages that it links to.
         body_limit_bytes: longest body.
@@ -175,13 +175,10 @@ class Job(NamedTuple):
         band_secret: of the store, or b"".
         any_time: take pages of times that are refused otherwise.
         strip_passwords: leave user and password out of URLs that name both.
-        vocabulary: as in the store's schema.
     """
 
     files: tuple[str, ...]
-    extractor: str
-    shingle_words: int
-    checksum: str
+    schema: Schema
     threads: int
     anchors: bool
     body_limit_bytes: int
@@ -189,7 +186,6 @@ class Job(NamedTuple):
     any_time: bool = False
     band_secret: bytes = b""
     strip_passwords: bool = False
-    vocabulary: str = ""
 
 
 class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):

@@ -90,7 +90,8 @@ def _frames(job: Job) -> Iterator[Parts]:
     """The frames of a job, in order."""
     # Nothing in an archive is without its time: the clock only says what lies too far ahead.
     order = fingerprints.order_of(job.band_secret)
-    kernel = Kernel(job.extractor, job.shingle_words, job.checksum, order=order, vocabulary=job.vocabulary)
+    schema = job.schema
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
     preparer = Preparer(kernel, lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)
     waiting: SimpleQueue[tuple[Future[Parts], int] | BaseException | None] = SimpleQueue()

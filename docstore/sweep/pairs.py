@@ -200,10 +200,6 @@ class PairGraph:
     rows: Numbers
     versions: bool
 
-    def involved(self) -> NDArray[np.bool_]:
-        """(n,) bool: versions with at least one pair."""
-        return self.degrees() > 0
-
     def degrees(self) -> Numbers:
         """(n,) int64: how many pairs each version is in."""
         count = len(self.leader)
@@ -283,7 +279,7 @@ class PairGraph:
         order = np.argsort(ends, kind="stable")
         ends, others, values = ends[order], others[order], values[order]
         reach = np.searchsorted(ends, np.arange(count + 1))
-        for number in np.flatnonzero(self.involved()).tolist():
+        for number in np.flatnonzero(self.degrees()).tolist():
             group = self.leader[number]
             groups = [group, *others[reach[group] : reach[group + 1]].tolist()]
             near = [1.0, *values[reach[group] : reach[group + 1]].tolist()]

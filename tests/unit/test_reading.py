@@ -29,7 +29,7 @@ from docstore.archives.readahead import MAX_REST, Job, Place, Portion, Rest, por
 from docstore.archives.readahead_child import END, LONG_BODY_BYTES
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
-from docstore.model.types import Page
+from docstore.model.types import Page, Schema
 from docstore.reports.check import check
 from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
@@ -251,7 +251,7 @@ def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_ru
 
 
 def test_what_reading_raises_is_raised_here(tmp_path: Path, started: list[int]) -> None:
-    reader = readahead.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False, 1 << 28, False))
+    reader = readahead.start(Job((str(SAMPLE),), Schema(extractor="nothing"), 1, False, 1 << 28, False))
     assert reader is not None
     with reader:
         assert reader.has_loaded()
@@ -280,7 +280,7 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(readahead_child, "portions", failing)
     answers = io.BytesIO()
-    readahead_child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), Schema(extractor="combined"), 2, False, 1 << 28, False), answers)
     ready, failure = received(answers)
     assert isinstance(ready, Portion) and ready.places == [Place(0, 7)]
     assert isinstance(failure, BaseException) and "all gone" in str(failure)
@@ -320,7 +320,7 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "portions", many)
     monkeypatch.setattr(readahead_child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    readahead_child.serve(Job((), "combined", 5, "blake3", 4, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), Schema(extractor="combined"), 4, False, 1 << 28, False), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one more has been read and waits for leave
 
