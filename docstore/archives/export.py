@@ -13,12 +13,12 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
@@ -54,7 +54,7 @@ class Selection:
             converted.
         newest: only the newest capture of each page in that time; False gives all.
         status: only captures with this HTTP status.
-        language: only pages that declare this language, or a variety of it ("en" matches "en-GB").
+        language: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
         min_words: only pages with so many normalised words of text.
     """
 
@@ -146,6 +146,45 @@ def pages(
         last = row.row_key
 
 
+class Languages:
+    """Which captures are in a language: by their note `lang`, else as the page declares it.  Asked in row-key order.
+
+    Args:
+        store: to read.
+        wanted: the language; "en" takes "en-GB".
+        within: range of rows, as of `CellStore.scan`.
+    """
+
+    def __init__(self, store: Store, wanted: str, **within: Any) -> None:
+        self._wanted = wanted.lower()
+        spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
+        self._rows = store.cells.scan(spec=spec, **within)
+        self._row = next(self._rows, None)
+
+    def has(self, row_key: bytes, timestamp: int | None = None) -> bool:
+        """Whether a capture of a row, or its newest one with a language, is in it."""
+        while self._row is not None and self._row.row_key < row_key:
+            self._row = next(self._rows, None)
+        if self._row is None or self._row.row_key != row_key:
+            return False
+        found: dict[int, str] = {}
+        for cell in self._row.cells:  # notes come before texts
+            if cell.qualifier == capture.LANG[1] and cell.timestamp not in found:
+                is_note = cell.family == capture.NOTE_FAMILY
+                lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
+                if lang:
+                    found[cell.timestamp] = str(lang).lower()
+        lang = found.get(max(found, default=0) if timestamp is None else timestamp, "")
+        return lang == self._wanted or lang.startswith(self._wanted + "-")
+
+
+def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
+    for row in rows:
+        kept = tuple(cell for cell in row.cells if keep(row.row_key, cell.timestamp))
+        if kept:
+            yield row._replace(cells=kept)
+
+
 def _captures(
     store: Store,
     selection: Selection,
@@ -153,7 +192,7 @@ def _captures(
     keep: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[tuple[Row, Capture]]:
     """The captures of a selection, oldest first in each row; none that is gone, cannot be read or has no body."""
-    if (selection.language or selection.min_words) and "text" not in families:
+    if selection.min_words and "text" not in families:
         families = (*families, "text")
     spec = ReadSpec(
         families=(capture.BODY[0],),
@@ -164,9 +203,11 @@ def _captures(
         keys_only=True,
     )
     rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
+    if selection.language:
+        languages = Languages(store, selection.language, prefix=selection.prefix, host=selection.host)
+        rows = _with_cells(rows, languages.has)
     if keep is not None:
-        kept = (row._replace(cells=tuple(one for one in row.cells if keep(row.row_key, one.timestamp))) for row in rows)
-        rows = (row for row in kept if row.cells)
+        rows = _with_cells(rows, keep)
     until = None if selection.until is None else selection.until - 1
     source = iter(rows)
     while ahead := list(islice(source, ROWS_AHEAD)):
@@ -211,10 +252,6 @@ def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
 def _selected(selection: Selection, taken: Capture) -> bool:
     if selection.status is not None and taken.status != selection.status:
         return False
-    if selection.language:
-        declared, wanted = (taken.lang or "").lower(), selection.language.lower()
-        if declared != wanted and not declared.startswith(wanted + "-"):
-            return False
     return not selection.min_words or len(words(taken.text or "")) >= selection.min_words
 
 

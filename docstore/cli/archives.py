@@ -259,7 +259,12 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--output FILE", "where to; replaced when all is written (default: stdout)", default="-")
     arguments.add_range(parser)
     declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
-    declare(parser, "--lang TAG", "only pages that declare this language; en takes en-GB", default="")
+    declare(
+        parser,
+        "--lang TAG",
+        "only pages in this language: by their note `lang`, else as they declare it; en takes en-GB",
+        default="",
+    )
     declare(parser, "--min-words N", "only pages with so many words of text", default=0)
     arguments.add_times(parser)
     declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")

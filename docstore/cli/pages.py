@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
@@ -112,6 +113,7 @@ docstore get https://example.com/ --column http:type
 docstore get https://example.com/ --column anchor:
 docstore get https://example.com/ --versions 3 --json
 docstore get https://example.com/ --explain
+docstore get https://example.com/ --outline --json
 docstore get https://example.com/ --snippet 'solar power'
 docstore get https://example.com/ https://example.org/ --snippet solar --html
 """
@@ -126,6 +128,7 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     declare(shown, "--body", "the bytes as fetched, nothing added")
     declare(shown, "--headers", "status and response headers")
     declare(shown, "--explain", "each block of the page: whether it is main text, and why")
+    declare(shown, "--outline", "main text cut at the page's own headings")
     declare(
         shown,
         "--column F:Q",
@@ -256,6 +259,8 @@ def _print_capture(
 ) -> None:
     if args.json:
         fields = answers.capture_fields(document, capture)
+        if args.outline:
+            fields["outline"] = [section._asdict() for section in capture.outline]
         if args.body:
             fields.update(output.bytes_fields("body", capture.body or b""))
         output.json_line(fields)
@@ -269,6 +274,12 @@ def _print_capture(
         output.line(f"HTTP {capture.status}")
         for name, value in capture.headers or ():
             output.line(f"{name}: {value}")
+    elif args.outline and capture.text:
+        for heading, text in capture.outline:
+            if heading:
+                output.styled_line([output.Styled(heading, "bold", "## ")])
+            if text:
+                output.line(text)
     elif capture.title or capture.text:
         output.line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
     else:
@@ -376,6 +387,7 @@ docstore scan --prefix https://example.com/blog/ --family text --qualifier-prefi
 docstore scan --family anchor --qualifier-regex 'https://news\\..*' --limit 100
 docstore scan --start 'com,example)/' --end 'com,example)/n' --family http --json
 docstore scan --since 2024-05-01 --until 2024-06-01 --family http --versions all
+docstore scan --lang en --family text --qualifier-prefix title
 """
 
 SHOWN_CHARACTERS = 100
@@ -389,6 +401,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--family NAME*", "only this family; may be repeated")
     declare(parser, "--qualifier-prefix TEXT", "only qualifiers that begin so", default="")
     declare(parser, "--qualifier-regex REGEX", "only qualifiers that match as a whole")
+    declare(parser, "--lang TAG", "only pages in this language, as `export --lang` has it")
     arguments.add_times(parser)
     declare(parser, "--versions N", "newest versions a column, or all (default: 1)", arguments.positive_or_all, 1)
     declare(parser, "--limit N", "most rows")
@@ -413,15 +426,17 @@ def run_scan(args: argparse.Namespace) -> int:
     )
     found = 0
     with open_named(args) as store:
-        rows = store.cells.scan(
-            prefix=args.prefix,
-            host=args.host,
-            start=_bound(args.start) or b"",
-            end=_bound(args.end),
-            qualifier_regex=args.qualifier_regex,
-            limit=args.limit,
-            spec=spec,
-        )
+        within = {
+            "prefix": args.prefix,
+            "host": args.host,
+            "start": _bound(args.start) or b"",
+            "end": _bound(args.end),
+        }
+        limit = args.limit if args.lang is None else None
+        rows = store.cells.scan(qualifier_regex=args.qualifier_regex, limit=limit, spec=spec, **within)
+        if args.lang is not None:
+            languages = import_module("docstore.archives.export").Languages(store, args.lang, **within)
+            rows = islice((row for row in rows if languages.has(row.row_key)), args.limit)
         for row in rows:
             found += 1
             _print_row(args, row)

@@ -38,11 +38,12 @@ docstore stats --text --host example.com --top 20
 docstore stats --text --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
+docstore stats --dedup --by pattern
 docstore stats --dedup --plot simhash.png
 """
 
 
-BY = ("host", "prefix", "parameter")
+BY = ("host", "prefix", "parameter", "pattern")
 SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
@@ -60,7 +61,13 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--host HOST", "with --text: only pages of this host")
     declare(parser, "--top N", "with --text: most frequent words (default: 50)")
     declare(parser, "--dedup", "duplicates among live captures")
-    declare(parser, "--by", "with --dedup: by host, by host and first path segment, or by query parameter", BY)
+    declare(
+        parser,
+        "--by",
+        "with --dedup: by host, by host and first path segment, by query parameter, or by pattern: shapes of URLs with "
+        "regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
+        BY,
+    )
     declare(parser, "--codecs", "size of records by column and codec, and why they have this codec; reads all segments")
     parser.add_argument(
         "--png",
@@ -81,12 +88,13 @@ def run_stats(args: argparse.Namespace) -> int:
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by goes only with --dedup")
     if args.text:
-        code: int = import_module("docstore.lab.textstats").run(args)
-        return code
+        return int(import_module("docstore.lab.textstats").run(args))
     if args.host is not None or args.top is not None:
         raise InvalidArgument("--host and --top go only with --text")
     if args.png is not None and not args.dedup:
         raise InvalidArgument("--png (--plot) goes only with --text or --dedup")
+    if args.dedup and args.by == "pattern":
+        return int(import_module("docstore.notes.patterns").run(args))
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:
