@@ -100,9 +100,6 @@ def export(
     """Write the captures of a selection, except those that cannot be read.
 
     Args:
-        store: to read.
-        writer: of `docstore.archives.export`.
-        selection: which captures.
         texts: give the writer titles, texts and verdicts; False does not read them, for formats without a place for
             them.
         keep: called with row key and timestamp of a capture; says whether it is written.  None writes all.

@@ -165,15 +165,11 @@ def ingest(
     options: IngestOptions = IngestOptions(),
     on_progress: Progress | None = None,
 ) -> IngestReport:
-    """Write the pages of archives into a store.
+    """Write the pages of archives into a store; damaged records and refused pages are in the report's `errors`.
 
     Args:
-        store: to write into.
         sources: paths, or binary streams (shown as "-"), of WARC, ARC or TREC Web, detected by content.
-        options: policies and threads.
         on_progress: called now and then with the report so far.
-    Returns:
-        The report; damaged records and refused pages are in its `errors`.
     Raises:
         InvalidArgument: no thread is allowed, or a stream is to be read by another process.
         StorageError: the disk is full or fails, or the reading process died; what is in the report is committed, the

@@ -347,7 +347,6 @@ class Source:
     """Decoded bytes with a cursor; `broken` says that a damaged member stops them until `recover`.
 
     Args:
-        feed: of the file.
         skip_limit_bytes: after so many dropped bytes the rest of a bomb is not unpacked: its member counts as broken.
     """
 

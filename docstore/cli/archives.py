@@ -51,7 +51,6 @@ SHOWN_ERRORS = 20
 
 
 def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "files FILE+", "an archive; - for stdin")
     declare(
         parser,
@@ -95,7 +94,6 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_ingest(args: argparse.Namespace) -> int:
-    """Ingest the files."""
     use_one_heap()
     for name in args.files:
         if name != "-" and not Path(name).is_file():
@@ -254,7 +252,6 @@ docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "--format", "what to write (default: warc)", tuple(WRITERS), "warc")
     declare(parser, "--output FILE", "where to; replaced when all is written (default: stdout)", default="-")
     arguments.add_range(parser)
@@ -278,7 +275,6 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Export."""
     to_stdout = args.output == "-"
     if args.json and to_stdout:
         raise InvalidArgument("--json and the pages both want stdout; name a file with --output")

@@ -46,7 +46,6 @@ docstore diff https://example.com/a https://example.com/b --measures
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "url URL1", "of a stored page")
     declare(parser, "other URL2?", "of another (default: the same, its version before)")
     declare(parser, "--at TIME*", "version at this time; if given twice: URL1, then URL2")
@@ -58,7 +57,6 @@ def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Print the differences."""
     if len(args.at) > 2:
         raise InvalidArgument("diff takes at most two --at; see `docstore diff --help`")
     if args.measures and args.all:

@@ -59,7 +59,6 @@ Shown = tuple[Sequence[str], dict[str, Any]]
 
 
 def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "url URL?", "of a stored page")
     declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
     declare(parser, "--all", "list all duplicates that the store knows")
@@ -85,7 +84,6 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_dups(args: argparse.Namespace) -> int:
-    """List them."""
     chosen = sum((args.url is not None, args.file is not None, args.all, args.rejected, args.orphans))
     if not chosen:
         raise InvalidArgument(

@@ -48,7 +48,6 @@ NO_BODY_STATUS = 304
 
 
 def add_put_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
     declare(parser, "file FILE?", "its body; - or nothing for stdin")
     declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
@@ -63,7 +62,6 @@ def add_put_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_put(args: argparse.Namespace) -> int:
-    """Write the page."""
     url = complete_url(args.url)
     body = _body(args.file, args.status)
     with open_named(args, create=args.create, durability=args.durability) as store:
@@ -120,7 +118,6 @@ docstore get https://example.com/ https://example.org/ --snippet solar --html
 
 
 def add_get_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(
         parser, "urls URL+", "of the page; https:// is added where the scheme is missing; several only with --snippet"
     )
@@ -153,7 +150,6 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_get(args: argparse.Namespace) -> int:
-    """Print the page."""
     _check(args)
     with open_named(args) as store:
         url = stored_url(store, args.urls[0])
@@ -337,7 +333,6 @@ docstore history example.com/about --json
 
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -345,7 +340,6 @@ def add_history_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_history(args: argparse.Namespace) -> int:
-    """List the captures."""
     with open_named(args) as store:
         url = stored_url(store, args.url)
         documents = store.history(url)
@@ -394,7 +388,6 @@ SHOWN_CHARACTERS = 100
 
 
 def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_range(parser)
     declare(parser, "--start KEY", "first row key or URL, inclusive")
     declare(parser, "--end KEY", "row key or URL to stop before")
@@ -415,7 +408,6 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_scan(args: argparse.Namespace) -> int:
-    """List the cells."""
     spec = ReadSpec(
         families=tuple(sorted(args.family)) if args.family else None,
         qualifier_prefix=arguments.row_key_bytes(args.qualifier_prefix),
@@ -488,7 +480,6 @@ docstore delete https://example.com/private --purge
 
 
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "url URL?", "of the page; https:// is added where the scheme is missing")
     declare(parser, "--prefix URL", "all pages whose URL begins so, whatever their scheme and port")
     part = parser.add_mutually_exclusive_group()
@@ -506,7 +497,6 @@ def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_delete(args: argparse.Namespace) -> int:
-    """Delete."""
     if (args.url is None) == (args.prefix is None):
         raise InvalidArgument("delete takes either a URL or --prefix; see `docstore delete --help`")
     if args.purge and (args.family is not None or args.column is not None):
@@ -592,14 +582,12 @@ docstore key --row-key 'com,example,www)/b https'
 
 
 def add_key_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "url URL?", "https:// is added where the scheme is missing")
     declare(parser, "--row-key KEY", "show the URL of this row key")
     arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
 
 
 def run_key(args: argparse.Namespace) -> int:
-    """Show it."""
     if (args.url is None) == (args.row_key is None):
         raise InvalidArgument("key takes either a URL or --row-key; see `docstore key --help`")
     if args.row_key is None:

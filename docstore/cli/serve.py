@@ -36,7 +36,6 @@ INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` 
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "--host ADDRESS", "to listen on (default: 127.0.0.1); others need tokens", default=LOOPBACK)
     declare(parser, "--port N", "of the API (default: 8470); 0: a free one", _port, 8470)
     declare(parser, "--unix SOCKET", "path of the socket for this user (default: in the store's folder)", Path)

@@ -56,7 +56,6 @@ CODEC_REASONS = {
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "--text", "statistics of words: the newest text of each page")
     declare(parser, "--host HOST", "with --text: only pages of this host")
     declare(parser, "--top N", "with --text: most frequent words (default: 50)")
@@ -82,7 +81,6 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_stats(args: argparse.Namespace) -> int:
-    """Print the statistics."""
     if args.text and args.dedup:
         raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:

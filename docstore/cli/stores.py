@@ -40,7 +40,6 @@ _DEFAULTS = Schema()
 
 
 def add_init_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_store(parser)
     declare(
         parser,
@@ -125,7 +124,6 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_init(args: argparse.Namespace) -> int:
-    """Make the store."""
     if store_exists(args.store):
         raise InvalidArgument(f"there is a store at {args.store} already; `docstore stats` shows it")
     schema = Schema(
@@ -228,7 +226,6 @@ docstore copy webtable webtable-copy --threads 4 --no-verify
 
 
 def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "source FROM", "store to copy; it is not changed")
     declare(parser, "target TO", "a new store, or an earlier copy of FROM")
     declare(parser, "--[no-]verify", "read every row of the copy and compare its checksum (default: yes)", default=True)
@@ -239,7 +236,6 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_copy(args: argparse.Namespace) -> int:
-    """Copy."""
     for address in (args.source, args.target):
         if address.startswith(SERVED):
             raise InvalidArgument(
@@ -301,7 +297,6 @@ docstore backup /backups/webtable --store crawl-2024 --json
 
 
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "folder DIR", "of the backup; made if it is not there")
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -310,7 +305,6 @@ def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_backup(args: argparse.Namespace) -> int:
-    """Back up."""
     with ExitStack() as stack:
         store = open_in(stack, args)
         report = store.backup(args.folder, output.progress_of_bytes(args, stack, "backup"))
@@ -337,7 +331,6 @@ docstore restore /backups/webtable webtable-restored
 
 
 def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "folder DIR", "of the backup")
     declare(parser, "store STORE", "directory of the new store; must not exist, or be empty")
     arguments.add_progress(parser)
@@ -345,7 +338,6 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    """Restore."""
     refuse_other_backend(args.store, "a restore makes the files of a store; `docstore copy` copies that one elsewhere")
     with ExitStack() as stack:
         show = output.progress_of_bytes(args, stack, "restore")

@@ -55,7 +55,6 @@ LEFT = {
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "--threshold J", "least similarity (default: that of the store's schema)")
     declare(parser, "--text", "compare main content or all visible text (default: what the store fingerprints)", TEXTS)
     declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
@@ -100,7 +99,6 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    """Sweep."""
     options = SweepOptions(
         **{name: getattr(args, name) for name in (*ASKED, "threads", "engine", "master")},
         policy=CanonicalPolicy(args.policy),
@@ -185,7 +183,6 @@ docstore reindex --dry-run --json
 
 
 def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "--dry-run", "count them and write nothing")
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -193,7 +190,6 @@ def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_reindex(args: argparse.Namespace) -> int:
-    """Reindex."""
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = output.progress_of_count(args, stack, " pages")

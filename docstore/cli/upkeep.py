@@ -56,7 +56,6 @@ docstore check --acknowledge
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "--acknowledge", "list what was found to be lost at an open, and forget it; no check")
     declare(
         parser,
@@ -70,7 +69,6 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    """Print the findings."""
     if args.acknowledge and args.read_only:
         raise InvalidArgument("--acknowledge writes to the store; leave --read-only out")
     if args.repair and (args.read_only or args.acknowledge):
@@ -145,7 +143,6 @@ docstore compact 3 4 --store crawl-2024 --json
 
 
 def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(
         parser,
         "tablets TABLET*",
@@ -160,7 +157,6 @@ def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_compact(args: argparse.Namespace) -> int:
-    """Compact."""
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = None if args.dry_run else output.progress_of_bytes(args, stack, "compact")
@@ -246,7 +242,6 @@ SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 
 def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     formats = ("warc", TEXTS_WITHOUT_BODIES)
     declare(parser, "--format", "what to write (default: warc)", formats, "warc")
     declare(parser, "--output FILE", "where to; replaced when all is written", required=True)
@@ -256,7 +251,6 @@ def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_salvage(args: argparse.Namespace) -> int:
-    """Salvage."""
     refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name that of a store with --store")
@@ -297,7 +291,6 @@ _PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
 
 
 def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "file FILE?", "a file of a store or a backup")
     declare(parser, "--manifest", "show the manifest of --store in place of a file")
     arguments.add_store(parser)
@@ -306,7 +299,6 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_dump(args: argparse.Namespace) -> int:
-    """Dump."""
     if (args.file is None) != args.manifest:
         raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
     if args.manifest:

@@ -85,7 +85,6 @@ def plateau_png(body: bytes, content_type: str | None = None, *, title: str = ""
     """Draw the cumulative tag curve of a page and mark the span that `plateau` keeps.
 
     Args:
-        body: the page as fetched.
         content_type: its Content-Type header, for the encoding.
         title: stands above the curve, its URL say.
         value: what a word is worth in tags.
@@ -220,7 +219,6 @@ docstore plateau --file page.html --png plateau.png
 
 
 def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "url URL?", "a stored page; https:// is added where it is missing")
     declare(parser, "--file HTML", "a file of HTML in place of a stored page; - for stdin")
     declare(parser, "--png FILE", "where to write the picture", required=True)
@@ -230,7 +228,6 @@ def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_plateau(args: argparse.Namespace) -> int:
-    """Draw the picture."""
     if (args.url is None) == (args.file is None):
         raise InvalidArgument("name either a URL or --file HTML")
     if args.file is not None:

@@ -108,7 +108,6 @@ def tune(
 
 
 def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     declare(parser, "--threshold J", "default: 0.8", default=0.8)
     declare(parser, "--recall R", "of pairs at the threshold (default: 0.99)", default=0.99)
     declare(parser, "--background J", "similarity of pages that share only a template (default: 0.3)", default=0.3)
@@ -123,7 +122,6 @@ def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_tune(args: argparse.Namespace) -> int:
-    """Tune."""
     chosen = tune(
         args.threshold,
         args.recall,

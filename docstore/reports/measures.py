@@ -146,10 +146,8 @@ def similar_by_simhash(store: Store, page: bytes | str, bits: int, *, limit: int
     Reads the simhash of every page, newest versions alone.  Empty if the page has no word.
 
     Args:
-        store: to read.
         page: HTML that need not be stored, or the URL of a stored page, which is not among the answers.
         bits: most bits that differ, 0 to 64.
-        limit: most pages to return.
     Raises:
         InvalidArgument: `bits` or `limit` is out of range, or the URL is not stored.
     """

@@ -44,11 +44,8 @@ def verify(
     """What each pair shares; batches that the workspace's log has are taken from there.
 
     Args:
-        sets: of uint64 hashes.
-        members: file of their members.
+        sets: of uint64 hashes; their members are in a file, too.
         first, second: (pairs,) sorted numbers of sets.
-        workspace: of this sweep.
-        engine: that counts.
     """
     digest = blake3(first.astype("<i8").tobytes())
     for part in (second, sets.starts):
@@ -103,8 +100,6 @@ def set_apart(
     """Which pairs titles set apart.
 
     Args:
-        versions: of the sweep.
-        maker: gives their texts and bodies.
         leader: (n,) the first version of each one's group.
         first, second: (pairs,) leaders.
         is_near: (pairs,) bool: alike enough to be evidence for each other.
