@@ -210,10 +210,10 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
     lines += [
-        (f"verdict {kind}", output.Styled(_counted(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
+        (f"verdict {kind}", output.Styled(output.share(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
         for kind, count in report.verdicts.items()
     ]
-    lines += [(f"previous {word}", _counted(count, report.pages)) for word, count in report.previous.items()]
+    lines += [(f"previous {word}", output.share(count, report.pages)) for word, count in report.previous.items()]
     lines += [(f"skipped {reason}", str(count)) for reason, count in report.skipped.items()]
     if report.error_count:
         lines.append(("errors", str(report.error_count)))
@@ -227,10 +227,6 @@ def _kept(report: IngestReport) -> str:
         return ", no byte of it in segments: rows hold short bodies, and copies share one" if report.stored else ""
     ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
     return f" as {output.size(report.stored_bytes)}{ratio}"
-
-
-def _counted(count: int, total: int) -> str:
-    return f"{count}  ({count / total:.1%})" if total and count else str(count)
 
 
 # --- docstore export

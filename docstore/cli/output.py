@@ -242,6 +242,11 @@ def size(count_bytes: float) -> str:
     return f"{count_bytes:.1f} TB"
 
 
+def share(count: int, total: int) -> str:
+    """A number and its share of a total."""
+    return f"{count}  ({count / total:.1%})" if count and total else str(count)
+
+
 # --- tables
 
 
@@ -317,9 +322,11 @@ def progress_of_stages(
     return None if bar is None else show
 
 
-def answer(args: argparse.Namespace, fields: Mapping[str, Any], lines: Iterable[Sequence[str]]) -> None:
-    """Print an answer as labelled lines, or with `--json` as one object."""
+def answer(args: argparse.Namespace, fields: Mapping[str, Any], shown: str | Iterable[Sequence[str]]) -> None:
+    """Print an answer as a sentence or labelled lines, or with `--json` as one object."""
     if args.json:
         json_line(fields)
+    elif isinstance(shown, str):
+        line(shown)
     else:
-        table(lines)
+        table(shown)

@@ -136,10 +136,7 @@ def _totals(totals: Mapping[str, int]) -> list[tuple[str, str]]:
     rest = [(name, value) for name, value in sorted(totals.items()) if name not in named and name != "body_bytes"]
     shown = [(name, str(value)) for name, value in first]
     shown.append(("bodies", output.size(totals.get("body_bytes", 0))))
-    shown += [
-        (name.replace(".", " "), f"{value}  ({value / captures:.1%})" if value and captures else str(value))
-        for name, value in counted
-    ]
+    shown += [(name.replace(".", " "), output.share(value, captures)) for name, value in counted]
     return shown + [(name.replace(".", " "), str(value)) for name, value in rest]
 
 
@@ -169,8 +166,10 @@ def _run_dedup(args: argparse.Namespace) -> int:
         return EXIT_OK
     total = found.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
-    rows += [(f"verdict {kind}", _share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
-    rows += [(f"reason {reason}", _share(count, total.captures)) for reason, count in sorted(total.reasons.items())]
+    rows += [(f"verdict {kind}", output.share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
+    rows += [
+        (f"reason {reason}", output.share(count, total.captures)) for reason, count in sorted(total.reasons.items())
+    ]
     rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
     rows.append(("pages in clusters", str(found.clustered)))
     rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
@@ -195,12 +194,8 @@ def _run_dedup(args: argparse.Namespace) -> int:
     elif found.groups:
         output.line()
         groups = [
-            (str(one.captures), _share(one.duplicates, one.captures), output.size(one.saved_bytes), name)
+            (str(one.captures), output.share(one.duplicates, one.captures), output.size(one.saved_bytes), name)
             for name, one in list(found.groups.items())[:SHOWN_GROUPS]
         ]
         output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
     return EXIT_OK
-
-
-def _share(count: int, total: int) -> str:
-    return f"{count}  ({count / total:.1%})" if count and total else str(count)

@@ -142,10 +142,7 @@ def run_init(args: argparse.Namespace) -> int:
         bodies=args.bodies,
     )
     open_files(args, "init makes the files of a store", create=True, schema=schema).close()
-    if args.json:
-        output.json_line({"store": args.store, "schema": schema_fields(schema)})
-    else:
-        output.line(f"made a store at {args.store}")
+    output.answer(args, {"store": args.store, "schema": schema_fields(schema)}, f"made a store at {args.store}")
     return EXIT_OK
 
 
@@ -308,13 +305,12 @@ def run_backup(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
         report = store.backup(args.folder, output.progress_of_bytes(args, stack, "backup"))
-    if args.json:
-        output.json_line(dataclasses.asdict(report))
-    else:
-        output.line(
-            f"copied {report.copied_segments} of {report.segments} segments, {output.size(report.copied_bytes)}; "
-            f"the backup in {args.folder} has {output.size(report.total_bytes)}"
-        )
+    output.answer(
+        args,
+        dataclasses.asdict(report),
+        f"copied {report.copied_segments} of {report.segments} segments, {output.size(report.copied_bytes)}; "
+        f"the backup in {args.folder} has {output.size(report.total_bytes)}",
+    )
     return EXIT_OK
 
 
@@ -346,8 +342,5 @@ def run_restore(args: argparse.Namespace) -> int:
         # Counted, because the totals of a store do not go down where pages are deleted.
         bodies = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1], keys_only=True)
         captures = sum(len(row.cells) for row in store.cells.scan(spec=bodies))
-    if args.json:
-        output.json_line({"store": args.store, "captures": captures})
-    else:
-        output.line(f"restored {args.store}: {captures} captures")
+    output.answer(args, {"store": args.store, "captures": captures}, f"restored {args.store}: {captures} captures")
     return EXIT_OK

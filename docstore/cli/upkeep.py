@@ -35,8 +35,6 @@ from docstore.tablets.leftovers import segment_of_name
 
 if TYPE_CHECKING:
     from docstore.attach import Store
-    from docstore.serving.client_calls import Losses
-    from docstore.storage.port import Backend
 
 # --- docstore check
 
@@ -81,7 +79,9 @@ def run_check(args: argparse.Namespace) -> int:
         if args.repair:
             _repair(store)
         problems = (
-            import_module("docstore.reports.check").losses(_losing(store))
+            import_module("docstore.reports.check").losses(
+                store.opened if isinstance(store, DocumentStore) else store.losses()
+            )
             if args.acknowledge
             else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )
@@ -109,10 +109,6 @@ def _repair(store: Store) -> None:
         f"{repaired.captures} captures and {repaired.bases} bases repaired; {repaired.left} captures have to be "
         "fetched again or restored"
     )
-
-
-def _losing(store: Store) -> Backend | Losses:
-    return store.opened if isinstance(store, DocumentStore) else store.losses()
 
 
 def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
@@ -263,10 +259,11 @@ def run_salvage(args: argparse.Namespace) -> int:
                 page = Page(one.url, one.body or b"", 200, (*one.headers, SALVAGED_HEADER), one.timestamp)
                 writer.write(export.ExportPage(page, one.title, one.text))
     report = salvage.report
-    if args.json:
-        output.json_line(dataclasses.asdict(report))
-    else:
-        output.line(f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}")
+    output.answer(
+        args,
+        dataclasses.asdict(report),
+        f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}",
+    )
     if report.unreadable or report.damaged:
         output.note(f"{report.unreadable} records lean on what is not there, {report.damaged} stretches are damaged")
         return EXIT_RECORDS_SKIPPED
