@@ -131,12 +131,8 @@ def run_dups(args: argparse.Namespace) -> int:
     if not found:
         output.note(f"no page like it{_too_short(asked, schema) if isinstance(asked, bytes) else ''}")
         return EXIT_NOTHING_FOUND
-    if args.json:
-        for one in found:
-            output.json_line(_fields(one, timestamp))
-    else:
-        output.table((_row(one, timestamp) for one in found), ("kind", "similarity", "time", "age", "url"), right=(1,))
-    return EXIT_OK
+    listed = (_similar(one, timestamp) for one in found)
+    return _print(args, listed, ("kind", "similarity", "time", "age", "url"), "", right=(1,))
 
 
 def _by_simhash(args: argparse.Namespace, store: Store, asked: bytes | str) -> int:
@@ -179,41 +175,31 @@ def _too_short(body: bytes, schema: Schema) -> str:
     return f": its text has {count} words; of less than {least} only {found} would be found"
 
 
-def _age(one: Similar, timestamp: int | None) -> str:
+def _age(one: Similar, timestamp: int | None) -> str | None:
     if timestamp is None:
-        return output.NOTHING
+        return None
     if one.timestamp == timestamp:
         return "same"
     return "older" if one.timestamp < timestamp else "younger"
 
 
-def _row(one: Similar, timestamp: int | None) -> tuple[str, ...]:
+def _similar(one: Similar, timestamp: int | None) -> Shown:
     kind, similarity = str(one.kind), one.similarity
     if one.kind is VerdictKind.CONTAINED:
         similarity = max(one.contained, one.contains)
         kind = "contained" if one.contained >= one.contains else "contains"
     if one.reason:
         kind, similarity = f"{kind}, {one.reason}", max(similarity, one.contained, one.contains)
-    return (
+    age = _age(one, timestamp)
+    row = (
         kind,
         answers.similarity(similarity),
         output.iso(one.timestamp),
-        _age(one, timestamp),
+        age or output.NOTHING,
         output.shown_url(one.url),
     )
-
-
-def _fields(one: Similar, timestamp: int | None) -> dict[str, Any]:
-    return {
-        "url": one.url,
-        **answers.time_fields(one.timestamp),
-        "kind": str(one.kind),
-        "similarity": one.similarity,
-        "contained": one.contained,
-        "contains": one.contains,
-        "reason": one.reason,
-        "age": None if timestamp is None else _age(one, timestamp),
-    }
+    fields = {"kind": str(one.kind), "similarity": one.similarity, "contained": one.contained, "contains": one.contains}
+    return row, {"url": one.url, **answers.time_fields(one.timestamp), **fields, "reason": one.reason, "age": age}
 
 
 def _rejected(one: tuple[str, int, Verdict]) -> Shown:

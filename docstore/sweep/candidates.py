@@ -258,14 +258,21 @@ def band_pairs(
     bins = _own_bins(sizes)
     for places, limit in _chunks(keys):
         left, right = bucket_pairs(keys[places], ties[places], limit)
-        left, right = _similar_sizes(sizes, places[left], places[right], threshold)
+        left, right = places[left], places[right]
+        # what can reach the threshold by its sizes: the smaller set has at least that share of the larger one
+        least = threshold * np.maximum(sizes[left], sizes[right]) - ROUNDING
+        possible = np.minimum(sizes[left], sizes[right]) >= least
+        left, right = left[possible], right[possible]
         for earlier, unsure in recent:
             seen = (earlier[left] == earlier[right]) & ~unsure[left]
             left, right = left[~seen], right[~seen]
         agreeing = sketch_agreements(sketches, rows[left], rows[right])
         likely = agreeing >= _least_agreement(bins, left, right, threshold)
         left, right = left[likely], right[likely]
-        crowded = _crowded(keys, places, limit) if limit < len(places) - 1 else np.empty(0, np.int64)
+        crowded = np.empty(0, np.int64)
+        if limit < len(places) - 1:
+            _, inverse, counts = np.unique(keys[places], return_inverse=True, return_counts=True)
+            crowded = places[counts[inverse] > limit + 1]
         yield np.minimum(left, right), np.maximum(left, right), crowded
 
 
@@ -297,19 +304,6 @@ def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, int]]:
                 # ascending, so that ties are broken by position: the result does not depend on this order
                 chunks.append((np.sort(order[np.repeat(some, many) + inner]), limit))
     return chunks
-
-
-def _crowded(keys: NDArray[np.uint64], places: Numbers, limit: int) -> Numbers:
-    _, inverse, counts = np.unique(keys[places], return_inverse=True, return_counts=True)
-    crowded: Numbers = places[counts[inverse] > limit + 1]
-    return crowded
-
-
-def _similar_sizes(sizes: Numbers, left: Numbers, right: Numbers, threshold: float) -> tuple[Numbers, Numbers]:
-    """Pairs that can reach the threshold by their sizes: the smaller set has at least that share of the larger one."""
-    small = np.minimum(sizes[left], sizes[right])
-    possible = small >= threshold * np.maximum(sizes[left], sizes[right]) - ROUNDING
-    return left[possible], right[possible]
 
 
 def _own_bins(sizes: Numbers) -> NDArray[np.float64]:

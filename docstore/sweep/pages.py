@@ -12,11 +12,11 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import IO, overload
+from typing import IO
 
 import numpy as np
 from blake3 import blake3
@@ -52,7 +52,7 @@ LONG_TEXT_BYTES = 2048
 PROGRESS_ROWS = 1000
 
 
-class Blobs(Sequence[bytes]):
+class Blobs:
     """Byte strings in a temporary file, by number: 16 bytes of memory each."""
 
     def __init__(self) -> None:
@@ -74,13 +74,7 @@ class Blobs(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    @overload
-    def __getitem__(self, number: int) -> bytes: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, number: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
+    def __getitem__(self, number: int) -> bytes:
         if len(self._map) != self._size:
             self._file.write(self._buffer)
             self._buffer.clear()

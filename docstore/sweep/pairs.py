@@ -57,7 +57,7 @@ def verify(
         found.append(np.frombuffer(frame, "<i8"))
         done += len(found[-1])
     batches = _batches(sets, first[done:], second[done:])
-    for counted in engine.map("pairs", _columns, engine.counter(sets, members), batches):
+    for counted in engine.map("pairs", dict, engine.counter(sets, members), batches):
         batch = counted["shared"]
         log.append(batch.astype("<i8").tobytes())
         found.append(batch)
@@ -67,18 +67,14 @@ def verify(
     return np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _columns(pairs: tuple[Numbers, Numbers]) -> Columns:
-    return {"first": pairs[0], "second": pairs[1]}
-
-
-def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[Columns]:
     """The pairs, cut so that the sets of a batch have at most BATCH_MEMBERS members, or are those of one pair."""
     work = np.cumsum(sets.lengths[first] + sets.lengths[second])
     begin = 0
     while begin < len(first):
         before = int(work[begin - 1]) if begin else 0
         end = max(begin + 1, int(np.searchsorted(work, before + BATCH_MEMBERS, "right")))
-        yield first[begin:end], second[begin:end]
+        yield {"first": first[begin:end], "second": second[begin:end]}
         begin = end
 
 

@@ -36,7 +36,6 @@ class ShingleSets:
     """Shingle sets of m versions.
 
     Attributes:
-        versions: (m,) their numbers, ascending.
         sets: the sets; members are mapped.
         word_counts: (m,) at least 50 where a text has 50 or more: only short texts are counted.
         sketches: (m, 256) uint8, or (m, 0).
@@ -44,7 +43,6 @@ class ShingleSets:
         path: of the file of members.
     """
 
-    versions: Numbers
     sets: Sets
     word_counts: Numbers
     sketches: NDArray[np.uint8]
@@ -114,7 +112,6 @@ class Maker:
         every = np.concatenate([np.empty(0, np.int64), *lengths])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(every)])
         return ShingleSets(
-            chosen,
             Sets(starts, file.mapped()),
             np.concatenate([np.empty(0, np.int64), *counts]),
             np.frombuffer(joined[0], np.uint8).reshape(-1, BINS) if sketches else np.empty((len(chosen), 0), np.uint8),

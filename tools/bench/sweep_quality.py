@@ -70,7 +70,7 @@ class Names:
 
 def named(versions: Versions, truth: Path) -> Names:
     """Number the versions of a store, and find each page of the truth among them."""
-    urls = [url_of(row_key) for row_key in versions.row_keys]
+    urls = [url_of(versions.row_keys[number]) for number in range(len(versions.row_keys))]
     stamps = versions.timestamps.tolist()
     count = len(urls)
     by_url: dict[str, list[int]] = defaultdict(list)
