@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -101,7 +101,9 @@ def run_ingest(args: argparse.Namespace) -> int:
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
     with ExitStack() as stack:
         rejects = stack.enter_context(output.replaced(Path(args.rejects))) if args.rejects else None
-        if args.dry_run and args.create and _is_free(Path(args.store)):  # a dry run makes no store that stays
+        path = Path(args.store)
+        if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
+            # A dry run makes no store that stays.
             args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
         store = open_in(stack, args, create=args.create, durability=args.durability)
         note_slow_kernel(store)
@@ -110,11 +112,15 @@ def run_ingest(args: argparse.Namespace) -> int:
             if not isinstance(store, DocumentStore):
                 raise InvalidArgument("a dry run needs the store itself, which a server holds; stop the server first")
             store = stack.enter_context(store.rehearse())
-        on_rejected = None if rejects is None else _reject_writer(rejects)
+
+        def list_rejected(result: PutResult) -> None:
+            if rejects is not None:
+                rejects.write(json.dumps(answers.put_fields(result)).encode() + b"\n")
+
         options = IngestOptions(
             policies,
             args.threads,
-            on_rejected,
+            list_rejected if args.rejects else None,
             args.anchors,
             args.reader,
             args.body_limit,
@@ -143,11 +149,6 @@ def run_ingest(args: argparse.Namespace) -> int:
     return EXIT_RECORDS_SKIPPED if report.is_partial else EXIT_OK
 
 
-def _is_free(path: Path) -> bool:
-    """Whether a new store can be made there."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
-
-
 def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) -> dict[VerdictKind, Policy]:
     policies = dict(schema)
     if args.on_duplicate in REJECTING:
@@ -156,13 +157,6 @@ def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) ->
         policies.update(dict.fromkeys(DUPLICATES, Policy(args.on_duplicate)))
     policies.update(args.on)
     return policies
-
-
-def _reject_writer(file: IO[bytes]) -> Callable[[PutResult], None]:
-    def write(result: PutResult) -> None:
-        file.write(json.dumps(answers.put_fields(result)).encode() + b"\n")
-
-    return write
 
 
 def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:

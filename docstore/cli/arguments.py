@@ -100,12 +100,10 @@ def add_progress(parser: argparse.ArgumentParser, when: str = "") -> None:
 
 
 def add_any_time(parser: argparse.ArgumentParser) -> None:
-    """`--any-time`."""
     declare(parser, "--any-time", "accept times before 1990 and more than a day ahead of the clock")
 
 
 def add_policies(parser: argparse.ArgumentParser) -> None:
-    """`--on VERDICT=POLICY`."""
     declare(
         parser,
         "--on VERDICT=POLICY*",
@@ -115,7 +113,6 @@ def add_policies(parser: argparse.ArgumentParser) -> None:
 
 
 def add_durability(parser: argparse.ArgumentParser) -> None:
-    """`--durability LEVEL`."""
     declare(
         parser,
         "--durability",
@@ -126,12 +123,10 @@ def add_durability(parser: argparse.ArgumentParser) -> None:
 
 
 def add_create(parser: argparse.ArgumentParser) -> None:
-    """`--create`."""
     declare(parser, "--create", "make the store first if there is none")
 
 
 def add_times(parser: argparse.ArgumentParser) -> None:
-    """`--since TIME` and `--until TIME`."""
     declare(parser, "--since TIME", "only from this time on")
     declare(parser, "--until TIME", "only before this time")
 

@@ -21,7 +21,7 @@ from docstore.model import keys
 from docstore.model.capture import REASON_NOT_MODIFIED
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
-from docstore.model.types import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec
+from docstore.model.types import DeleteCells, DeleteFamily, Mutation, ReadSpec
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document, rejection_of
 from docstore.store import SNIPPET_LENGTH
@@ -279,19 +279,23 @@ def _print_capture(
     elif capture.title or capture.text:
         output.line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
     else:
-        _note_no_text(store, document.url, capture.timestamp)
-
-
-def _note_no_text(store: Store, url: str, timestamp: int) -> None:
-    http = store.get(url, at=timestamp, families=("http",))
-    what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
-    output.note(f"{output.shown_url(url)} has no text ({what}); --body prints its bytes")
+        http = store.get(document.url, at=capture.timestamp, families=("http",))
+        what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
+        output.note(f"{output.shown_url(document.url)} has no text ({what}); --body prints its bytes")
 
 
 def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
     family, qualifier = args.column
+    spec = ReadSpec(
+        families=(family,),
+        qualifier_prefix=qualifier,
+        end=None if args.at is None else args.at + 1,
+        versions=args.versions,
+    )
     found = 0
-    for cell in _cells(args, store, url, family, qualifier):
+    for cell in store.cells.slices(url, spec=spec):
+        if qualifier and cell.qualifier != qualifier:
+            continue
         found += 1
         if args.json:
             output.json_line(answers.cell_fields(cell))
@@ -304,18 +308,6 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
         wanted = f"{family}:{answers.text_of(qualifier)}"
         output.note(f"{output.shown_url(url)} has no cell {wanted}")
     return EXIT_OK if found else EXIT_NOTHING_FOUND
-
-
-def _cells(args: argparse.Namespace, store: Store, url: str, family: str, qualifier: bytes) -> Iterator[Cell]:
-    spec = ReadSpec(
-        families=(family,),
-        qualifier_prefix=qualifier,
-        end=None if args.at is None else args.at + 1,
-        versions=args.versions,
-    )
-    for cell in store.cells.slices(url, spec=spec):
-        if not qualifier or cell.qualifier == qualifier:
-            yield cell
 
 
 # --- docstore history
