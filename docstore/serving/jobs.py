@@ -1,4 +1,4 @@
-"""Long work on a served store: compact, sweep, backup, check, reindex; one of a kind at a time, beside writes.
+"""Long work on a served store: compact, sweep, backup, check, reindex, index; one of a kind at a time, beside writes.
 
 Knows the public class, sweeps and reports; must not know HTTP.  A job runs in a thread of its own.  It is asked to stop
 through its progress callback: what is committed by then stays, and the same job again goes on.
@@ -289,6 +289,11 @@ def _reindex(store: DocumentStore, progress: Progress, *, dry_run: bool = False)
     return reindex(store, dry_run=dry_run, on_progress=lambda report: progress("pages", report.pages, 0)).as_dict()
 
 
+def _index(store: DocumentStore, progress: Progress, *, again: bool = False) -> Any:
+    """See `docstore.search.index`; needs the extra `docstore[search]`."""
+    return store.search_index().update(lambda pages: progress("pages", pages, 0), again=again)
+
+
 def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None) -> Any:
     """See `docstore.reports.dedup`."""
     if by is not None and by not in list(By):
@@ -303,4 +308,5 @@ KINDS: Final[Mapping[str, Callable[..., Any]]] = {
     "check": _check,
     "reindex": _reindex,
     "dedup-stats": _dedup_stats,
+    "index": _index,
 }
