@@ -18,11 +18,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 60_410,
-    "lines of the core": 38_800,
-    "files of docstore/": 229,
-    "classes": 554,
-    "record types": 275,
+    "lines of docstore/": 59_380,
+    "lines of the core": 37_780,
+    "files of docstore/": 224,
+    "classes": 525,
+    "record types": 256,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 311,

@@ -77,7 +77,15 @@ def run_check(args: argparse.Namespace) -> int:
         store = open_or_attach(args.store, read_only=False if writes else args.read_only)
         stack.callback(store.close)
         if args.repair:
-            _repair(store)
+            if not isinstance(store, DocumentStore):
+                raise InvalidArgument(
+                    "a server holds this store: stop it, then repair, or run `docstore check --repair` there"
+                )
+            repaired = store.repair()
+            output.note(
+                f"{repaired.captures} captures and {repaired.bases} bases repaired; {repaired.left} captures have to "
+                "be fetched again or restored"
+            )
         problems = (
             import_module("docstore.reports.check").losses(
                 store.opened if isinstance(store, DocumentStore) else store.losses()
@@ -99,16 +107,6 @@ def run_check(args: argparse.Namespace) -> int:
     if found:
         output.note(f"{found} {'finding' if found == 1 else 'findings'}")
     return CorruptionError.exit_code if found else EXIT_OK
-
-
-def _repair(store: Store) -> None:
-    if not isinstance(store, DocumentStore):
-        raise InvalidArgument("a server holds this store: stop it, then repair, or run `docstore check --repair` there")
-    repaired = store.repair()
-    output.note(
-        f"{repaired.captures} captures and {repaired.bases} bases repaired; {repaired.left} captures have to be "
-        "fetched again or restored"
-    )
 
 
 def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:

@@ -171,13 +171,10 @@ class Maker:
         try:
             return self._fetch(envelope)
         except CorruptionError:  # a compaction may have moved it since the scan; or another version has this text
-            return next(filter(None, (self._value(one, capture.MAIN) for one in self._of_equal_text(number))), b"")
-
-    def _of_equal_text(self, number: int) -> list[int]:
-        """Versions with the same text, first the one asked for."""
-        versions = self._versions
-        equal = (versions.identity == versions.identity[number]).all(axis=1) & (versions.equal_by == BY_TEXT)
-        return [number, *(one for one in np.flatnonzero(equal).tolist() if one != number)]
+            versions = self._versions
+            equal = (versions.identity == versions.identity[number]).all(axis=1) & (versions.equal_by == BY_TEXT)
+            others = (one for one in np.flatnonzero(equal).tolist() if one != number)
+            return next(filter(None, (self._value(one, capture.MAIN) for one in (number, *others))), b"")
 
     def _value(self, number: int, column: capture.Column) -> bytes:
         """A value of a version as its row has it now; b"" where it is not there, or cannot be read, which is noted."""
