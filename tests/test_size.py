@@ -18,9 +18,9 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 59_380,
-    "lines of the core": 37_780,
-    "files of docstore/": 224,
+    "lines of docstore/": 59_370,
+    "lines of the core": 37_770,
+    "files of docstore/": 223,
     "classes": 525,
     "record types": 256,
     "files of a put": 48,

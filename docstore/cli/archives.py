@@ -25,7 +25,7 @@ from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from docstore.attach import Store
-    from docstore.sweep.unique import Survivors
+    from docstore.sweep.clusters import Survivors
 
 # --- docstore ingest
 
@@ -315,8 +315,8 @@ def run_export(args: argparse.Namespace) -> int:
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
     """Which of the selected pages stay; those that do not are written to a file, if one is named."""
-    unique = importlib.import_module("docstore.sweep.unique")  # brings numpy, which a plain export does not need
-    survivors: Survivors = unique.Survivors(store)
+    clusters = importlib.import_module("docstore.sweep.clusters")  # brings numpy, which a plain export does not need
+    survivors: Survivors = clusters.Survivors(store)
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)
     if dropped:

@@ -24,10 +24,9 @@ from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
 from docstore.sweep.candidates import band_width, candidates, expected_recall
-from docstore.sweep.clusters import CanonicalPolicy
+from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.stages import StageLog
-from docstore.sweep.unique import Survivors
 from tests.pages import changed, page, words
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
