@@ -100,7 +100,7 @@ REFERENCE_IMPORTERS = {
         "docstore.text",
         "docstore.writing.anchors",
         "docstore.lab.pictures",
-        "docstore.cli.explaining",
+        "docstore.cli.diff",
     },
 }
 """Who may import these modules of `docstore.reference`, apart from itself.  What all verdicts, searches and sweeps are

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from blake3 import blake3
 
@@ -179,7 +179,6 @@ class _Copy:
         self.report = CopyReport()
 
     def run(self) -> CopyReport:
-        """Rows, then texts."""
         report, began = self.report, time.monotonic()
         self._state.begin(self._name)
         self._state = CopyState(self._target.opened, self._target.committer)
@@ -248,11 +247,10 @@ class _Copy:
         cells = 0
         group: list[ImportedRow] = []
         group_bytes = 0
-        for portion in self._from.portions(start, end):
-            row = portion.row
+        for row, checksum in self._from.portions(start, end):
             if not is_empty:
                 row = row._replace(there=self._to.same(row))
-            expected[row.row_key] = expected.get(row.row_key, 0) + portion.checksum
+            expected[row.row_key] = expected.get(row.row_key, 0) + checksum
             cells += sum(cell.family != CAPTURE_FAMILY for cell in row.cells)
             group.append(row)
             group_bytes += sum(len(cell.value) for cell in row.cells)
@@ -352,18 +350,6 @@ STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *LATER_FAMILIES}))
 _MAY_BE_DELTAS = (capture.BODY, capture.MAIN)
 
 
-class Portion(NamedTuple):
-    """Cells of one row: whole captures, or a part of its other cells.
-
-    Attributes:
-        row: the cells with their values.
-        checksum: of the cells; those of all portions of a row add up to the row's.
-    """
-
-    row: ImportedRow
-    checksum: int
-
-
 class StoreRows:
     """Reads the rows of a store.  Thread-safe."""
 
@@ -386,16 +372,18 @@ class StoreRows:
         for cells in self._slices(row_key, ReadSpec(families=self._other_families, keys_only=True)):
             yield from (cell[:3] for cell in cells)
 
-    def portions(self, start: bytes, end: bytes | None) -> Iterator[Portion]:
-        """Live cells of a range of rows, in row-key order, with the bases of their values."""
+    def portions(self, start: bytes, end: bytes | None) -> Iterator[tuple[ImportedRow, int]]:
+        """Live cells of a range of rows, in row-key order, with the bases of their values, and their checksum.
+
+        Those of all portions of a row add up to the row's.
+        """
         placed: dict[bytes, bytes] = {}
         last = b""
         for row_key, cells in self._parts(start, end):
             if row_key != last:
                 placed, last = {}, row_key
             imported = self._with_bases(self._values(row_key, cells))
-            row = ImportedRow(row_key, imported, _posted(imported), placed)
-            yield Portion(row, sum(map(cell_checksum, imported)))
+            yield ImportedRow(row_key, imported, _posted(imported), placed), sum(map(cell_checksum, imported))
 
     def checksums(
         self, start: bytes, end: bytes | None, ignored: dict[bytes, set[CellKey]]

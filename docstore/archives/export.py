@@ -100,9 +100,6 @@ def export(
     """Write the captures of a selection, except those that cannot be read.
 
     Args:
-        store: to read.
-        writer: of `docstore.archives.export`.
-        selection: which captures.
         texts: give the writer titles, texts and verdicts; False does not read them, for formats without a place for
             them.
         keep: called with row key and timestamp of a capture; says whether it is written.  None writes all.
@@ -122,12 +119,8 @@ def export(
 
 def selected(store: Store, selection: Selection) -> Iterator[tuple[bytes, int]]:
     """Row key and timestamp of the captures of a selection; no body is read."""
-    families = ("http", "dedup", *(("text",) if selection.min_words > 0 else ()))
-    for row, newest in _with_newest(store, selection, _rows(store, selection), families):
-        for cell in reversed(row.cells):
-            document = _document(store, row, cell.timestamp, families, newest)
-            if document is not None and _selected(selection, document.newest):
-                yield row.row_key, cell.timestamp
+    for row, taken in _captures(store, selection, ("http", "dedup")):
+        yield row.row_key, taken.timestamp
 
 
 def pages(
@@ -138,38 +131,16 @@ def pages(
     keep: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[ExportPage]:
     """The captures of a selection as writers need them; `keep` as in `export`."""
-    text_needed = texts or selection.min_words > 0
-    families = ("page", "http", "dedup", *(("text",) if text_needed else ()))
-    rows = _rows(store, selection)
-    if keep is not None:
-        kept = (
-            row._replace(cells=tuple(cell for cell in row.cells if keep(row.row_key, cell.timestamp))) for row in rows
-        )
-        rows = (row for row in kept if row.cells)
-    for row, newest in _with_newest(store, selection, rows, families):
-        yield from _pages_of_row(store, selection, row, families, newest)
-
-
-def _rows(store: Store, selection: Selection) -> Iterator[Row]:
-    """Rows with the captures in the selection's range and time."""
-    family, qualifier = capture.BODY
-    spec = ReadSpec(
-        families=(family,),
-        qualifier_prefix=qualifier,
-        start=selection.since or 0,
-        end=selection.until,
-        versions=1 if selection.newest else None,
-        keys_only=True,
-    )
-    rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
-    if not selection.language:
-        return rows
-    languages = Languages(store, selection.language, prefix=selection.prefix, host=selection.host)
-    kept = (
-        row._replace(cells=tuple(cell for cell in row.cells if languages.has(row.row_key, cell.timestamp)))
-        for row in rows
-    )
-    return (row for row in kept if row.cells)
+    families = ("page", "http", "dedup", *(("text",) if texts else ()))
+    last = b""
+    for row, taken in _captures(store, selection, families, keep):
+        visit = _visit_headers(store, row, taken)
+        if visit is not None and row.row_key == last:
+            # Only beside the version that it confirmed: a 304 that stands alone says nothing of the page.
+            yield _export_page(row.url, taken, NOT_MODIFIED, visit)
+        else:
+            yield _export_page(row.url, taken, taken.status or 200, taken.headers or ())
+        last = row.row_key
 
 
 class Languages:
@@ -204,53 +175,55 @@ class Languages:
         return lang == self._wanted or lang.startswith(self._wanted + "-")
 
 
-def _with_newest(
-    store: Store, selection: Selection, rows: Iterable[Row], families: tuple[str, ...]
-) -> Iterator[tuple[Row, Document | None]]:
-    """Rows, each with its newest capture in the selection's time; None where that has to be asked for alone."""
-    at = None if selection.until is None else selection.until - 1
+def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
+    for row in rows:
+        kept = tuple(cell for cell in row.cells if keep(row.row_key, cell.timestamp))
+        if kept:
+            yield row._replace(cells=kept)
+
+
+def _captures(
+    store: Store,
+    selection: Selection,
+    families: tuple[str, ...],
+    keep: Callable[[bytes, int], bool] | None = None,
+) -> Iterator[tuple[Row, Capture]]:
+    """The captures of a selection, oldest first in each row; none that is gone, cannot be read or has no body."""
+    if selection.min_words and "text" not in families:
+        families = (*families, "text")
+    spec = ReadSpec(
+        families=(capture.BODY[0],),
+        qualifier_prefix=capture.BODY[1],
+        start=selection.since or 0,
+        end=selection.until,
+        versions=1 if selection.newest else None,
+        keys_only=True,
+    )
+    rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
+    if selection.language:
+        languages = Languages(store, selection.language, prefix=selection.prefix, host=selection.host)
+        rows = _with_cells(rows, languages.has)
+    if keep is not None:
+        rows = _with_cells(rows, keep)
+    until = None if selection.until is None else selection.until - 1
     source = iter(rows)
     while ahead := list(islice(source, ROWS_AHEAD)):
-        documents = store.get_many([row.url for row in ahead], at=at, families=families)
+        documents = store.get_many([row.url for row in ahead], at=until, families=families)
         for row in ahead:
             try:
                 newest = next(documents, None)
-            except CorruptionError:  # one cannot be read: `_document` learns which, and goes on behind it
+            except CorruptionError:  # one cannot be read: it is asked for alone, and so are those behind it
                 newest, documents = None, iter(())
-            yield row, newest
+            for cell in reversed(row.cells):
+                taken = _capture(store, row, cell.timestamp, families, newest)
+                if taken is not None and _selected(selection, taken):
+                    yield row, taken
 
 
-def _pages_of_row(
-    store: Store, selection: Selection, row: Row, families: tuple[str, ...], newest: Document | None
-) -> Iterator[ExportPage]:
-    written = False
-    for cell in reversed(row.cells):
-        document = _document(store, row, cell.timestamp, families, newest)
-        if document is None:
-            continue
-        taken = document.newest
-        if not _selected(selection, taken):
-            continue
-        visit = _visit_headers(store, row, taken)
-        if visit is not None and written:
-            # Only beside the version that it confirmed: a 304 that stands alone says nothing of the page.
-            yield _export_page(row.url, taken, NOT_MODIFIED, visit)
-        else:
-            yield _export_page(row.url, taken, taken.status or 200, taken.headers or ())
-        written = True
-
-
-def _document(
+def _capture(
     store: Store, row: Row, timestamp: int, families: tuple[str, ...], newest: Document | None
-) -> Document | None:
-    """A capture; None where it is gone since the scan read its row, cannot be read, or has no body.
-
-    Args:
-        store, row: where it is.
-        timestamp: of the capture.
-        families: that are read.
-        newest: the row's newest capture where it was read already, which may be this one.
-    """
+) -> Capture | None:
+    """A capture, which may be the row's newest one that was read already; None where it cannot be exported."""
     document = newest
     if document is None or document.timestamp != timestamp:
         document = store.unreadable.attempt(
@@ -260,7 +233,7 @@ def _document(
         return None
     verdict = document.newest.verdict
     has_body = document.body is not None if "page" in families else verdict is None or verdict.stored != STORED_TEXT
-    return document if has_body else None
+    return document.newest if has_body else None
 
 
 def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
@@ -341,7 +314,7 @@ class ExportPage(NamedTuple):
 class PageWriter(Protocol):
     """Writes pages one by one to a binary stream that the caller opened and closes."""
 
-    def write(self, page: ExportPage) -> None:
+    def write(self, page: ExportPage, /) -> None:
         """Append one page."""
         ...
 
@@ -375,6 +348,7 @@ REMEMBERED_BODIES = 500_000
 """So many bodies are remembered as targets of a revisit, about 200 bytes each; then the oldest is forgotten and
 its next copy is written whole."""
 
+_STATUSES = frozenset(map(int, HTTPStatus))
 _PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
 
@@ -411,17 +385,15 @@ class WarcExport:
         self._software = software
         self._began = False
 
-    def write(self, page: ExportPage) -> None:
+    def write(self, exported: ExportPage, /) -> None:
         """Append one page; the first call writes a warcinfo record before it."""
-        date = iso_date(page.timestamp)
+        date = iso_date(exported.timestamp)
         if not self._began:
             self._began = True
             fields = f"software: {self._software}\r\nformat: WARC File Format 1.1\r\n".encode()
             named = {"WARC-Date": date, "WARC-Record-ID": _record_id("warcinfo", date)}
             self._record("urn:docstore:export", "warcinfo", fields, None, named, "application/warc-fields")
-        self._page(page.page, date)
-
-    def _page(self, page: Page, date: str) -> None:
+        page = exported.page
         digest = hashlib.sha1(page.body, usedforsecurity=False).digest()
         headers = one_line_headers(page.headers)
         truncated = [value for name, value in headers if name == TRUNCATED_HEADER]
@@ -439,23 +411,20 @@ class WarcExport:
             TRUNCATED_HEADER: truncated[-1] if truncated else "",
         }
         earlier = self._seen.get(digest) if page.body else None
+        http = _http(page.status, headers, len(page.body))
         if earlier:
             named["WARC-Profile"] = _PROFILE
             named["WARC-Refers-To-Target-URI"], named["WARC-Refers-To-Date"] = earlier
-            self._record(page.url, "revisit", b"", _http(page.status, headers, len(page.body)), named)
+            self._record(page.url, "revisit", b"", http, named)
             return
         if page.body:
-            self._remember(digest, page.url, date)
+            self._seen[digest] = page.url, date
+            if len(self._seen) > REMEMBERED_BODIES:
+                del self._seen[next(iter(self._seen))]
         if is_resource:
-            content_type = headers[0][1] if headers else ""
-            self._record(page.url, "resource", page.body, None, named, content_type)
+            self._record(page.url, "resource", page.body, None, named, headers[0][1] if headers else "")
         else:
-            self._record(page.url, "response", page.body, _http(page.status, headers, len(page.body)), named)
-
-    def _remember(self, digest: bytes, url: str, date: str) -> None:
-        self._seen[digest] = url, date
-        if len(self._seen) > REMEMBERED_BODIES:
-            del self._seen[next(iter(self._seen))]
+            self._record(page.url, "response", page.body, http, named)
 
     def _record(
         self,
@@ -506,14 +475,8 @@ def _http(status: int, headers: Headers, body_bytes: int) -> _Utf8Headers:
             for name, value in headers
         )
         headers += ((ADDED_HEADER, "Content-Length"), ("Content-Length", str(body_bytes)))
-    return _Utf8Headers(f"{status:03d} {_phrase(status)}".rstrip(), list(headers), protocol="HTTP/1.1")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
+    phrase = f" {HTTPStatus(status).phrase}" if status in _STATUSES else ""
+    return _Utf8Headers(f"{status:03d}{phrase}", list(headers), protocol="HTTP/1.1")
 
 
 # --- TREC Web

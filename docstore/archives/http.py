@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 import zlib
-from typing import NamedTuple
 
 import brotli
 import zstandard
@@ -51,24 +50,6 @@ class Refused(Exception):
         self.url = url
 
 
-class Message(NamedTuple):
-    """One HTTP response.
-
-    Attributes:
-        status: three digits, or 0 where the block has no status line.
-        headers: as received, in order.
-        body: decoded.
-        whole: True or False where the message itself says how long it is, None where it does not.
-        flaw: what is missing of the body; else "".
-    """
-
-    status: int
-    headers: Headers
-    body: bytes
-    whole: bool | None
-    flaw: str = ""
-
-
 def parse_fields(head: bytes) -> list[tuple[str, str]]:
     """Names and values behind the first line of a WARC or HTTP header, in order, white space around them dropped.
 
@@ -78,27 +59,19 @@ def parse_fields(head: bytes) -> list[tuple[str, str]]:
     Args:
         head: from the first line through the empty one.
     """
-    plain = _plain_fields(head)
-    if plain is not None:
-        return plain
-    return [(name, value.strip()) for name, value in _PARSER.parse(io.BytesIO(head)).headers]
-
-
-def _plain_fields(head: bytes) -> list[tuple[str, str]] | None:
-    """The same for a header of ASCII lines that end in CR LF; None for any other."""
-    if not head.isascii() or not head.endswith(b"\r\n\r\n"):
-        return None
-    text = head.decode("ascii")
-    lines = text.split("\r\n")
-    if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
-        return None
+    lines = head.split(b"\r\n")
+    cuts = len(lines) - 1
+    is_plain = head.isascii() and head.endswith(b"\r\n\r\n") and head.count(b"\n") == head.count(b"\r") == cuts
     fields = []
-    for line in lines[1:-2]:
-        name, colon, value = line.partition(":")
-        if not colon or line[0] in " \t" or not line.strip():
-            return None
+    for line in lines[1:-2] if is_plain else ():
+        name, colon, value = line.decode("ascii").partition(":")
+        if not colon or line[0] in b" \t":
+            is_plain = False
+            break
         fields.append((name.rstrip(" \t"), value.strip()))
-    return fields
+    if is_plain:
+        return fields
+    return [(name, value.strip()) for name, value in _PARSER.parse(io.BytesIO(head)).headers]
 
 
 def has_status_line(block: bytes) -> bool:
@@ -142,7 +115,7 @@ def as_received(headers: Headers) -> Headers:
 
 def parse_message(
     block: bytes, *, truncated: bool = False, overlong: bool = False, limit_bytes: int = BODY_LIMIT_BYTES
-) -> Message:
+) -> tuple[int, Headers, bytes, bool | None, str]:
     """Take a response apart and its encodings off.
 
     Args:
@@ -150,6 +123,9 @@ def parse_message(
         truncated: the crawler says that it stopped early, so a broken end is taken as it is.
         overlong: white space behind the length that HTTP declares is not part of the body.
         limit_bytes: longest body, at each step of its decoding.
+    Returns:
+        Status, headers as received, body; whether it is whole, or None where the message does not say how long it is;
+        and what is missing of it, or "".
     Raises:
         Refused: as `parse_head`, or the body cannot be decoded within the limit.
     """
@@ -179,7 +155,7 @@ def parse_message(
             break
         body = decoder(body, truncated, limit_bytes)
     check_length(body, limit_bytes)
-    return Message(status, as_received(headers), body, whole, flaw)
+    return status, as_received(headers), body, whole, flaw
 
 
 def check_length(body: bytes, limit_bytes: int) -> None:
@@ -229,28 +205,11 @@ def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, b
     return b"".join(pieces), False
 
 
-class _Output:
-    """What comes out of a decoder, piece by piece and within a limit; held once, not in pieces and joined."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._stream = io.BytesIO()
-        self._limit_bytes = limit_bytes
-
-    def __len__(self) -> int:
-        return self._stream.tell()
-
-    def add(self, piece: bytes) -> None:
-        if len(self) + len(piece) > self._limit_bytes:
-            raise Refused(f"body unpacks to more than the limit of {self._limit_bytes} bytes")
-        self._stream.write(piece)
-
-    def cut(self, count: int) -> None:
-        """Forget what came behind that many bytes."""
-        self._stream.seek(count)
-        self._stream.truncate()
-
-    def value(self) -> bytes:
-        return self._stream.getvalue()
+def _append(output: io.BytesIO, piece: bytes, limit_bytes: int) -> None:
+    """Add what came out of a decoder; held once, not in pieces and joined."""
+    if output.tell() + len(piece) > limit_bytes:
+        raise Refused(f"body unpacks to more than the limit of {limit_bytes} bytes")
+    output.write(piece)
 
 
 def _cut(coding: str, count: int) -> Refused:
@@ -258,33 +217,34 @@ def _cut(coding: str, count: int) -> Refused:
 
 
 def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool, limit_bytes: int) -> bytes:
-    output = _Output(limit_bytes)
+    output = io.BytesIO()
     at = 0
     while at < len(body):
         inflater = zlib.decompressobj(window_bits)
-        member, begin = len(output), at
+        member, begin = output.tell(), at
         try:
             while at < len(body) and not inflater.eof:
                 source = body[at : at + _SOURCE_STEP_BYTES]
                 at += len(source)
                 while source and not inflater.eof:
-                    output.add(inflater.decompress(source, _STEP_BYTES))
+                    _append(output, inflater.decompress(source, _STEP_BYTES), limit_bytes)
                     source = inflater.unconsumed_tail
             if not inflater.eof:
-                output.add(inflater.flush())
+                _append(output, inflater.flush(), limit_bytes)
         except zlib.error as error:
             if truncated:
                 break
             if member:
-                output.cut(member)
+                output.seek(member)  # what came behind it is no member
+                output.truncate()
                 break
             raise _cut(coding, _salvaged(body[begin:], window_bits)) from error
         if not inflater.eof and not truncated:
-            raise _cut(coding, len(output))
+            raise _cut(coding, output.tell())
         at -= len(inflater.unused_data)
         if not body.startswith(GZIP_MAGIC, at):
             break
-    return output.value()
+    return output.getvalue()
 
 
 def _salvaged(body: bytes, window_bits: int) -> int:
@@ -321,30 +281,30 @@ def _deflate(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
 def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
     """Brotli has no magic: what begins as text does, or breaks at once, was decoded by the crawler."""
     decoder = brotli.Decompressor()
-    output = _Output(limit_bytes)
+    output = io.BytesIO()
     source = body
     try:
         while True:
             piece = decoder.process(source, output_buffer_limit=_STEP_BYTES)
             source = b""
-            output.add(piece)
+            _append(output, piece, limit_bytes)
             if decoder.is_finished() or (not piece and decoder.can_accept_more_data()):
                 break
     except brotli.error as error:
-        if truncated and len(output):
-            return output.value()
-        if not len(output) or body[:1] in b"<{[ \t\r\n":
+        if truncated and output.tell():
+            return output.getvalue()
+        if not output.tell() or body[:1] in b"<{[ \t\r\n":
             return body
-        raise _cut("br", len(output)) from error
+        raise _cut("br", output.tell()) from error
     if not decoder.is_finished() and not truncated and body:
         if body[:1] in b"<{[ \t\r\n":
             return body
-        raise _cut("br", len(output))
-    return output.value()
+        raise _cut("br", output.tell())
+    return output.getvalue()
 
 
 def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
-    output = _Output(limit_bytes)
+    output = io.BytesIO()
     at = 0
     while body.startswith(ZSTD_MAGIC, at):
         frame = zstandard.ZstdDecompressor(max_window_size=min(_ZSTD_WINDOW_BYTES, limit_bytes)).decompressobj()
@@ -355,14 +315,14 @@ def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
                 piece = frame.decompress(source)
             except zstandard.ZstdError as error:
                 if truncated:
-                    return output.value()
-                raise _cut("zstd", len(output)) from error
+                    return output.getvalue()
+                raise _cut("zstd", output.tell()) from error
             at += len(source)
-            output.add(piece)
+            _append(output, piece, limit_bytes)
         if not frame.eof and not truncated:
-            raise _cut("zstd", len(output))
+            raise _cut("zstd", output.tell())
         at -= len(frame.unused_data)
-    return output.value() if at else body
+    return output.getvalue() if at else body
 
 
 _DECODERS = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}

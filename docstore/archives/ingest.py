@@ -21,7 +21,7 @@ import msgpack
 
 from docstore.archives import readahead
 from docstore.archives.entries import BODY_LIMIT_BYTES, RevisitEntry
-from docstore.archives.readahead import Job, Place, ReadingProcess, Rest, portions
+from docstore.archives.readahead import Job, Pages, Place, Portion, Rest, portions
 from docstore.model.capture import (
     STORED_BODY,
     STORED_CONFIRMED,
@@ -38,7 +38,6 @@ from docstore.store import DocumentStore
 
 if TYPE_CHECKING:  # loaded at the first write
     from docstore.attach import Store
-    from docstore.writing.prepare import Prepared
 
 MAX_ERRORS = 10_000
 """Errors listed one by one; further ones are counted."""
@@ -166,15 +165,11 @@ def ingest(
     options: IngestOptions = IngestOptions(),
     on_progress: Progress | None = None,
 ) -> IngestReport:
-    """Write the pages of archives into a store.
+    """Write the pages of archives into a store; damaged records and refused pages are in the report's `errors`.
 
     Args:
-        store: to write into.
         sources: paths, or binary streams (shown as "-"), of WARC, ARC or TREC Web, detected by content.
-        options: policies and threads.
         on_progress: called now and then with the report so far.
-    Returns:
-        The report; damaged records and refused pages are in its `errors`.
     Raises:
         InvalidArgument: no thread is allowed, or a stream is to be read by another process.
         StorageError: the disk is full or fails, or the reading process died; what is in the report is committed, the
@@ -192,7 +187,16 @@ def ingest(
     try:
         with store.unreadable.collecting() as unreadable:
             if not run.take_from_reader():
-                run.take(run.pages())
+                # A page is given as soon as it is read: a slow stream is not waited for.
+                read_here = portions(
+                    sources,
+                    most_pages=1,
+                    most_bytes=1,
+                    body_limit_bytes=options.body_limit_bytes,
+                    salvage=options.salvage,
+                    strip_passwords=options.strip_passwords,
+                )
+                run.take(run.counted(read_here))
             run.report.done_bytes = run.report.file_bytes
         run.take(run.resolved_revisits())
     finally:
@@ -223,14 +227,10 @@ class _Run:
 
     def take(self, pages: Iterator[Page]) -> None:
         """Write pages and count their results."""
-        options = self._options
+        asked = self._options
         self._take_results(
             self._store.put_pages(
-                pages,
-                policies=options.policies,
-                threads=options.threads,
-                anchors=options.anchors,
-                any_time=options.any_time,
+                pages, policies=asked.policies, threads=asked.threads, anchors=asked.anchors, any_time=asked.any_time
             )
         )
 
@@ -242,27 +242,24 @@ class _Run:
         store, options = self._store, self._options
         if not isinstance(store, DocumentStore):  # a server analyses pages itself
             return False
-        schema = store.schema
-        job = Job(
-            files,
-            schema.extractor,
-            schema.shingle_words,
-            schema.checksum,
-            options.threads,
-            options.anchors,
-            options.body_limit_bytes,
-            options.salvage,
-            options.any_time,
-            store.opened.band_secret,
-            options.strip_passwords,
-            schema.vocabulary,
+        reader = readahead.start(
+            Job(
+                files,
+                store.schema,
+                options.threads,
+                options.anchors,
+                options.body_limit_bytes,
+                options.salvage,
+                options.any_time,
+                store.opened.band_secret,
+                options.strip_passwords,
+            )
         )
-        reader = readahead.start(job)
         if reader is None:
             return False
         with reader:
             # Loads the write half while the reader loads.
-            results = store.put_prepared(self._read_by(reader), policies=options.policies)
+            results = store.put_prepared(self.counted(reader.portions()), policies=options.policies)
             if not reader.has_loaded():
                 return False
             self._take_results(results)
@@ -314,34 +311,14 @@ class _Run:
         if self._options.on_rejected is not None and STORED_REJECTED in (result.stored, result.known_as):
             self._options.on_rejected(result._replace(stored=STORED_REJECTED, known_as=""))
 
-    def pages(self) -> Iterator[Page]:
-        """Pages of all sources, read here; revisits are kept for later, everything else is counted."""
-        # A page is given as soon as it is read: a slow stream is not waited for.
-        options = self._options
-        found = portions(
-            self._sources,
-            most_pages=1,
-            most_bytes=1,
-            body_limit_bytes=options.body_limit_bytes,
-            salvage=options.salvage,
-            strip_passwords=options.strip_passwords,
-        )
-        for portion in found:
+    def counted(self, portions_read: Iterable[Portion[Pages]]) -> Iterator[Pages]:
+        """Pages of all sources; revisits are kept for later, everything else is counted."""
+        for portion in portions_read:
             self._note(portion.rest)
             for page, place in zip(portion.pages, portion.places, strict=True):
-                self._origins.append((place, len(page.body)))
+                self._origins.append((place, len((page if isinstance(page, Page) else page.page).body)))
                 yield page
                 del page
-            del portion  # a long page must not be held until the next one is there
-
-    def _read_by(self, reader: ReadingProcess) -> Iterator[Prepared]:
-        """The same from another process, and analysed."""
-        for portion in reader.portions():
-            self._note(portion.rest)
-            for one, place in zip(portion.prepared, portion.places, strict=True):
-                self._origins.append((place, len(one.page.body)))
-                yield one
-                del one
             del portion  # a long page must not be held until the next one is there
 
     def _name(self, number: int) -> str:
@@ -354,13 +331,10 @@ class _Run:
         for (source, offset), reason, url in rest.errors:
             self.report.add_error(self._name(source), offset, reason, url)
         for source, entry in rest.revisits:
-            self._put_aside(source, entry)
+            packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
+            self._revisits.write(len(packed).to_bytes(4, "little") + packed)
 
     # --- revisits
-
-    def _put_aside(self, source: int, entry: RevisitEntry) -> None:
-        packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
-        self._revisits.write(len(packed).to_bytes(4, "little") + packed)
 
     def resolved_revisits(self) -> Iterator[Page]:
         """Pages of the revisits that could be resolved; the others are counted."""

@@ -23,8 +23,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from docstore.archives.entries import (
     BODY_LIMIT_BYTES,
@@ -37,7 +36,7 @@ from docstore.archives.entries import (
 from docstore.archives.reader import read
 from docstore.model.errors import DocstoreError, StorageError
 from docstore.model.keys import holds_password, without_password
-from docstore.model.types import Page
+from docstore.model.types import Page, Schema
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # numpy comes with it
@@ -58,63 +57,31 @@ class Place(NamedTuple):
     offset: int
 
 
-class ReadError(NamedTuple):
-    """A damaged record, a page that is not whole, or a file that cannot be read: where, why, and of which URL."""
-
-    place: Place
-    reason: str
-    url: str = ""
-
-
 @dataclass(slots=True)
 class Rest:
     """What is no page.
 
     Attributes:
         skipped: number of skipped records by reason, damaged ones among them.
-        errors: the damaged ones, and what is wrong with pages that were taken all the same.
+        errors: where, why, and of which URL: records that are damaged, and what is wrong with pages that were taken all
+            the same.
         revisits: with the numbers of their sources.
         passwords: pages and revisits whose URL names a user and a password.
     """
 
     skipped: Counter[str] = field(default_factory=Counter)
-    errors: list[ReadError] = field(default_factory=list)
+    errors: list[tuple[Place, str, str]] = field(default_factory=list)
     revisits: list[tuple[int, RevisitEntry]] = field(default_factory=list)
     passwords: int = 0
 
-    def note(self, source: int, entry: Entry) -> None:
-        """Count a record, or keep what it says."""
-        if isinstance(entry, RevisitEntry):
-            self.revisits.append((source, entry))
-        elif isinstance(entry, SkippedEntry):
-            self.skipped[entry.reason] += 1
-        elif isinstance(entry, DamagedEntry):
-            self.note_error(source, entry.offset, "damaged", entry.reason, entry.url)
-        else:
-            self.skipped["not_a_web_url"] += 1
 
-    def note_error(self, source: int, offset: int, word: str, reason: str, url: str = "") -> None:
-        """Count an error and name it."""
-        self.skipped[word] += 1
-        self.errors.append(ReadError(Place(source, offset), reason, url))
-
-    def note_flaw(self, source: int, entry: PageEntry) -> None:
-        """Name what is wrong with a page that was taken."""
-        self.errors.append(ReadError(Place(source, entry.offset), f"taken as it is: {entry.flaw}", entry.page.url))
+Pages = TypeVar("Pages", bound="Page | Prepared")
 
 
-class Portion(NamedTuple):
-    """Pages in input order, the places that they come from, and the rest."""
+class Portion(NamedTuple, Generic[Pages]):
+    """Pages in input order, as read or analysed, the places that they come from, and the rest."""
 
-    pages: list[Page]
-    places: list[Place]
-    rest: Rest
-
-
-class ReadyPortion(NamedTuple):
-    """A portion whose pages were analysed."""
-
-    prepared: list[Prepared]
+    pages: list[Pages]
     places: list[Place]
     rest: Rest
 
@@ -127,7 +94,7 @@ def portions(
     body_limit_bytes: int = BODY_LIMIT_BYTES,
     salvage: bool = False,
     strip_passwords: bool = False,
-) -> Iterator[Portion]:
+) -> Iterator[Portion[Page]]:
     """Everything in the sources, in order; a source that cannot be read is an error, and the next one follows.
 
     Args:
@@ -144,42 +111,45 @@ def portions(
     for number, source in enumerate(sources):
         try:
             for entry in read(source, body_limit_bytes, salvage=salvage):
-                if holds_password(_url(entry)):
-                    rest.passwords += 1
-                    if strip_passwords:
-                        entry = _without_password(entry)
+                if not isinstance(entry, SkippedEntry):
+                    url = entry.page.url if isinstance(entry, PageEntry) else entry.url
+                    if holds_password(url):
+                        rest.passwords += 1
+                        entry = _without_password(entry) if strip_passwords else entry
+                place = Place(number, entry.offset)
                 if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
                     pages.append(entry.page)
-                    places.append(Place(number, entry.offset))
+                    places.append(place)
                     held_bytes += len(entry.page.body)
                     if entry.flaw:
-                        rest.note_flaw(number, entry)
+                        rest.errors.append((place, f"taken as it is: {entry.flaw}", entry.page.url))
                     is_full = len(pages) >= most_pages or held_bytes >= most_bytes
                 else:
-                    rest.note(number, entry)
+                    if isinstance(entry, RevisitEntry):
+                        rest.revisits.append((number, entry))
+                    elif isinstance(entry, DamagedEntry):
+                        rest.skipped["damaged"] += 1
+                        rest.errors.append((place, entry.reason, entry.url))
+                    else:
+                        rest.skipped[entry.reason if isinstance(entry, SkippedEntry) else "not_a_web_url"] += 1
                     is_full = len(rest.errors) + len(rest.revisits) >= MAX_REST
                 del entry  # a large page must not be held until the next one is there
                 if is_full:
                     yield Portion(pages, places, rest)
                     pages, places, rest, held_bytes = [], [], Rest(), 0
         except (DocstoreError, OSError) as error:
-            rest.note_error(number, 0, "unreadable_file", str(error))
+            rest.skipped["unreadable_file"] += 1
+            rest.errors.append((Place(number, 0), str(error), ""))
     yield Portion(pages, places, rest)
 
 
-def _url(entry: Entry) -> str:
-    if isinstance(entry, PageEntry):
-        return entry.page.url
-    return "" if isinstance(entry, SkippedEntry) else entry.url
-
-
-def _without_password(entry: Entry) -> Entry:
+def _without_password(entry: PageEntry | RevisitEntry | DamagedEntry) -> Entry:
     if isinstance(entry, PageEntry):
         return replace(entry, page=entry.page._replace(url=without_password(entry.page.url)))
+    url = without_password(entry.url)
     if isinstance(entry, RevisitEntry):
-        refers_to = without_password(entry.refers_to_uri)
-        return replace(entry, url=without_password(entry.url), refers_to_uri=refers_to)
-    return entry if isinstance(entry, SkippedEntry) else replace(entry, url=without_password(entry.url))
+        return replace(entry, url=url, refers_to_uri=without_password(entry.refers_to_uri))
+    return replace(entry, url=url)
 
 
 # --- the reading process: start it, take its portions, end it
@@ -197,7 +167,7 @@ class Job(NamedTuple):
 
     Attributes:
         files: paths, as the working directory has them.
-        extractor, shingle_words, checksum: as in the store's schema.
+        schema: of the store.
         threads: that analyse pages.
         anchors: give what each page says of the pages that it links to.
         body_limit_bytes: longest body.
@@ -205,13 +175,10 @@ class Job(NamedTuple):
         band_secret: of the store, or b"".
         any_time: take pages of times that are refused otherwise.
         strip_passwords: leave user and password out of URLs that name both.
-        vocabulary: as in the store's schema.
     """
 
     files: tuple[str, ...]
-    extractor: str
-    shingle_words: int
-    checksum: str
+    schema: Schema
     threads: int
     anchors: bool
     body_limit_bytes: int
@@ -219,10 +186,9 @@ class Job(NamedTuple):
     any_time: bool = False
     band_secret: bytes = b""
     strip_passwords: bool = False
-    vocabulary: str = ""
 
 
-class ReadingProcess:
+class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
     """A process that reads one job ahead; a context manager, whose end is the end of the process."""
 
     def __init__(self, job: Job) -> None:
@@ -257,15 +223,7 @@ class ReadingProcess:
         say_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
         return False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def portions(self) -> Iterator[ReadyPortion]:
+    def portions(self) -> Iterator[Portion[Prepared]]:
         """What it reads, in input order.
 
         Raises:
@@ -277,11 +235,11 @@ class ReadingProcess:
             message = receiver.take()
             if message is None:
                 raise self._death()
-            if isinstance(message, frames.End):
+            if message == frames.END:
                 return
-            if isinstance(message, frames.Failure):
-                raise message.error
-            portion: ReadyPortion = message
+            if isinstance(message, BaseException):
+                raise message
+            portion: Portion[Prepared] = message
             if portion.places:
                 self._last = portion.places[-1]
             yield portion
@@ -296,7 +254,7 @@ class ReadingProcess:
             "again, with --no-reader to read in one process"
         )
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process, wherever it is, and wait for its end."""
         # It holds nothing that could be lost.
         self._process.kill()

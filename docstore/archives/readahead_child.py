@@ -21,11 +21,11 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from io import BufferedReader
 from queue import SimpleQueue
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from docstore.archives.readahead import HELLO, Job, Place, Portion, ReadyPortion, portions
+from docstore.archives.readahead import HELLO, Job, Place, Portion, portions
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
@@ -81,21 +81,22 @@ def serve(job: Job, answers: IO[bytes]) -> None:
         raise
     except BaseException as error:
         error.add_note("".join(traceback.format_exception(error)).rstrip())
-        write(answers, encode(Failure(error)))
+        write(answers, encode(error))
     else:
-        write(answers, encode(End()))
+        write(answers, encode(END))
 
 
 def _frames(job: Job) -> Iterator[Parts]:
     """The frames of a job, in order."""
     # Nothing in an archive is without its time: the clock only says what lies too far ahead.
     order = fingerprints.order_of(job.band_secret)
-    kernel = Kernel(job.extractor, job.shingle_words, job.checksum, order=order, vocabulary=job.vocabulary)
+    schema = job.schema
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
     preparer = Preparer(kernel, lambda: time.time_ns() // 1000)
     allowance = Allowance(AHEAD_BYTES)
     waiting: SimpleQueue[tuple[Future[Parts], int] | BaseException | None] = SimpleQueue()
 
-    def ready(portion: Portion) -> Parts:
+    def ready(portion: Portion[Page]) -> Parts:
         prepared = preparer.prepare(portion.pages, anchors=job.anchors, any_time=job.any_time)
         return encode_portion(portion, prepared)
 
@@ -176,22 +177,15 @@ _ARRAYS: Final = tuple(
 )
 
 
-class Failure(NamedTuple):
-    """Reading ended with an unexpected exception."""
-
-    error: BaseException
-
-
-class End(NamedTuple):
-    """Everything has been read."""
-
-
-Message = ReadyPortion | Failure | End
-Parts = Sequence[bytes | memoryview]
+END: Final = "end"
+"""Everything has been read."""
+Message: TypeAlias = Portion[Prepared] | BaseException | Literal["end"]
+"""Pages, an unexpected exception with which reading ended, or END."""
+Parts: TypeAlias = Sequence[bytes | memoryview]
 """Of a frame."""
 
 
-def encode_portion(portion: Portion, prepared: list[Prepared]) -> Parts:
+def encode_portion(portion: Portion[Page], prepared: list[Prepared]) -> Parts:
     """A portion and its analysed pages as the parts of a frame."""
     plain = [_plain(one) for one in prepared]
     long: list[pickle.PickleBuffer] = []
@@ -200,15 +194,14 @@ def encode_portion(portion: Portion, prepared: list[Prepared]) -> Parts:
     return [raw, *[buffer.raw() for buffer in long]]
 
 
-def encode(message: Failure | End) -> Parts:
+def encode(message: BaseException | Literal["end"]) -> Parts:
     """Any other message as the parts of a frame."""
     try:
         raw = pickle.dumps(message, 5)
         pickle.loads(raw)  # what cannot be made again at the other end must fail here
     except Exception:
-        assert isinstance(message, Failure)
         # An exception of a library that holds a lock, say: its words are what counts.
-        return [pickle.dumps(Failure(RuntimeError(repr(message.error))), 5)]
+        raw = pickle.dumps(RuntimeError(repr(message)), 5)
     return [raw]
 
 
@@ -216,10 +209,10 @@ def decode(parts: Parts) -> Message:
     """The message of a frame."""
     message: Any = pickle.loads(parts[0], buffers=parts[1:])
     if type(message) is not tuple:
-        found: Message = message
-        return found
+        other: BaseException | Literal["end"] = message
+        return other
     plain, places, rest = message
-    return ReadyPortion([_prepared(one) for one in plain], [Place(*place) for place in places], rest)
+    return Portion([_prepared(one) for one in plain], [Place(*place) for place in places], rest)
 
 
 def write(stream: IO[bytes], parts: Parts) -> None:
@@ -257,7 +250,6 @@ class Receiver:
         return message
 
     def _lengths(self, count: int) -> list[int] | None:
-        """So many lengths; None where the other process has ended."""
         raw = self._stream.read(count * _LENGTH.size)
         return [length for (length,) in _LENGTH.iter_unpack(raw)] if len(raw) == count * _LENGTH.size else None
 

@@ -7,56 +7,33 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry
-from docstore.archives.source import (
-    GZIP_MAGIC,
-    ZSTD_MAGIC,
-    Broken,
-    Feed,
-    GzipFeed,
-    PlainFeed,
-    ReadableBytes,
-    Source,
-    ZstdFeed,
-    is_skippable,
-)
+from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, Broken, Feed, GzipFeed, Source, ZstdFeed, is_skippable
 from docstore.archives.trecweb import TREC_START, read_trecweb
-from docstore.archives.warc import ARC_START, WARC_START, ArcDialect, WarcDialect, read_records
+from docstore.archives.warc import ARC_START, WARC_START, RecordReader
 from docstore.model.errors import InvalidArgument
 
+if TYPE_CHECKING:  # types alone
+    from _typeshed import SupportsRead
 
-class ArchiveFormat(NamedTuple):
-    """A format of archives.
-
-    Attributes:
-        start: matches where a record begins; a file is of the format whose pattern matches first.
-        entries: reads a source, given the longest body in bytes and whether to salvage; see `read`.
-    """
-
-    start: re.Pattern[bytes]
-    entries: Callable[[Source, int, bool], Iterator[Entry]]
-
-
-FORMATS = {
-    "WARC": ArchiveFormat(
-        WARC_START, lambda source, limit_bytes, salvage: read_records(source, WarcDialect(limit_bytes, salvage))
+FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, int, bool], Iterator[Entry]]]] = {
+    "WARC": (WARC_START, lambda source, limit, salvage: RecordReader(source, limit, salvage=salvage).entries()),
+    "ARC": (
+        ARC_START,
+        lambda source, limit, salvage: RecordReader(source, limit, is_arc=True, salvage=salvage).entries(),
     ),
-    "ARC": ArchiveFormat(
-        ARC_START, lambda source, limit_bytes, salvage: read_records(source, ArcDialect(limit_bytes, salvage))
-    ),
-    "TREC Web": ArchiveFormat(
-        TREC_START, lambda source, limit_bytes, salvage: read_trecweb(source, limit_bytes, salvage=salvage)
-    ),
+    "TREC Web": (TREC_START, lambda source, limit, salvage: read_trecweb(source, limit, salvage=salvage)),
 }
-"""Every format that `read` takes, by its name in messages."""
+"""Every format that `read` takes, by its name in messages: what the beginning of its records matches (a file is of the
+format whose pattern matches first), and a reader of a source, of the longest body in bytes and of `salvage`."""
 
 
 def read(
-    source: str | Path | ReadableBytes, body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False
+    source: str | Path | SupportsRead[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False
 ) -> Iterator[Entry]:
     """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
 
@@ -74,24 +51,18 @@ def read(
     if isinstance(source, str | Path):
         try:
             with Path(source).open("rb") as stream:
-                yield from _read_stream(stream, body_limit_bytes, salvage)
+                yield from read(stream, body_limit_bytes, salvage=salvage)
         except OSError as error:
             raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
+        return
+    name, reason, feed = detect(source)
+    if name:
+        yield from FORMATS[name][1](Source(feed, body_limit_bytes), body_limit_bytes, salvage)
     else:
-        yield from _read_stream(source, body_limit_bytes, salvage)
-
-
-def _read_stream(stream: ReadableBytes, body_limit_bytes: int, salvage: bool) -> Iterator[Entry]:
-    detected, feed = detect(stream, {name: known.start for name, known in FORMATS.items()})
-    if detected.format:
-        yield from FORMATS[detected.format].entries(Source(feed, body_limit_bytes), body_limit_bytes, salvage)
-    else:
-        yield DamagedEntry(0, detected.reason)
+        yield DamagedEntry(0, reason)
 
 
 # --- detection
-
-Compression: TypeAlias = Literal["plain", "gzip", "zstd"]
 
 HEAD_BYTES = 64 * 1024
 """So much is looked at, unpacked: a file may begin with garbage and have sound records after it."""
@@ -107,43 +78,15 @@ _UNSUPPORTED = (
 )
 
 
-class Detected(NamedTuple):
-    """What a file is.
-
-    Attributes:
-        compression: how its bytes are packed.
-        format: name of the format; "" where it is unknown, and the caller reports the file as damaged.
-        reason: why the format is unknown, with what to do; else "".
-    """
-
-    compression: Compression
-    format: str
-    reason: str = ""
-
-
-class _Replay:
-    """A stream with its first bytes put back, for a pipe cannot be rewound."""
-
-    def __init__(self, head: bytes, rest: ReadableBytes) -> None:
-        self._head = head
-        self._rest = rest
-
-    def read(self, size: int = -1, /) -> bytes:
-        if self._head:
-            head, self._head = self._head, b""
-            return head
-        return self._rest.read(size)
-
-
-class _Rewound:
+class _Rewound(Feed):
     """A packed feed that has been looked into, from its first chunk on; empty members take nothing."""
 
     compressed = True
 
     def __init__(self, feed: Feed) -> None:
+        self.member_offset = 0
         self._feed = feed
         self._seen: deque[tuple[bytes | Broken | bool, int]] = deque()
-        self._member_offset = 0
 
     def look(self, length_bytes: int) -> tuple[bytes, str]:
         """What the file unpacks to, past damaged members, up to a length; and what is wrong with the first of those."""
@@ -167,25 +110,22 @@ class _Rewound:
         return bytes(seen[:length_bytes]), damage
 
     def _keep(self, event: bytes | Broken | bool) -> None:
-        self._seen.append((event, self._feed.member_offset()))
+        self._seen.append((event, self._feed.member_offset))
 
     def _next(self) -> bytes | Broken | bool:
-        event, self._member_offset = self._seen.popleft()
+        event, self.member_offset = self._seen.popleft()
         return event
 
     def chunk(self) -> bytes:
         if not self._seen:
             chunk = self._feed.chunk()
-            self._member_offset = self._feed.member_offset()
+            self.member_offset = self._feed.member_offset
             return chunk
         event = self._next()
         if isinstance(event, Broken):
             raise event
         assert isinstance(event, bytes)
         return event
-
-    def member_offset(self) -> int:
-        return self._member_offset
 
     def offset(self) -> int:
         return self._feed.offset()
@@ -194,52 +134,22 @@ class _Rewound:
         return bool(self._next()) if self._seen else self._feed.resync()
 
 
-def detect(stream: ReadableBytes, starts: Mapping[str, re.Pattern[bytes]]) -> tuple[Detected, Feed]:
-    """What a stream is, and a feed of its bytes from the first one on.
-
-    Args:
-        stream: open, at its first byte.
-        starts: by name of a format, what the beginning of its records matches.
-    """
-    head = _read_fully(stream, HEAD_BYTES)
-    replayed = _Replay(head, stream)
+def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
+    """The format of an open stream by its name, or "" and the reason why it has none; and a feed of all its bytes."""
+    head = b""
+    while len(head) < HEAD_BYTES and (piece := stream.read(HEAD_BYTES - len(head))):
+        head += piece
     for magic, name in _UNSUPPORTED:
         if head.startswith(magic):
             reason = f"{name} compression is not supported: recompress with gzip or zstd, one record a member"
-            return Detected("plain", "", reason), PlainFeed(replayed)
-    if head.startswith(GZIP_MAGIC):
-        return _inside("gzip", GzipFeed(replayed), starts)
-    if head.startswith(ZSTD_MAGIC) or is_skippable(head):
-        return _inside("zstd", ZstdFeed(replayed), starts)
-    return _named("plain", head, starts), PlainFeed(replayed)
-
-
-def _read_fully(stream: ReadableBytes, count: int) -> bytes:
-    pieces = []
-    while count > 0:
-        piece = stream.read(count)
-        if not piece:
-            break
-        pieces.append(piece)
-        count -= len(piece)
-    return b"".join(pieces)
-
-
-def _inside(compression: Compression, feed: Feed, starts: Mapping[str, re.Pattern[bytes]]) -> tuple[Detected, Feed]:
-    """Look into a compressed file."""
-    rewound = _Rewound(feed)
-    seen, damage = rewound.look(HEAD_BYTES)
-    if damage and not seen.strip():
-        return Detected(compression, "", f"nothing in it can be unpacked: {damage}"), rewound
-    return _named(compression, seen, starts), rewound
-
-
-def _named(compression: Compression, head: bytes, starts: Mapping[str, re.Pattern[bytes]]) -> Detected:
-    """The format whose record starts come first."""
-    found = [(match.start(), name) for name, pattern in starts.items() if (match := pattern.search(head))]
-    if found:
-        return Detected(compression, min(found)[1])
-    if not head.strip():
-        return Detected(compression, "", "the file is empty")
-    shown = head.lstrip()[:40]
-    return Detected(compression, "", f"not a {' or '.join(starts)} file: it begins with {shown!r}")
+            return "", reason, Feed(stream, head)
+    feed, damage = Feed(stream, head), ""
+    if head.startswith((GZIP_MAGIC, ZSTD_MAGIC)) or is_skippable(head):
+        feed = _Rewound((GzipFeed if head.startswith(GZIP_MAGIC) else ZstdFeed)(stream, head))
+        head, damage = feed.look(HEAD_BYTES)
+    found = [(match.start(), name) for name, (start, _) in FORMATS.items() if (match := start.search(head))]
+    if found and (head.strip() or not damage):
+        return min(found)[1], "", feed
+    if head.strip():
+        return "", f"not a {' or '.join(FORMATS)} file: it begins with {head.lstrip()[:40]!r}", feed
+    return "", f"nothing in it can be unpacked: {damage}" if damage else "the file is empty", feed

@@ -14,12 +14,14 @@ from __future__ import annotations
 import re
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import zstandard
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
+
+if TYPE_CHECKING:  # types alone
+    from _typeshed import SupportsRead
 
 GZIP_MAGIC = b"\x1f\x8b\x08"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -36,14 +38,6 @@ _ZSTD_BOMB_SLICE_BYTES = 64
 """Taken after a slice that unpacked to more than a chunk: four bytes may be a block of 128 KB."""
 _DICTIONARY_LIMIT_BYTES = 64 * 1024 * 1024
 _WINDOW_LIMIT_BYTES = 128 * 1024 * 1024
-
-
-class ReadableBytes(Protocol):
-    """What an open binary file, a pipe and a BytesIO have in common."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Up to that many bytes; b"" at the end."""
-        ...
 
 
 class Broken(Exception):
@@ -63,10 +57,21 @@ class Broken(Exception):
         self.rest = rest
 
 
-class Feed(Protocol):
-    """A file as chunks of decoded bytes."""
+class Feed:
+    """A file as chunks of decoded bytes; this one is of a file that is not compressed.
 
-    compressed: bool
+    Attributes:
+        member_offset: where the member of the last chunk begins in the file; of a plain file always 0.
+    """
+
+    compressed = False
+
+    def __init__(self, raw: SupportsRead[bytes], head: bytes = b"") -> None:
+        """`head` has been read of the stream already."""
+        self.member_offset = 0
+        self._raw = raw
+        self._head = head
+        self._taken_bytes = 0
 
     def chunk(self) -> bytes:
         """The next bytes, all of one member; b"" at the end.
@@ -74,118 +79,42 @@ class Feed(Protocol):
         Raises:
             Broken: the member is damaged.
         """
-        ...
-
-    def member_offset(self) -> int:
-        """Where the member of the last chunk begins in the file; for a plain file always 0."""
-        ...
-
-    def offset(self) -> int:
-        """How many bytes of the file have been taken."""
-        ...
-
-    def resync(self) -> bool:
-        """Give up the open member and go to the next; False when there is none."""
-        ...
-
-
-class PlainFeed:
-    """A file that is not compressed."""
-
-    compressed = False
-
-    def __init__(self, raw: ReadableBytes) -> None:
-        self._raw = raw
-        self._taken_bytes = 0
-
-    def chunk(self) -> bytes:
-        """The next bytes as they stand."""
-        chunk = self._raw.read(CHUNK_BYTES)
+        chunk, self._head = self._head or self._raw.read(CHUNK_BYTES), b""
         self._taken_bytes += len(chunk)
         return chunk
-
-    def member_offset(self) -> int:
-        """The whole file is one member."""
-        return 0
 
     def offset(self) -> int:
         """How many bytes of the file have been taken."""
         return self._taken_bytes
 
     def resync(self) -> bool:
-        """Nothing follows the one member."""
+        """Give up the open member and go to the next; False when there is none."""
         return False
 
 
-class _Window:
-    """Raw bytes in memory: what is not yet used, and some of what was, to look for members again."""
+class _PackedFeed(Feed):
+    """Members behind each other, of one compression: what gzip members and zstd frames have in common.
 
-    def __init__(self, raw: ReadableBytes) -> None:
-        self._raw = raw
-        self.held = b""
-        self.start = 0
-        self.at = 0
-        self.ended = False
-
-    @property
-    def offset(self) -> int:
-        return self.start + self.at
-
-    def need(self, count: int) -> bool:
-        """Hold at least that many unused bytes, if the file has them."""
-        while len(self.held) - self.at < count and not self.ended:
-            more = self._raw.read(CHUNK_BYTES)
-            if not more:
-                self.ended = True
-                break
-            dropped = max(0, self.at - _KEPT_BYTES)
-            self.held = self.held[dropped:] + more
-            self.start += dropped
-            self.at -= dropped
-        return len(self.held) - self.at >= count
-
-    def slice(self, count: int) -> bytes:
-        self.need(1)
-        return self.held[self.at : self.at + count]
-
-    def seek_magic(self, magic: bytes, first: int, accept: Callable[[bytes], bool]) -> bool:
-        """Move to the first place at or behind the file offset `first` that has the magic and is accepted."""
-        self.at = min(max(first - self.start, 0), len(self.held))
-        while True:
-            self.need(_TRIAL_BYTES)
-            found = self.held.find(magic, self.at)
-            if found < 0:
-                self.at = max(self.at, len(self.held) - len(magic) + 1)
-                if self.ended or not self.need(len(magic) + 1):
-                    return False
-                continue
-            self.at = found
-            self.need(_TRIAL_BYTES)
-            if accept(self.held[self.at : self.at + _TRIAL_BYTES]):
-                return True
-            self.at += 1
-
-
-class _PackedFeed:
-    """Members behind each other, of one compression: what gzip members and zstd frames have in common."""
+    Raw bytes in memory are those that are not yet used, and some of those that were, to look for members again.
+    """
 
     compressed = True
     magic: bytes
 
-    def __init__(self, raw: ReadableBytes) -> None:
-        self._window = _Window(raw)
-        self._is_open = False
-        self._member_offset = 0
+    def __init__(self, raw: SupportsRead[bytes], head: bytes = b"") -> None:
+        super().__init__(raw)
+        self._held = head
+        self._start = self._at = 0
+        self._ended = self._is_open = False
         self._failure = ""
         self._rest = b""
 
     def chunk(self) -> bytes:
-        """The next bytes of this or the next member."""
         while True:
             if self._failure:
                 reason, self._failure = self._failure, ""
                 rest, self._rest = self._rest, b""
-                raise Broken(self._member_offset, reason, rest)
+                raise Broken(self.member_offset, reason, rest)
             if not self._is_open:
                 self._is_open = self._open_member()
                 if not self._is_open:
@@ -194,19 +123,44 @@ class _PackedFeed:
             if output:
                 return output
 
-    def member_offset(self) -> int:
-        """Where the member of the last chunk begins."""
-        return self._member_offset
-
     def offset(self) -> int:
-        """How many bytes of the file have been taken."""
-        return self._window.offset
+        return self._start + self._at
 
     def resync(self) -> bool:
         """Go to the next member after the damaged one's beginning, as far as it is still in memory."""
         self._is_open = False
         self._failure, self._rest = "", b""
-        return self._window.seek_magic(self.magic, self._member_offset + 1, self._is_member)
+        self._at = min(max(self.member_offset + 1 - self._start, 0), len(self._held))
+        while True:
+            self._need(_TRIAL_BYTES)
+            found = self._held.find(self.magic, self._at)
+            if found < 0:
+                self._at = max(self._at, len(self._held) - len(self.magic) + 1)
+                if self._ended or not self._need(len(self.magic) + 1):
+                    return False
+                continue
+            self._at = found
+            self._need(_TRIAL_BYTES)
+            if self._is_member(self._held[self._at : self._at + _TRIAL_BYTES]):
+                return True
+            self._at += 1
+
+    def _need(self, count: int) -> bool:
+        """Hold at least that many unused bytes, if the file has them."""
+        while len(self._held) - self._at < count and not self._ended:
+            more = self._raw.read(CHUNK_BYTES)
+            if not more:
+                self._ended = True
+                break
+            dropped = max(0, self._at - _KEPT_BYTES)
+            self._held = self._held[dropped:] + more
+            self._start += dropped
+            self._at -= dropped
+        return len(self._held) - self._at >= count
+
+    def _slice(self, count: int) -> bytes:
+        self._need(1)
+        return self._held[self._at : self._at + count]
 
     def _fail(self, reason: str, output: bytes = b"") -> bytes:
         """Give what came out before the damage; the next chunk raises."""
@@ -232,34 +186,32 @@ class GzipFeed(_PackedFeed):
 
     magic = GZIP_MAGIC
 
-    def __init__(self, raw: ReadableBytes) -> None:
-        super().__init__(raw)
+    def __init__(self, raw: SupportsRead[bytes], head: bytes = b"") -> None:
+        super().__init__(raw, head)
         self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
 
     def _open_member(self) -> bool:
-        window = self._window
         # Tape blocks are padded with zeros.
-        while window.need(1) and window.held[window.at] == 0:
-            window.at += 1
-        if not window.need(1):
+        while self._need(1) and self._held[self._at] == 0:
+            self._at += 1
+        if not self._need(1):
             return False
-        self._member_offset = window.offset
-        window.need(len(GZIP_MAGIC))
-        if not window.slice(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
-            raise Broken(self._member_offset, "expected a gzip member, found other bytes")
+        self.member_offset = self.offset()
+        self._need(len(GZIP_MAGIC))
+        if not self._slice(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
+            raise Broken(self.member_offset, "expected a gzip member, found other bytes")
         self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
         return True
 
     def _decode(self) -> bytes:
-        window = self._window
         source = self._inflater.unconsumed_tail
         fresh = b""
         if not source:
-            fresh = source = window.slice(_GZIP_SLICE_BYTES)
+            fresh = source = self._slice(_GZIP_SLICE_BYTES)
             if not source:
                 return self._fail("the file ends inside a gzip member")
         # An error takes along what came before it: a copy gives that again.
-        spare = self._inflater.copy() if window.offset > self._member_offset else None
+        spare = self._inflater.copy() if self.offset() > self.member_offset else None
         try:
             output = self._inflater.decompress(source, CHUNK_BYTES)
         except zlib.error as error:
@@ -268,9 +220,9 @@ class GzipFeed(_PackedFeed):
                 return self._fail(reason, _salvage(spare, source))
             self._rest = _salvage(zlib.decompressobj(16 + zlib.MAX_WBITS), source)
             return self._fail(reason)
-        window.at += len(fresh)
+        self._at += len(fresh)
         if self._inflater.eof:
-            window.at -= len(self._inflater.unused_data)
+            self._at -= len(self._inflater.unused_data)
             self._is_open = False
         return output
 
@@ -309,38 +261,36 @@ class ZstdFeed(_PackedFeed):
 
     magic = ZSTD_MAGIC
 
-    def __init__(self, raw: ReadableBytes) -> None:
-        super().__init__(raw)
+    def __init__(self, raw: SupportsRead[bytes], head: bytes = b"") -> None:
+        super().__init__(raw, head)
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT_BYTES)
         self._frame = self._decompressor.decompressobj()
         self._slice_bytes = _ZSTD_BOMB_SLICE_BYTES
 
     def _open_member(self) -> bool:
-        window = self._window
-        while window.need(1):
-            self._member_offset = window.offset
-            window.need(8)
-            head = window.slice(8)
+        while self._need(1):
+            self.member_offset = self.offset()
+            self._need(8)
+            head = self._slice(8)
             if head.startswith(ZSTD_MAGIC):
                 self._frame = self._decompressor.decompressobj()
                 return True
             if len(head) < 8 or not is_skippable(head):
-                raise Broken(self._member_offset, "expected a zstd frame, found other bytes")
+                raise Broken(self.member_offset, "expected a zstd frame, found other bytes")
             self._skippable(head, int.from_bytes(head[4:], "little"))
         return False
 
     def _skippable(self, head: bytes, length_bytes: int) -> None:
         """Skip a skippable frame; the first may hold the dictionary, plain or as a zstd frame."""
-        window = self._window
-        is_dictionary = window.offset == 0 and head.startswith(ZSTD_DICTIONARY_MAGIC)
+        is_dictionary = self.offset() == 0 and head.startswith(ZSTD_DICTIONARY_MAGIC)
         if is_dictionary and length_bytes > _DICTIONARY_LIMIT_BYTES:
             raise Broken(0, f"zstd dictionary of {length_bytes} bytes, more than {_DICTIONARY_LIMIT_BYTES}")
-        window.at += 8
+        self._at += 8
         if is_dictionary:
-            if not window.need(length_bytes):
+            if not self._need(length_bytes):
                 raise Broken(0, "the file ends inside its zstd dictionary")
-            content = window.held[window.at : window.at + length_bytes]
-            window.at += length_bytes
+            content = self._held[self._at : self._at + length_bytes]
+            self._at += length_bytes
             try:
                 if content.startswith(ZSTD_MAGIC):
                     content = zstandard.ZstdDecompressor().decompress(content, max_output_size=_DICTIONARY_LIMIT_BYTES)
@@ -350,16 +300,15 @@ class ZstdFeed(_PackedFeed):
             except zstandard.ZstdError as error:
                 raise Broken(0, f"zstd dictionary damaged ({error})") from error
             return
-        while length_bytes > 0 and window.need(1):
-            step = min(length_bytes, len(window.held) - window.at)
-            window.at += step
+        while length_bytes > 0 and self._need(1):
+            step = min(length_bytes, len(self._held) - self._at)
+            self._at += step
             length_bytes -= step
         if length_bytes:
-            raise Broken(self._member_offset, "the file ends inside a skippable zstd frame")
+            raise Broken(self.member_offset, "the file ends inside a skippable zstd frame")
 
     def _decode(self) -> bytes:
-        window = self._window
-        source = window.slice(self._slice_bytes)
+        source = self._slice(self._slice_bytes)
         if not source:
             return self._fail("the file ends inside a zstd frame")
         try:
@@ -367,9 +316,9 @@ class ZstdFeed(_PackedFeed):
         except zstandard.ZstdError as error:
             return self._fail(f"zstd frame damaged ({str(error).rpartition(': ')[2]})")
         self._slice_bytes = _ZSTD_SLICE_BYTES if len(output) <= CHUNK_BYTES else _ZSTD_BOMB_SLICE_BYTES
-        window.at += len(source)
+        self._at += len(source)
         if self._frame.eof:
-            window.at -= len(self._frame.unused_data)
+            self._at -= len(self._frame.unused_data)
             self._is_open = False
         return output
 
@@ -398,7 +347,6 @@ class Source:
     """Decoded bytes with a cursor; `broken` says that a damaged member stops them until `recover`.
 
     Args:
-        feed: of the file.
         skip_limit_bytes: after so many dropped bytes the rest of a bomb is not unpacked: its member counts as broken.
     """
 
@@ -542,21 +490,18 @@ class Source:
                 return member
         return position
 
-    def skip_to(self, accept: Callable[[Source, int], int | None]) -> bool:
-        """Drop bytes until `accept` names a position in what is held; False at the end or at damage.
-
-        `accept` is given the source and the position up to which everything has been looked at before.
-        """
+    def skip_to_start(self, pattern: re.Pattern[bytes]) -> None:
+        """Drop bytes up to the next line or member start that the pattern matches; else up to the end or to damage."""
         looked = begin = self.tell()
         while True:
-            position = accept(self, looked)
+            position = self.find_start(pattern, max(self.tell(), looked), self.held_end())
             if position is not None:
                 self.seek(position)
-                return True
+                return
             looked = max(self.tell(), self._start + len(self._held) - _OVERLAP_BYTES)
             if self.leaves_bomb(begin) or not self._fill():
                 self._at = len(self._held)
-                return False
+                return
             # One byte more, so that a line's beginning is seen to be one.
             self._at = max(self._at, looked - self._start - 1)
             if self._at > 8 * CHUNK_BYTES:
@@ -612,7 +557,7 @@ class Source:
             self._ended = True
             return False
         if self.compressed:
-            self._note_member(self._feed.member_offset())
+            self._note_member(self._feed.member_offset)
         self._held += chunk
         return True
 

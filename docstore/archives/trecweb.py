@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry
 from docstore.archives.http import Refused, has_status_line, parse_head
 from docstore.archives.source import Source
-from docstore.archives.warc import CUT, TRUNCATED_HEADER, parse_date, parse_date14
+from docstore.archives.warc import CUT, TRUNCATED_HEADER, decoded, parse_date, parse_date14
 from docstore.model.types import Headers, Page, header_of
 
 _DOC = re.compile(rb"[ \t]*<DOC>", re.IGNORECASE)
@@ -46,7 +46,7 @@ def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, sa
             continue
         if not source.match(_DOC):
             shown = source.peek(40).split(b"\n")[0]
-            _resync(source)
+            source.skip_to_start(TREC_START)
             yield DamagedEntry(offset, f"expected <DOC>, found {shown!r}")
             continue
         begin = source.tell()
@@ -54,19 +54,12 @@ def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, sa
             yield _document(source, offset, body_limit_bytes, salvage=salvage)
         except Refused as refused:
             source.seek(max(source.tell(), begin + 5))
-            _resync(source)
+            source.skip_to_start(TREC_START)
             reason = str(refused)
             if source.broken and source.at_end():
                 reason = f"{source.broken.reason}: {reason}"
                 source.recover()
             yield DamagedEntry(offset, reason, refused.url)
-
-
-def _resync(source: Source) -> None:
-    def accept(at: Source, looked: int) -> int | None:
-        return at.find_start(TREC_START, max(at.tell(), looked), at.held_end())
-
-    source.skip_to(accept)
 
 
 def _document(source: Source, offset: int, body_limit_bytes: int, *, salvage: bool) -> Entry:
@@ -82,10 +75,11 @@ def _document(source: Source, offset: int, body_limit_bytes: int, *, salvage: bo
     first, _, rest = inner[1].lstrip().partition(b"\n")
     first = first.rstrip()
     wide = _WT_LINE.fullmatch(first)
-    url = _text(wide[1] if wide else first)
+    url = decoded(wide[1] if wide else first)
     if not _URL.match(url):
-        raise Refused(f"<DOC> {_text(docno[1])} without a URL in its <DOCHDR>")
-    status, headers = 200, _NO_HEADERS
+        raise Refused(f"<DOC> {decoded(docno[1])} without a URL in its <DOCHDR>")
+    status = 200
+    headers: Headers = ()
     if has_status_line(rest):
         status, headers, _ = parse_head(rest)
     flaw = ""
@@ -101,13 +95,9 @@ def _document(source: Source, offset: int, body_limit_bytes: int, *, salvage: bo
         body = source.take(end - begin)
         headers += ((TRUNCATED_HEADER, CUT),)
     fetched_at = parse_date14(wide[3].decode()) if wide else _http_date(headers)
-    page = Page(
-        url, body, status, headers, fetched_at or _http_date(headers) or 0, _address(wide), docno=_text(docno[1])
-    )
+    ip = decoded(wide[2]) if wide and wide[2] != b"-" else ""
+    page = Page(url, body, status, headers, fetched_at or _http_date(headers) or 0, ip, docno=decoded(docno[1]))
     return PageEntry(page, "response", offset, "", flaw)
-
-
-_NO_HEADERS: Headers = ()
 
 
 def _body(source: Source, declared: int | None, limit_bytes: int) -> bytes:
@@ -140,14 +130,3 @@ def _http_date(headers: Headers) -> int | None:
         return parse_date(email.utils.parsedate_to_datetime(value).isoformat())
     except (ValueError, TypeError):
         return None
-
-
-def _address(wide: re.Match[bytes] | None) -> str:
-    return _text(wide[2]) if wide and wide[2] != b"-" else ""
-
-
-def _text(raw: bytes) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")

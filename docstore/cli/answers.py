@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
 from docstore.model.types import Cell, Previous, PutResult, Verdict, VerdictKind
-from docstore.reading.documents import Capture, Document, rejection_of
+from docstore.reading.documents import Capture, Document
 
 if TYPE_CHECKING:  # most answers hold no snippet, and a cold start counts milliseconds
-    from docstore.attach import Store
     from docstore.reading.snippet import Snippet
     from docstore.storage.unreadable import Unreadable
 
@@ -73,18 +72,6 @@ def verdict_words(verdict: Verdict) -> str:
     )
 
 
-def previous_words(previous: Previous, previous_similarity: float) -> str:
-    """How a capture differs from the version before it, in one line."""
-    if previous is Previous.CHANGED:
-        return f"changed, {similarity(previous_similarity)} like the version before"
-    return _PREVIOUS_WORDS[previous]
-
-
-def rejection(store: Store, url: str, at: int | None = None) -> Document | None:
-    """The newest fetch of a page that the store does not have, if a policy rejected it."""
-    return rejection_of(store.history(url), at)
-
-
 def rejected_words(rejected: Document) -> str:
     """What became of a page that was rejected, in one line."""
     verdict = rejected.newest.shown_verdict
@@ -100,7 +87,8 @@ def put_words(result: PutResult) -> list[tuple[str, str]]:
     lines = [("page", output.shown_url(result.url)), ("verdict", verdict)]
     if result.verdict.contains_url:
         lines.append(("contains", output.shown_url(result.verdict.contains_url)))
-    lines.append(("previous", previous_words(result.previous, result.previous_similarity)))
+    changed = f"changed, {similarity(result.previous_similarity)} like the version before"
+    lines.append(("previous", _PREVIOUS_WORDS.get(result.previous, changed)))
     lines.append(("stored", f"{_STORED_WORDS.get(result.stored, result.stored)}, at {output.iso(result.timestamp)}"))
     return lines
 
@@ -189,11 +177,6 @@ def cell_fields(cell: Cell, *, value: bool = True) -> dict[str, Any]:
         **time_fields(cell.timestamp),
         **(output.bytes_fields("value", cell.value) if value else {}),
     }
-
-
-def column_words(cell: Cell) -> str:
-    """A cell's column as `family:qualifier`."""
-    return f"{cell.family}:{text_of(cell.qualifier)}"
 
 
 def text_of(value: bytes) -> str:

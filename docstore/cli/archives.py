@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -16,6 +16,7 @@ from docstore.archives.entries import BODY_LIMIT_BYTES
 from docstore.archives.export import WRITERS, Selection, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import note_slow_kernel, open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
@@ -24,7 +25,7 @@ from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from docstore.attach import Store
-    from docstore.sweep.unique import Survivors
+    from docstore.sweep.clusters import Survivors
 
 # --- docstore ingest
 
@@ -50,49 +51,39 @@ SHOWN_ERRORS = 20
 
 
 def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("files", metavar="FILE", nargs="+", help="an archive; - for stdin")
-    parser.add_argument(
+    declare(parser, "files FILE+", "an archive; - for stdin")
+    declare(
+        parser,
         "--on-duplicate",
-        choices=[str(policy) for policy in Policy],
-        help="flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates of pages "
+        "flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates of pages "
         "of the same host, reject-any: of any host (of same_text and near only with --on, of contained never); "
         "default: the store's schema",
+        tuple(str(policy) for policy in Policy),
     )
     arguments.add_policies(parser)
-    parser.add_argument(
-        "--rejects", metavar="FILE", help="list all rejected pages of these files there, one JSON object a line"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="every verdict, nothing written")
-    parser.add_argument(
-        "--anchors", action="store_true", help="write each link's text into the anchor family of the page it leads to"
-    )
+    declare(parser, "--rejects FILE", "list all rejected pages of these files there, one JSON object a line")
+    declare(parser, "--dry-run", "every verdict, nothing written")
+    declare(parser, "--anchors", "write each link's text into the anchor family of the page it leads to")
     arguments.add_any_time(parser)
-    parser.add_argument(
-        "--salvage",
-        action="store_true",
-        help="store the readable part of a page whose record is cut or broken, marked as truncated",
-    )
-    parser.add_argument(
+    declare(parser, "--salvage", "store the readable part of a page whose record is cut or broken, marked as truncated")
+    declare(
+        parser,
         "--strip-passwords",
-        action="store_true",
-        help="leave user and password out of URLs that name both (default: they are stored, with a warning)",
+        "leave user and password out of URLs that name both (default: they are stored, with a warning)",
     )
-    parser.add_argument(
-        "--body-limit",
-        metavar="BYTES",
-        type=arguments.positive,
-        default=BODY_LIMIT_BYTES,
-        help="longest body; a page with a longer one is reported and skipped; memory is at most some four times that "
+    declare(
+        parser,
+        "--body-limit BYTES",
+        "longest body; a page with a longer one is reported and skipped; memory is at most some four times that "
         f"(default: {BODY_LIMIT_BYTES})",
+        arguments.positive,
+        BODY_LIMIT_BYTES,
     )
-    parser.add_argument(
-        "--threads", metavar="N", type=arguments.positive, default=2, help="that analyse pages (default: 2)"
-    )
-    parser.add_argument(
-        "--reader",
-        action=argparse.BooleanOptionalAction,
-        help="read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
+    declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
+    declare(
+        parser,
+        "--[no-]reader",
+        "read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
         "second core and not --threads 1)",
     )
     arguments.add_progress(parser)
@@ -103,7 +94,6 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_ingest(args: argparse.Namespace) -> int:
-    """Ingest the files."""
     use_one_heap()
     for name in args.files:
         if name != "-" and not Path(name).is_file():
@@ -111,7 +101,9 @@ def run_ingest(args: argparse.Namespace) -> int:
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
     with ExitStack() as stack:
         rejects = stack.enter_context(output.replaced(Path(args.rejects))) if args.rejects else None
-        if args.dry_run and args.create and _is_free(Path(args.store)):  # a dry run makes no store that stays
+        path = Path(args.store)
+        if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
+            # A dry run makes no store that stays.
             args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
         store = open_in(stack, args, create=args.create, durability=args.durability)
         note_slow_kernel(store)
@@ -120,11 +112,15 @@ def run_ingest(args: argparse.Namespace) -> int:
             if not isinstance(store, DocumentStore):
                 raise InvalidArgument("a dry run needs the store itself, which a server holds; stop the server first")
             store = stack.enter_context(store.rehearse())
-        on_rejected = None if rejects is None else _reject_writer(rejects)
+
+        def list_rejected(result: PutResult) -> None:
+            if rejects is not None:
+                rejects.write(json.dumps(answers.put_fields(result)).encode() + b"\n")
+
         options = IngestOptions(
             policies,
             args.threads,
-            on_rejected,
+            list_rejected if args.rejects else None,
             args.anchors,
             args.reader,
             args.body_limit,
@@ -153,11 +149,6 @@ def run_ingest(args: argparse.Namespace) -> int:
     return EXIT_RECORDS_SKIPPED if report.is_partial else EXIT_OK
 
 
-def _is_free(path: Path) -> bool:
-    """Whether a new store can be made there."""
-    return not path.exists() or (path.is_dir() and not any(path.iterdir()))
-
-
 def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) -> dict[VerdictKind, Policy]:
     policies = dict(schema)
     if args.on_duplicate in REJECTING:
@@ -166,13 +157,6 @@ def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) ->
         policies.update(dict.fromkeys(DUPLICATES, Policy(args.on_duplicate)))
     policies.update(args.on)
     return policies
-
-
-def _reject_writer(file: IO[bytes]) -> Callable[[PutResult], None]:
-    def write(result: PutResult) -> None:
-        file.write(json.dumps(answers.put_fields(result)).encode() + b"\n")
-
-    return write
 
 
 def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
@@ -220,10 +204,10 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
     lines += [
-        (f"verdict {kind}", output.Styled(_counted(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
+        (f"verdict {kind}", output.Styled(output.share(count, report.pages), answers.KIND_COLOURS[VerdictKind(kind)]))
         for kind, count in report.verdicts.items()
     ]
-    lines += [(f"previous {word}", _counted(count, report.pages)) for word, count in report.previous.items()]
+    lines += [(f"previous {word}", output.share(count, report.pages)) for word, count in report.previous.items()]
     lines += [(f"skipped {reason}", str(count)) for reason, count in report.skipped.items()]
     if report.error_count:
         lines.append(("errors", str(report.error_count)))
@@ -237,10 +221,6 @@ def _kept(report: IngestReport) -> str:
         return ", no byte of it in segments: rows hold short bodies, and copies share one" if report.stored else ""
     ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
     return f" as {output.size(report.stored_bytes)}{ratio}"
-
-
-def _counted(count: int, total: int) -> str:
-    return f"{count}  ({count / total:.1%})" if total and count else str(count)
 
 
 # --- docstore export
@@ -262,33 +242,22 @@ docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--format", choices=tuple(WRITERS), default="warc", help="what to write (default: warc)")
-    parser.add_argument(
-        "--output", metavar="FILE", default="-", help="where to; replaced when all is written (default: stdout)"
-    )
+    declare(parser, "--format", "what to write (default: warc)", tuple(WRITERS), "warc")
+    declare(parser, "--output FILE", "where to; replaced when all is written (default: stdout)", default="-")
     arguments.add_range(parser)
-    parser.add_argument("--status", metavar="N", type=arguments.status, help="only captures with this HTTP status")
-    parser.add_argument(
-        "--lang",
-        metavar="TAG",
+    declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
+    declare(
+        parser,
+        "--lang TAG",
+        "only pages in this language: by their note `lang`, else as they declare it; en takes en-GB",
         default="",
-        help="only pages in this language: by their note `lang`, else as they declare it; en takes en-GB",
     )
-    parser.add_argument(
-        "--min-words", metavar="N", type=arguments.positive, default=0, help="only pages with so many words of text"
-    )
+    declare(parser, "--min-words N", "only pages with so many words of text", default=0)
     arguments.add_times(parser)
-    parser.add_argument(
-        "--versions", choices=("newest", "all"), default="newest", help="which captures of a page (default: newest)"
-    )
-    parser.add_argument(
-        "--unique", action="store_true", help="of each cluster of duplicates only one page, its canonical if selected"
-    )
-    parser.add_argument(
-        "--dropped", metavar="FILE", help="with --unique: write URL, canonical and similarity of what is left out"
-    )
-    parser.add_argument("--bodies", action="store_true", help="with --format jsonl: bodies too, in base64")
+    declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")
+    declare(parser, "--unique", "of each cluster of duplicates only one page, its canonical if selected")
+    declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
+    declare(parser, "--bodies", "with --format jsonl: bodies too, in base64")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -296,7 +265,6 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_export(args: argparse.Namespace) -> int:
-    """Export."""
     to_stdout = args.output == "-"
     if args.json and to_stdout:
         raise InvalidArgument("--json and the pages both want stdout; name a file with --output")
@@ -310,7 +278,16 @@ def run_export(args: argparse.Namespace) -> int:
         store = open_in(stack, args)
         stream = stack.enter_context(output.raw_stdout() if to_stdout else output.replaced(Path(args.output)))
         show = output.progress_of_count(args, stack, " pages")
-        selection = _selection(args)
+        selection = Selection(
+            prefix=args.prefix,
+            host=args.host,
+            since=args.since,
+            until=args.until,
+            newest=args.versions == "newest",
+            status=args.status,
+            language=args.lang,
+            min_words=args.min_words,
+        )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
         report = export(
             store,
@@ -338,26 +315,14 @@ def run_export(args: argparse.Namespace) -> int:
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
     """Which of the selected pages stay; those that do not are written to a file, if one is named."""
-    unique = importlib.import_module("docstore.sweep.unique")  # brings numpy, which a plain export does not need
-    survivors: Survivors = unique.Survivors(store)
+    clusters = importlib.import_module("docstore.sweep.clusters")  # brings numpy, which a plain export does not need
+    survivors: Survivors = clusters.Survivors(store)
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)
     if dropped:
         with output.replaced(Path(dropped)) as stream:
-            left_out = (survivors.dropped(row_key, timestamp) for row_key, timestamp in selected(store, selection))
-            for line in unique.lines(one for one in left_out if one is not None):
-                stream.write(line.encode("utf-8", "surrogateescape"))
+            for row_key, timestamp in selected(store, selection):
+                if (dropped_page := survivors.dropped(row_key, timestamp)) is not None:
+                    line = "{}\t{}\t{:.6f}\n".format(*dropped_page)
+                    stream.write(line.encode("utf-8", "surrogateescape"))
     return survivors
-
-
-def _selection(args: argparse.Namespace) -> Selection:
-    return Selection(
-        prefix=args.prefix,
-        host=args.host,
-        since=args.since,
-        until=args.until,
-        newest=args.versions == "newest",
-        status=args.status,
-        language=args.lang,
-        min_words=args.min_words,
-    )

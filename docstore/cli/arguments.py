@@ -9,8 +9,10 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
@@ -26,92 +28,114 @@ _DATE14 = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
+# --- declaring arguments
+
+
+def declare(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    shown: str,
+    help: str,  # noqa: A002 - argparse's word
+    kind: Callable[[str], Any] | Sequence[str] | None = None,
+    default: Any = None,
+    *,
+    required: bool = False,
+) -> None:
+    """Declare one argument by what its help shows.
+
+    Args:
+        parser: of the command.
+        shown: `--dry-run`, a flag; `--[no-]progress`; `--threads N`, an option with a value; `--header H*`, which may
+            be repeated; `files FILE+`, a word, with nargs behind its metavar.
+        help: what it is for.
+        kind: reader of its value, by default that of its metavar in KINDS; or its choices.
+        default: of a value, or of `--[no-]`.
+        required: of an option.
+    """
+    name, _, metavar = shown.partition(" ")
+    options: dict[str, Any] = {"help": help, "default": default}
+    if metavar[-1:] in ("*", "+", "?"):
+        metavar, nargs = metavar[:-1], metavar[-1]
+        options |= {"action": "append", "default": []} if nargs == "*" and name.startswith("-") else {"nargs": nargs}
+    if metavar:
+        options |= {"metavar": metavar, "type": kind or KINDS.get(metavar)}
+    elif kind is not None:
+        options["choices"] = kind
+    elif name.startswith("--[no-]"):
+        options["action"] = argparse.BooleanOptionalAction
+    else:
+        options |= {"action": "store_true", "default": False}
+    if required:
+        options["required"] = True
+    parser.add_argument(name.replace("[no-]", ""), **options)
+
+
 # --- options that commands share
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """`--store PATH`, which may be the URL of a server."""
-    parser.add_argument(
-        "--store",
-        metavar="PATH",
-        default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
-        help="directory of the store, hbase://HOST:PORT/NAMESPACE, or http://HOST:PORT of a server "
+    declare(
+        parser,
+        "--store PATH",
+        "directory of the store, hbase://HOST:PORT/NAMESPACE, or http://HOST:PORT of a server "
         f"(default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
+        default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
     )
 
 
 def add_read_only(parser: argparse.ArgumentParser) -> None:
     """`--read-only`, for commands that only read."""
-    parser.add_argument(
-        "--read-only",
-        action="store_true",
-        default=None,
-        help="change nothing in the store's directory (default: where it cannot be written to)",
-    )
+    said = "change nothing in the store's directory (default: where it cannot be written to)"
+    parser.add_argument("--read-only", action="store_true", default=None, help=said)
 
 
 def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
     """`--json`; `shape` says what is printed."""
-    parser.add_argument("--json", action="store_true", help=f"print {shape}")
+    declare(parser, "--json", f"print {shape}")
 
 
 def add_progress(parser: argparse.ArgumentParser, when: str = "") -> None:
     """`--progress` and `--no-progress`, which `output.progress_bar` obeys."""
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help=f"{when}show progress on stderr (default: on a terminal)",
-    )
+    declare(parser, "--[no-]progress", f"{when}show progress on stderr (default: on a terminal)")
 
 
 def add_any_time(parser: argparse.ArgumentParser) -> None:
-    """`--any-time`."""
-    parser.add_argument(
-        "--any-time",
-        action="store_true",
-        help="accept times before 1990 and more than a day ahead of the clock",
-    )
+    declare(parser, "--any-time", "accept times before 1990 and more than a day ahead of the clock")
 
 
 def add_policies(parser: argparse.ArgumentParser) -> None:
-    """`--on VERDICT=POLICY`."""
-    parser.add_argument(
-        "--on",
-        metavar="VERDICT=POLICY",
-        type=policy_of_verdict,
-        action="append",
-        default=[],
-        help="what to do with exact, same_text, near or contained: flag, reference, reject (duplicates of pages of the "
+    declare(
+        parser,
+        "--on VERDICT=POLICY*",
+        "what to do with exact, same_text, near or contained: flag, reference, reject (duplicates of pages of the "
         "same host) or reject-any (of any host; contained pages are never rejected); may be repeated",
     )
 
 
 def add_durability(parser: argparse.ArgumentParser) -> None:
-    """`--durability LEVEL`."""
-    parser.add_argument(
+    declare(
+        parser,
         "--durability",
-        choices=[level.value for level in Durability],
-        default=Durability.SYNC.value,
-        help="what a committed page survives: sync power loss (default), flush kill -9, none an orderly close",
+        "what a committed page survives: sync power loss (default), flush kill -9, none an orderly close",
+        tuple(level.value for level in Durability),
+        Durability.SYNC.value,
     )
 
 
 def add_create(parser: argparse.ArgumentParser) -> None:
-    """`--create`."""
-    parser.add_argument("--create", action="store_true", help="make the store first if there is none")
+    declare(parser, "--create", "make the store first if there is none")
 
 
 def add_times(parser: argparse.ArgumentParser) -> None:
-    """`--since TIME` and `--until TIME`."""
-    parser.add_argument("--since", metavar="TIME", type=time_micros, help="only from this time on")
-    parser.add_argument("--until", metavar="TIME", type=time_micros, help="only before this time")
+    declare(parser, "--since TIME", "only from this time on")
+    declare(parser, "--until TIME", "only before this time")
 
 
 def add_range(parser: argparse.ArgumentParser) -> None:
     """`--prefix` and `--host`, which exclude each other."""
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--prefix", metavar="URL", help="only URLs that begin so, whatever their scheme and port")
-    choice.add_argument("--host", metavar="HOST", help="only pages of this host")
+    declare(choice, "--prefix URL", "only URLs that begin so, whatever their scheme and port")
+    declare(choice, "--host HOST", "only pages of this host")
 
 
 # --- readers of single words; argparse shows the message of ArgumentTypeError
@@ -231,6 +255,18 @@ def share(text: str) -> float:
     if not 0 < value <= 1:
         raise argparse.ArgumentTypeError(f"not a number above 0 and up to 1: {text!r}")
     return value
+
+
+KINDS: dict[str, Callable[[str], Any]] = {
+    "N": positive,
+    "TIME": time_micros,
+    "F:Q": column,
+    "J": share,
+    "R": share,
+    "P": share,
+    "VERDICT=POLICY": policy_of_verdict,
+}
+"""Readers of values by the metavar of their options."""
 
 
 def looks_like_url(text: str) -> bool:

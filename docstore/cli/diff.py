@@ -1,26 +1,32 @@
-"""`docstore diff`: which words of two pages, or of two versions of one page, differ.
+"""What the text of pages is: which words of two differ (`docstore diff`), and how it was found (`get --explain`).
 
-Shows what `docstore.reports.worddiff` gives of two stored texts.
+Shows what `docstore.reports.worddiff` and `docstore.text.explain` give; it imports the analysis.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named, stored_url
-from docstore.dedup.kernel import Kernel
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Schema
-from docstore.reading.documents import Document
+from docstore.reading.documents import Capture, Document
+from docstore.reference import charset
+from docstore.reference.charset import TEXT_LIMIT_BYTES
 from docstore.reference.fingerprints import BITS
 from docstore.reports.measures import Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
+from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
+from docstore.text.readers import is_html
 
 if TYPE_CHECKING:
     from docstore.attach import Store
+
+SHOWN_CHARACTERS = 100
 
 DIFF_DESCRIPTION = """\
 Show which words of two pages differ, as [-removed-] and {+added+}; on a
@@ -40,26 +46,17 @@ docstore diff https://example.com/a https://example.com/b --measures
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("url", metavar="URL1", help="of a stored page")
-    parser.add_argument("other", metavar="URL2", nargs="?", help="of another (default: the same, its version before)")
-    parser.add_argument(
-        "--at",
-        metavar="TIME",
-        type=arguments.time_micros,
-        action="append",
-        default=[],
-        help="version at this time; if given twice: URL1, then URL2",
-    )
-    parser.add_argument("--all", action="store_true", help="blocks without a change too")
-    parser.add_argument("--measures", action="store_true", help="all measures of similarity instead of words")
+    declare(parser, "url URL1", "of a stored page")
+    declare(parser, "other URL2?", "of another (default: the same, its version before)")
+    declare(parser, "--at TIME*", "version at this time; if given twice: URL1, then URL2")
+    declare(parser, "--all", "blocks without a change too")
+    declare(parser, "--measures", "all measures of similarity instead of words")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "both pages, similarity and changes, or the measures, as one JSON object")
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Print the differences."""
     if len(args.at) > 2:
         raise InvalidArgument("diff takes at most two --at; see `docstore diff --help`")
     if args.measures and args.all:
@@ -95,14 +92,17 @@ def _named(url: str, at: int | None) -> str:
     return f"page {url}" if at is None else f"page {url} as of {output.iso(at)}"
 
 
+def _pages(*documents: Document) -> list[dict[str, Any]]:
+    return [{"url": page.url, **answers.time_fields(page.timestamp)} for page in documents]
+
+
 def _print_bytes(args: argparse.Namespace, store: Store, both: list[Document]) -> int:
     """Whether two pages without text have the same bytes; bodies that were not kept are compared by checksum."""
     read = [store.get(page.url, at=page.timestamp, families=("page",)) for page in both]
     one, other = (None if page is None else page.body for page in read)
     is_same = one == other if one is not None else both[0].newest.checksum == both[1].newest.checksum
     if args.json:
-        pages = [{"url": page.url, **answers.time_fields(page.timestamp)} for page in both]
-        output.json_line({"pages": pages, "similarity": None, "same_bytes": is_same, "changes": []})
+        output.json_line({"pages": _pages(*both), "similarity": None, "same_bytes": is_same, "changes": []})
         return EXIT_OK
     if one is None or other is None:
         output.line(f"no text to compare; by checksum the bytes {'are the same' if is_same else 'differ'}")
@@ -116,22 +116,16 @@ def _print_bytes(args: argparse.Namespace, store: Store, both: list[Document]) -
 
 
 def _print(args: argparse.Namespace, one: Document, other: Document, schema: Schema) -> None:
+    found = measures(one.newest, other.newest, schema)
     if args.measures:
-        _print_measures(args, one, other, measures(one.newest, other.newest, schema))
+        _print_measures(args, one, other, found)
         return
     texts = (one.text or "", other.text or "")
-    similarity = _similarity(texts, schema)
-    pieces = list(word_diff(*texts))
+    similarity = float(texts[0] == texts[1]) if found.jaccard is None else found.jaccard
+    shown = _shown(word_diff(*texts), all_blocks=args.all)
     if args.json:
-        output.json_line(
-            {
-                "pages": [{"url": page.url, **answers.time_fields(page.timestamp)} for page in (one, other)],
-                "similarity": similarity,
-                "changes": [
-                    {"change": str(piece.change), "text": piece.text} for piece in _shown(pieces, all_blocks=args.all)
-                ],
-            }
-        )
+        changes = [{"change": str(piece.change), "text": piece.text} for piece in shown]
+        output.json_line({"pages": _pages(one, other), "similarity": similarity, "changes": changes})
         return
     output.line(f"similarity {answers.similarity(similarity)}")
     for mark, colour, page in (("-", "red", one), ("+", "green", other)):
@@ -139,30 +133,24 @@ def _print(args: argparse.Namespace, one: Document, other: Document, schema: Sch
             [output.Styled(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}", colour)]
         )
     line: list[str | output.Styled] = []
-    for piece in _shown(pieces, all_blocks=args.all):
+    for piece in shown:
         if piece.change is Change.BREAK:
             output.styled_line(line)
             line = []
             continue
         if line:
             line.append(" ")
-        if piece.change is Change.SAME:
-            line.append(piece.text)
-        elif piece.change is Change.OLD:
-            line.append(output.Styled(piece.text, "red", "[-", "-]"))
-        else:
-            line.append(output.Styled(piece.text, "green", "{+", "+}"))
+        styles = {Change.OLD: ("red", "[-", "-]"), Change.NEW: ("green", "{+", "+}")}
+        line.append(output.Styled(piece.text, *styles[piece.change]) if piece.change in styles else piece.text)
     if line:
         output.styled_line(line)
 
 
 def _print_measures(args: argparse.Namespace, one: Document, other: Document, found: Measures) -> None:
-    pages = (one, other)
     if args.json:
-        shown = [{"url": page.url, **answers.time_fields(page.timestamp)} for page in pages]
-        output.json_line({"pages": shown, "measures": found._asdict()})
+        output.json_line({"pages": _pages(one, other), "measures": found._asdict()})
         return
-    for mark, page in zip("12", pages, strict=True):
+    for mark, page in (("1", one), ("2", other)):
         output.line(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}")
     fingerprints = f"p = {found.modulus}: {found.first_fingerprints} and {found.second_fingerprints}, "
     bits = "" if found.simhash_bits is None else f"  ({found.simhash_bits} of {BITS} bits differ)"
@@ -191,14 +179,6 @@ def _share(value: float | None) -> str:
     return output.NOTHING if value is None else answers.similarity(value)
 
 
-def _similarity(texts: tuple[str, str], schema: Schema) -> float:
-    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
-    one, other = (kernel.shingles(text) for text in texts)
-    shared = kernel.overlap(one, other)
-    either = len(one) + len(other) - shared
-    return shared / either if either else float(texts[0] == texts[1])
-
-
 def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:
     """Pieces of blocks that changed, or of all."""
     if all_blocks:
@@ -211,3 +191,53 @@ def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:
             shown += block if any(one.change in (Change.OLD, Change.NEW) for one in block) else []
             block = []
     return shown + (block if any(one.change in (Change.OLD, Change.NEW) for one in block) else [])
+
+
+# --- docstore get --explain: how a capture's main text was found, block by block
+
+
+def print_explanation(document: Document, capture: Capture, extractor: str, *, as_json: bool) -> bool:
+    """Print why each block of a capture is main text or not; False where it has no HTML to explain."""
+    content_type = capture.header("content-type")
+    if not capture.body or not is_html(capture.body, content_type):
+        output.note(f"{document.url} has no HTML at {output.iso(capture.timestamp)}; nothing to explain")
+        return False
+    source = charset.decode(capture.body[:TEXT_LIMIT_BYTES], content_type).text
+    blocks = explain(source, extractor)
+    visible = "\n".join(block.text for block in blocks)
+    main = "\n".join(block.text for block in blocks if block.is_kept)
+    doubted = doubts(capture.title or "", capture.headings or "", main, visible)
+    if as_json:
+        verdict = capture.shown_verdict
+        fields = {
+            "url": document.url,
+            **answers.time_fields(capture.timestamp),
+            "extractor": extractor,
+            "verdict": None if verdict is None else answers.verdict_fields(verdict),
+            "in_doubt": doubted,
+            "blocks": [
+                {"main": block.is_kept, "score": block.score, "text": block.text, "because": list(block.because)}
+                for block in blocks
+            ],
+        }
+        output.json_line(fields)
+        return True
+    kept = sum(block.is_kept for block in blocks)
+    rows = [
+        ("rule", extractor),
+        ("main text", f"{kept} of {len(blocks)} blocks, {len(main)} of {len(visible)} characters"),
+    ]
+    if capture.shown_verdict is not None:
+        rows.append(("verdict", answers.verdict_words(capture.shown_verdict)))
+    rows += [("left out", words) for words in left_out(blocks)]
+    rows += [("in doubt", doubt) for doubt in doubted]
+    output.table(rows)
+    output.line()
+    output.table(map(_block_row, blocks), ("main", "score", "text", "because"), right=(1,))
+    return True
+
+
+def _block_row(block: ExplainedBlock) -> tuple[str, str, str, str]:
+    score = output.NOTHING if block.score is None else f"{block.score / 100:+.2f}"
+    shown = output.cut(output.one_line(block.text), SHOWN_CHARACTERS)
+    return "yes" if block.is_kept else "no", score, shown, ", ".join(block.because) or output.NOTHING

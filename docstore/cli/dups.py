@@ -13,10 +13,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Schema, Verdict, VerdictKind
+from docstore.reading.documents import rejection_of
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -57,31 +59,20 @@ Shown = tuple[Sequence[str], dict[str, Any]]
 
 
 def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", nargs="?", help="of a stored page")
-    parser.add_argument("--file", metavar="PAGE.html", help="a page that need not be in the store; - for stdin")
-    parser.add_argument("--all", action="store_true", help="list all duplicates that the store knows")
-    parser.add_argument("--rejected", action="store_true", help="list rejected captures and what they duplicate")
-    parser.add_argument(
-        "--orphans", action="store_true", help="list rejected pages to fetch again, and what became of their duplicates"
+    declare(parser, "url URL?", "of a stored page")
+    declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
+    declare(parser, "--all", "list all duplicates that the store knows")
+    declare(parser, "--rejected", "list rejected captures and what they duplicate")
+    declare(parser, "--orphans", "list rejected pages to fetch again, and what became of their duplicates")
+    declare(parser, "--threshold J", "least similarity (default: of similar in the store's schema, with --all 0)")
+    declare(
+        parser,
+        "--simhash N",
+        "by simhash: most bits that differ, 0 to 64; with URL, --file or --all; reads the simhash of every page",
+        _bits,
     )
-    parser.add_argument(
-        "--threshold",
-        metavar="J",
-        type=arguments.share,
-        help="least similarity (default: of similar in the store's schema, with --all 0)",
-    )
-    parser.add_argument(
-        "--simhash",
-        metavar="N",
-        type=_bits,
-        help="by simhash: most bits that differ, 0 to 64; with URL, --file or --all; reads the simhash of every page",
-    )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=arguments.positive,
-        help=f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)",
+    declare(
+        parser, "--limit N", f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)"
     )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -93,7 +84,6 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_dups(args: argparse.Namespace) -> int:
-    """List them."""
     chosen = sum((args.url is not None, args.file is not None, args.all, args.rejected, args.orphans))
     if not chosen:
         raise InvalidArgument(
@@ -129,7 +119,7 @@ def run_dups(args: argparse.Namespace) -> int:
             asked = stored_url(store, args.url)
             document = store.get(asked, families=())
             if document is None:
-                rejected = answers.rejection(store, asked)
+                rejected = rejection_of(store.history(asked), None)
                 said = f"no page {output.shown_url(asked)}" if rejected is None else answers.rejected_words(rejected)
                 output.note(f"{said}; --file asks for a page that is not in the store")
                 return EXIT_NOTHING_FOUND
@@ -141,12 +131,8 @@ def run_dups(args: argparse.Namespace) -> int:
     if not found:
         output.note(f"no page like it{_too_short(asked, schema) if isinstance(asked, bytes) else ''}")
         return EXIT_NOTHING_FOUND
-    if args.json:
-        for one in found:
-            output.json_line(_fields(one, timestamp))
-    else:
-        output.table((_row(one, timestamp) for one in found), ("kind", "similarity", "time", "age", "url"), right=(1,))
-    return EXIT_OK
+    listed = (_similar(one, timestamp) for one in found)
+    return _print(args, listed, ("kind", "similarity", "time", "age", "url"), "", right=(1,))
 
 
 def _by_simhash(args: argparse.Namespace, store: Store, asked: bytes | str) -> int:
@@ -189,41 +175,31 @@ def _too_short(body: bytes, schema: Schema) -> str:
     return f": its text has {count} words; of less than {least} only {found} would be found"
 
 
-def _age(one: Similar, timestamp: int | None) -> str:
+def _age(one: Similar, timestamp: int | None) -> str | None:
     if timestamp is None:
-        return output.NOTHING
+        return None
     if one.timestamp == timestamp:
         return "same"
     return "older" if one.timestamp < timestamp else "younger"
 
 
-def _row(one: Similar, timestamp: int | None) -> tuple[str, ...]:
+def _similar(one: Similar, timestamp: int | None) -> Shown:
     kind, similarity = str(one.kind), one.similarity
     if one.kind is VerdictKind.CONTAINED:
         similarity = max(one.contained, one.contains)
         kind = "contained" if one.contained >= one.contains else "contains"
     if one.reason:
         kind, similarity = f"{kind}, {one.reason}", max(similarity, one.contained, one.contains)
-    return (
+    age = _age(one, timestamp)
+    row = (
         kind,
         answers.similarity(similarity),
         output.iso(one.timestamp),
-        _age(one, timestamp),
+        age or output.NOTHING,
         output.shown_url(one.url),
     )
-
-
-def _fields(one: Similar, timestamp: int | None) -> dict[str, Any]:
-    return {
-        "url": one.url,
-        **answers.time_fields(one.timestamp),
-        "kind": str(one.kind),
-        "similarity": one.similarity,
-        "contained": one.contained,
-        "contains": one.contains,
-        "reason": one.reason,
-        "age": None if timestamp is None else _age(one, timestamp),
-    }
+    fields = {"kind": str(one.kind), "similarity": one.similarity, "contained": one.contained, "contains": one.contains}
+    return row, {"url": one.url, **answers.time_fields(one.timestamp), **fields, "reason": one.reason, "age": age}
 
 
 def _rejected(one: tuple[str, int, Verdict]) -> Shown:

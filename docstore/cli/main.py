@@ -148,7 +148,6 @@ docstore completion fish > ~/.config/fish/completions/docstore.fish
 
 
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
 
 

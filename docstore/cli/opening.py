@@ -64,10 +64,7 @@ def open_files(
     """The store that `--store` names, for commands that work on its files, which no server gives away.
 
     Args:
-        args: of the command.
         why: what it does, for who asks a server for it: "a dump shows files".
-        create, schema: of a store that is made.
-        durability: what an acknowledged write survives.
     Raises:
         InvalidArgument: `--store` is a server.
         StoreUnavailable: another process holds the store.
@@ -109,7 +106,6 @@ def refuse_other_backend(address: str, why: str) -> None:
     """Refuse an address that is no directory.
 
     Args:
-        address: of a store.
         why: what needs files, and what to do instead: "salvage reads the files of a store".
     Raises:
         InvalidArgument: it is that of a server or of another backend.

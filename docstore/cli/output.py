@@ -242,6 +242,11 @@ def size(count_bytes: float) -> str:
     return f"{count_bytes:.1f} TB"
 
 
+def share(count: int, total: int) -> str:
+    """A number and its share of a total."""
+    return f"{count}  ({count / total:.1%})" if count and total else str(count)
+
+
 # --- tables
 
 
@@ -298,3 +303,30 @@ def progress_of_count(
     """A function to call with the number done; how many there are is not known before."""
     drawn = progress_bar(args, stack, desc=what, unit=unit)
     return None if drawn is None else lambda done: drawn.update(done - drawn.n)
+
+
+def progress_of_stages(
+    args: argparse.Namespace, stack: ExitStack, *, counts_stages: bool = False
+) -> Callable[[str, int, int], None] | None:
+    """A function to call with (stage, done, total or 0); with `counts_stages` a stage names what is counted."""
+    bar = progress_bar(args, stack)
+
+    def show(stage: str, done: int, total: int = 0) -> None:
+        if bar.desc != f"{stage}: ":
+            bar.reset(total or None)
+            bar.unit = f" {stage}" if counts_stages else bar.unit
+            bar.set_description(stage, refresh=False)
+        bar.total = total or None
+        bar.update(done - bar.n)
+
+    return None if bar is None else show
+
+
+def answer(args: argparse.Namespace, fields: Mapping[str, Any], shown: str | Iterable[Sequence[str]]) -> None:
+    """Print an answer as a sentence or labelled lines, or with `--json` as one object."""
+    if args.json:
+        json_line(fields)
+    elif isinstance(shown, str):
+        line(shown)
+    else:
+        table(shown)

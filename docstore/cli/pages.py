@@ -15,14 +15,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_in, open_named, stored_url
 from docstore.model import keys
 from docstore.model.capture import REASON_NOT_MODIFIED
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
-from docstore.model.types import Cell, DeleteCells, DeleteFamily, Mutation, ReadSpec
+from docstore.model.types import DeleteCells, DeleteFamily, Mutation, ReadSpec
 from docstore.reading.cells import Row
-from docstore.reading.documents import Capture, Document
+from docstore.reading.documents import Capture, Document, rejection_of
 from docstore.store import SNIPPET_LENGTH
 
 if TYPE_CHECKING:
@@ -47,21 +48,11 @@ NO_BODY_STATUS = 304
 
 
 def add_put_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
-    parser.add_argument("file", metavar="FILE", nargs="?", help="its body; - or nothing for stdin")
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        type=arguments.header,
-        action="append",
-        default=[],
-        help="a response header as received; may be repeated",
-    )
-    parser.add_argument(
-        "--status", metavar="N", type=arguments.status, default=200, help="HTTP status (default: 200); 304 is a visit"
-    )
-    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="when it was fetched (default: now)")
+    declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
+    declare(parser, "file FILE?", "its body; - or nothing for stdin")
+    declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
+    declare(parser, "--status N", "HTTP status (default: 200); 304 is a visit", arguments.status, 200)
+    declare(parser, "--at TIME", "when it was fetched (default: now)")
     arguments.add_any_time(parser)
     arguments.add_policies(parser)
     arguments.add_durability(parser)
@@ -71,7 +62,6 @@ def add_put_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_put(args: argparse.Namespace) -> int:
-    """Write the page."""
     url = complete_url(args.url)
     body = _body(args.file, args.status)
     with open_named(args, create=args.create, durability=args.durability) as store:
@@ -87,10 +77,7 @@ def run_put(args: argparse.Namespace) -> int:
         )
     if holds_password(url):
         output.note("the URL names a user and a password, which are stored and listed with it")
-    if args.json:
-        output.json_line(answers.put_fields(result))
-    else:
-        output.table(answers.put_words(result))
+    output.answer(args, answers.put_fields(result), answers.put_words(result))
     return EXIT_OK
 
 
@@ -131,54 +118,38 @@ docstore get https://example.com/ https://example.org/ --snippet solar --html
 
 
 def add_get_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "urls",
-        metavar="URL",
-        nargs="+",
-        help="of the page; https:// is added where the scheme is missing; several only with --snippet",
+    declare(
+        parser, "urls URL+", "of the page; https:// is added where the scheme is missing; several only with --snippet"
     )
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--body", action="store_true", help="the bytes as fetched, nothing added")
-    shown.add_argument("--headers", action="store_true", help="status and response headers")
-    shown.add_argument(
-        "--explain", action="store_true", help="each block of the page: whether it is main text, and why"
+    declare(shown, "--body", "the bytes as fetched, nothing added")
+    declare(shown, "--headers", "status and response headers")
+    declare(shown, "--explain", "each block of the page: whether it is main text, and why")
+    declare(shown, "--outline", "main text cut at the page's own headings")
+    declare(
+        shown,
+        "--column F:Q",
+        "the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
     )
-    shown.add_argument("--outline", action="store_true", help="main text cut at the page's own headings")
-    shown.add_argument(
-        "--column",
-        metavar="F:Q",
-        type=arguments.column,
-        help="the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
-    )
-    shown.add_argument(
-        "--snippet",
-        metavar="QUERY",
-        help="the passages that cover the query best, its words marked (in bold, or between asterisks); with '' the "
+    declare(
+        shown,
+        "--snippet QUERY",
+        "the passages that cover the query best, its words marked (in bold, or between asterisks); with '' the "
         "description or the beginning",
     )
-    parser.add_argument(
-        "--length", metavar="N", type=arguments.positive, help=f"characters of a snippet (default: {SNIPPET_LENGTH})"
-    )
-    parser.add_argument("--html", action="store_true", help="a snippet that is safe in HTML, words in <mark>")
-    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="the newest capture up to this time")
-    parser.add_argument(
-        "--versions", metavar="N", type=arguments.positive, default=1, help="most captures (default: 1)"
-    )
-    parser.add_argument("--follow", action="store_true", help="follow stored redirects")
-    parser.add_argument(
-        "--follow-duplicates", action="store_true", help="of a page that was rejected, show the page that it duplicates"
-    )
-    parser.add_argument(
-        "--variants", action="store_true", help="if there is no such page, try http or https, with and without www"
-    )
+    declare(parser, "--length N", f"characters of a snippet (default: {SNIPPET_LENGTH})")
+    declare(parser, "--html", "a snippet that is safe in HTML, words in <mark>")
+    declare(parser, "--at TIME", "the newest capture up to this time")
+    declare(parser, "--versions N", "most captures (default: 1)", default=1)
+    declare(parser, "--follow", "follow stored redirects")
+    declare(parser, "--follow-duplicates", "of a page that was rejected, show the page that it duplicates")
+    declare(parser, "--variants", "if there is no such page, try http or https, with and without www")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
 
 
 def run_get(args: argparse.Namespace) -> int:
-    """Print the page."""
     _check(args)
     with open_named(args) as store:
         url = stored_url(store, args.urls[0])
@@ -239,12 +210,12 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
 
 
 def _print_explanations(args: argparse.Namespace, store: Store, document: Document) -> int:
-    explaining = import_module("docstore.cli.explaining")
+    shown = import_module("docstore.cli.diff")
     found = False
     for capture in document.captures:
         if args.versions > 1 and not args.json:
             output.line(f"{chr(10) if found else ''}--- {output.iso(capture.timestamp)}")
-        found |= explaining.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
+        found |= shown.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
     return EXIT_OK if found else EXIT_NOTHING_FOUND
 
 
@@ -268,7 +239,7 @@ def _nothing(args: argparse.Namespace, store: Store, url: str) -> int:
 
 def _say_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
     """Say that a page which is not there was rejected, and for which; whether it was."""
-    rejected = answers.rejection(store, url, args.at)
+    rejected = rejection_of(store.history(url), args.at)
     if rejected is None:
         return False
     if args.json:
@@ -308,19 +279,23 @@ def _print_capture(
     elif capture.title or capture.text:
         output.line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
     else:
-        _note_no_text(store, document.url, capture.timestamp)
-
-
-def _note_no_text(store: Store, url: str, timestamp: int) -> None:
-    http = store.get(url, at=timestamp, families=("http",))
-    what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
-    output.note(f"{output.shown_url(url)} has no text ({what}); --body prints its bytes")
+        http = store.get(document.url, at=capture.timestamp, families=("http",))
+        what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
+        output.note(f"{output.shown_url(document.url)} has no text ({what}); --body prints its bytes")
 
 
 def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
     family, qualifier = args.column
+    spec = ReadSpec(
+        families=(family,),
+        qualifier_prefix=qualifier,
+        end=None if args.at is None else args.at + 1,
+        versions=args.versions,
+    )
     found = 0
-    for cell in _cells(args, store, url, family, qualifier):
+    for cell in store.cells.slices(url, spec=spec):
+        if qualifier and cell.qualifier != qualifier:
+            continue
         found += 1
         if args.json:
             output.json_line(answers.cell_fields(cell))
@@ -333,18 +308,6 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
         wanted = f"{family}:{answers.text_of(qualifier)}"
         output.note(f"{output.shown_url(url)} has no cell {wanted}")
     return EXIT_OK if found else EXIT_NOTHING_FOUND
-
-
-def _cells(args: argparse.Namespace, store: Store, url: str, family: str, qualifier: bytes) -> Iterator[Cell]:
-    spec = ReadSpec(
-        families=(family,),
-        qualifier_prefix=qualifier,
-        end=None if args.at is None else args.at + 1,
-        versions=args.versions,
-    )
-    for cell in store.cells.slices(url, spec=spec):
-        if not qualifier or cell.qualifier == qualifier:
-            yield cell
 
 
 # --- docstore history
@@ -362,15 +325,13 @@ docstore history example.com/about --json
 
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", help="of the page; https:// is added where the scheme is missing")
+    declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture")
 
 
 def run_history(args: argparse.Namespace) -> int:
-    """List the captures."""
     with open_named(args) as store:
         url = stored_url(store, args.url)
         documents = store.history(url)
@@ -419,28 +380,19 @@ SHOWN_CHARACTERS = 100
 
 
 def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_range(parser)
-    parser.add_argument("--start", metavar="KEY", help="first row key or URL, inclusive")
-    parser.add_argument("--end", metavar="KEY", help="row key or URL to stop before")
-    parser.add_argument("--family", metavar="NAME", action="append", help="only this family; may be repeated")
-    parser.add_argument("--qualifier-prefix", metavar="TEXT", default="", help="only qualifiers that begin so")
-    parser.add_argument("--qualifier-regex", metavar="REGEX", help="only qualifiers that match as a whole")
-    parser.add_argument("--lang", metavar="TAG", help="only pages in this language, as `export --lang` has it")
+    declare(parser, "--start KEY", "first row key or URL, inclusive")
+    declare(parser, "--end KEY", "row key or URL to stop before")
+    declare(parser, "--family NAME*", "only this family; may be repeated")
+    declare(parser, "--qualifier-prefix TEXT", "only qualifiers that begin so", default="")
+    declare(parser, "--qualifier-regex REGEX", "only qualifiers that match as a whole")
+    declare(parser, "--lang TAG", "only pages in this language, as `export --lang` has it")
     arguments.add_times(parser)
-    parser.add_argument(
-        "--versions",
-        metavar="N",
-        type=arguments.positive_or_all,
-        default=1,
-        help="newest versions a column, or all (default: 1)",
-    )
-    parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most rows")
-    parser.add_argument("--keys-only", action="store_true", help="one URL a line, no values are read")
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help=f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text",
+    declare(parser, "--versions N", "newest versions a column, or all (default: 1)", arguments.positive_or_all, 1)
+    declare(parser, "--limit N", "most rows")
+    declare(parser, "--keys-only", "one URL a line, no values are read")
+    declare(
+        parser, "--full", f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text"
     )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -448,7 +400,6 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_scan(args: argparse.Namespace) -> int:
-    """List the cells."""
     spec = ReadSpec(
         families=tuple(sorted(args.family)) if args.family else None,
         qualifier_prefix=arguments.row_key_bytes(args.qualifier_prefix),
@@ -498,7 +449,7 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
             shown = output.one_line(answers.text_of(cell.value))
         else:
             shown = output.cut(answers.value_words(cell.value), SHOWN_CHARACTERS)
-        column = output.one_line(answers.column_words(cell))
+        column = output.one_line(f"{cell.family}:{answers.text_of(cell.qualifier)}")
         output.line("\t".join((output.shown_url(row.url), column, output.iso(cell.timestamp), shown)))
 
 
@@ -521,27 +472,23 @@ docstore delete https://example.com/private --purge
 
 
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "url", metavar="URL", nargs="?", help="of the page; https:// is added where the scheme is missing"
-    )
-    parser.add_argument("--prefix", metavar="URL", help="all pages whose URL begins so, whatever their scheme and port")
+    declare(parser, "url URL?", "of the page; https:// is added where the scheme is missing")
+    declare(parser, "--prefix URL", "all pages whose URL begins so, whatever their scheme and port")
     part = parser.add_mutually_exclusive_group()
-    part.add_argument("--family", metavar="NAME", help="only this family of the row")
-    part.add_argument("--column", metavar="F:Q", type=arguments.column, help="only this column of the row")
-    parser.add_argument(
+    declare(part, "--family NAME", "only this family of the row")
+    declare(part, "--column F:Q", "only this column of the row")
+    declare(
+        parser,
         "--purge",
-        action="store_true",
-        help="take pages down for good: also compacts the store, so that none of their bytes are left in it",
+        "take pages down for good: also compacts the store, so that none of their bytes are left in it",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    declare(parser, "--yes", "do not ask")
     arguments.add_progress(parser, "with --purge: ")
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object: {deleted}, the number of rows that lost something")
 
 
 def run_delete(args: argparse.Namespace) -> int:
-    """Delete."""
     if (args.url is None) == (args.prefix is None):
         raise InvalidArgument("delete takes either a URL or --prefix; see `docstore delete --help`")
     if args.purge and (args.family is not None or args.column is not None):
@@ -627,14 +574,12 @@ docstore key --row-key 'com,example,www)/b https'
 
 
 def add_key_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", nargs="?", help="https:// is added where the scheme is missing")
-    parser.add_argument("--row-key", metavar="KEY", help="show the URL of this row key")
+    declare(parser, "url URL?", "https:// is added where the scheme is missing")
+    declare(parser, "--row-key KEY", "show the URL of this row key")
     arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
 
 
 def run_key(args: argparse.Namespace) -> int:
-    """Show it."""
     if (args.url is None) == (args.row_key is None):
         raise InvalidArgument("key takes either a URL or --row-key; see `docstore key --help`")
     if args.row_key is None:
@@ -644,10 +589,7 @@ def run_key(args: argparse.Namespace) -> int:
         row_key = arguments.row_key_bytes(args.row_key)
         url = keys.url_of(row_key)
     variants = keys.variants(url)
-    if args.json:
-        output.json_line({"url": url, "row_key": answers.text_of(row_key), "variants": variants})
-        return EXIT_OK
-    lines = [("url", url), ("row key", answers.text_of(row_key))]
-    lines += [("variant", variant) for variant in variants]
-    output.table(lines)
+    shown = answers.text_of(row_key)
+    lines = [("url", url), ("row key", shown), *(("variant", variant) for variant in variants)]
+    output.answer(args, {"url": url, "row_key": shown, "variants": variants}, lines)
     return EXIT_OK

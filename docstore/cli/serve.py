@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from docstore.cli import arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import note_slow_kernel, open_files
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.storage.heap import use_one_heap
@@ -35,58 +36,26 @@ INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` 
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "--host", metavar="ADDRESS", default=LOOPBACK, help="to listen on (default: 127.0.0.1); others need tokens"
-    )
-    parser.add_argument(
-        "--port", metavar="N", type=_port, default=8470, help="of the API (default: 8470); 0: a free one"
-    )
-    parser.add_argument(
-        "--unix", metavar="SOCKET", type=Path, help="path of the socket for this user (default: in the store's folder)"
-    )
-    parser.add_argument(
-        "--archive-port",
-        metavar="N",
-        type=_port,
-        help="of the archive API (default: there is none); 0: a free one",
-    )
-    parser.add_argument(
-        "--archive-host",
-        metavar="ADDRESS",
+    declare(parser, "--host ADDRESS", "to listen on (default: 127.0.0.1); others need tokens", default=LOOPBACK)
+    declare(parser, "--port N", "of the API (default: 8470); 0: a free one", _port, 8470)
+    declare(parser, "--unix SOCKET", "path of the socket for this user (default: in the store's folder)", Path)
+    declare(parser, "--archive-port N", "of the archive API (default: there is none); 0: a free one", _port)
+    declare(
+        parser,
+        "--archive-host ADDRESS",
+        "of the archive API (default: 127.0.0.1); without --token-file who reaches it may read every page",
         default=LOOPBACK,
-        help="of the archive API (default: 127.0.0.1); without --token-file who reaches it may read every page",
     )
-    parser.add_argument(
-        "--archive-url", metavar="URL", default="", help="scheme, host and port by which others know the archive API"
+    declare(parser, "--archive-url URL", "scheme, host and port by which others know the archive API", default="")
+    declare(parser, "--token-file FILE", "lines of `read|write|admin TOKEN [name]`; mode 0600", Path)
+    declare(parser, "--allow-host NAME*", "a name of this server; may be repeated")
+    declare(parser, "--allow-origin ORIGIN*", "of web pages that may ask; may be repeated")
+    declare(parser, "--trusted-proxy ADDRESS*", "whose X-Forwarded-For is believed")
+    declare(parser, "--backup-root DIR", "below which requests over TCP may have backups written", Path)
+    declare(
+        parser, "--digests", "record the SHA-1 of each body that comes without a payload digest, for archive clients"
     )
-    parser.add_argument(
-        "--token-file", metavar="FILE", type=Path, help="lines of `read|write|admin TOKEN [name]`; mode 0600"
-    )
-    parser.add_argument(
-        "--allow-host", metavar="NAME", action="append", default=[], help="a name of this server; may be repeated"
-    )
-    parser.add_argument(
-        "--allow-origin",
-        metavar="ORIGIN",
-        action="append",
-        default=[],
-        help="of web pages that may ask; may be repeated",
-    )
-    parser.add_argument(
-        "--trusted-proxy", metavar="ADDRESS", action="append", default=[], help="whose X-Forwarded-For is believed"
-    )
-    parser.add_argument(
-        "--backup-root", metavar="DIR", type=Path, help="below which requests over TCP may have backups written"
-    )
-    parser.add_argument(
-        "--digests",
-        action="store_true",
-        help="record the SHA-1 of each body that comes without a payload digest, for archive clients",
-    )
-    parser.add_argument(
-        "--max-body", metavar="MIB", type=arguments.positive, default=64, help="of one request (default: 64)"
-    )
+    declare(parser, "--max-body MIB", "of one request (default: 64)", arguments.positive, 64)
     arguments.add_durability(parser)
     arguments.add_create(parser)
     arguments.add_store(parser)

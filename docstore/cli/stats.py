@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
@@ -55,24 +56,18 @@ CODEC_REASONS = {
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--text", action="store_true", help="statistics of words: the newest text of each page")
-    parser.add_argument("--host", metavar="HOST", help="with --text: only pages of this host")
-    parser.add_argument(
-        "--top", metavar="N", type=arguments.positive, help="with --text: most frequent words (default: 50)"
-    )
-    parser.add_argument("--dedup", action="store_true", help="duplicates among live captures")
-    parser.add_argument(
+    declare(parser, "--text", "statistics of words: the newest text of each page")
+    declare(parser, "--host HOST", "with --text: only pages of this host")
+    declare(parser, "--top N", "with --text: most frequent words (default: 50)")
+    declare(parser, "--dedup", "duplicates among live captures")
+    declare(
+        parser,
         "--by",
-        choices=BY,
-        help="with --dedup: by host, by host and first path segment, by query parameter, or by pattern: shapes of URLs "
-        "with regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
+        "with --dedup: by host, by host and first path segment, by query parameter, or by pattern: shapes of URLs with "
+        "regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
+        BY,
     )
-    parser.add_argument(
-        "--codecs",
-        action="store_true",
-        help="size of records by column and codec, and why they have this codec; reads all segments",
-    )
+    declare(parser, "--codecs", "size of records by column and codec, and why they have this codec; reads all segments")
     parser.add_argument(
         "--png",
         "--plot",
@@ -86,7 +81,6 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_stats(args: argparse.Namespace) -> int:
-    """Print the statistics."""
     if args.text and args.dedup:
         raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
@@ -142,10 +136,7 @@ def _totals(totals: Mapping[str, int]) -> list[tuple[str, str]]:
     rest = [(name, value) for name, value in sorted(totals.items()) if name not in named and name != "body_bytes"]
     shown = [(name, str(value)) for name, value in first]
     shown.append(("bodies", output.size(totals.get("body_bytes", 0))))
-    shown += [
-        (name.replace(".", " "), f"{value}  ({value / captures:.1%})" if value and captures else str(value))
-        for name, value in counted
-    ]
+    shown += [(name.replace(".", " "), output.share(value, captures)) for name, value in counted]
     return shown + [(name.replace(".", " "), str(value)) for name, value in rest]
 
 
@@ -175,8 +166,10 @@ def _run_dedup(args: argparse.Namespace) -> int:
         return EXIT_OK
     total = found.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
-    rows += [(f"verdict {kind}", _share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
-    rows += [(f"reason {reason}", _share(count, total.captures)) for reason, count in sorted(total.reasons.items())]
+    rows += [(f"verdict {kind}", output.share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
+    rows += [
+        (f"reason {reason}", output.share(count, total.captures)) for reason, count in sorted(total.reasons.items())
+    ]
     rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
     rows.append(("pages in clusters", str(found.clustered)))
     rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
@@ -201,12 +194,8 @@ def _run_dedup(args: argparse.Namespace) -> int:
     elif found.groups:
         output.line()
         groups = [
-            (str(one.captures), _share(one.duplicates, one.captures), output.size(one.saved_bytes), name)
+            (str(one.captures), output.share(one.duplicates, one.captures), output.size(one.saved_bytes), name)
             for name, one in list(found.groups.items())[:SHOWN_GROUPS]
         ]
         output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
     return EXIT_OK
-
-
-def _share(count: int, total: int) -> str:
-    return f"{count}  ({count / total:.1%})" if count and total else str(count)

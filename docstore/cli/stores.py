@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.backends import store_exists
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
 from docstore.model.capture import BODY
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
 from docstore.model.types import ColumnFamily, GCPolicy, ReadSpec, Schema
 
 if TYPE_CHECKING:
-    from docstore.archives.copying import CopyReport, Progress
+    from docstore.archives.copying import CopyReport
 
 # --- docstore init
 
@@ -39,96 +40,90 @@ _DEFAULTS = Schema()
 
 
 def add_init_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     arguments.add_store(parser)
-    parser.add_argument(
-        "--extractor",
-        metavar="NAME",
+    declare(
+        parser,
+        "--extractor NAME",
+        f"rule that finds the text which carries the fingerprints (default: {_DEFAULTS.extractor})",
         default=_DEFAULTS.extractor,
-        help=f"rule that finds the text which carries the fingerprints (default: {_DEFAULTS.extractor})",
     )
-    parser.add_argument(
-        "--shingle-words",
-        metavar="N",
-        type=arguments.positive,
+    declare(
+        parser,
+        "--shingle-words N",
+        f"words in a shingle (default: {_DEFAULTS.shingle_words})",
         default=_DEFAULTS.shingle_words,
-        help=f"words in a shingle (default: {_DEFAULTS.shingle_words})",
     )
-    parser.add_argument(
-        "--near-threshold",
-        metavar="J",
-        type=arguments.share,
+    declare(
+        parser,
+        "--near-threshold J",
+        f"least Jaccard coefficient of near (default: {_DEFAULTS.near_threshold})",
         default=_DEFAULTS.near_threshold,
-        help=f"least Jaccard coefficient of near (default: {_DEFAULTS.near_threshold})",
     )
-    parser.add_argument(
-        "--contained-threshold",
-        metavar="C",
-        type=arguments.share,
-        default=_DEFAULTS.contained_threshold,
-        help=f"least share of a page in an older one for contained (default: {_DEFAULTS.contained_threshold})",
+    declare(
+        parser,
+        "--contained-threshold C",
+        f"least share of a page in an older one for contained (default: {_DEFAULTS.contained_threshold})",
+        arguments.share,
+        _DEFAULTS.contained_threshold,
     )
-    parser.add_argument(
-        "--similar-threshold",
-        metavar="J",
-        type=_share_or_none,
-        default=_DEFAULTS.similar_threshold,
-        help="least Jaccard coefficient of similar, which is only shown; none for a store without this grade "
+    declare(
+        parser,
+        "--similar-threshold J",
+        "least Jaccard coefficient of similar, which is only shown; none for a store without this grade "
         f"(default: {_DEFAULTS.similar_threshold})",
+        _share_or_none,
+        _DEFAULTS.similar_threshold,
     )
-    parser.add_argument(
+    declare(
+        parser,
         "--keyed-bands",
-        action="store_true",
-        help="choose the bands of sketches by a secret of the store, for crawls of strangers: "
+        "choose the bands of sketches by a secret of the store, for crawls of strangers: "
         "nobody else can aim at the index, and two stores of the same pages may differ in what they propose",
     )
-    parser.add_argument(
+    declare(
+        parser,
         "--no-title-rule",
-        action="store_true",
-        help="give verdicts on text whatever the titles say: a notice that pages of a host share makes them near",
+        "give verdicts on text whatever the titles say: a notice that pages of a host share makes them near",
     )
-    parser.add_argument(
-        "--checksum",
-        metavar="NAME",
+    declare(
+        parser,
+        "--checksum NAME",
+        f"checksum of bodies, such as blake3, sha256, md5 (default: {_DEFAULTS.checksum})",
         default=_DEFAULTS.checksum,
-        help=f"checksum of bodies, such as blake3, sha256, md5 (default: {_DEFAULTS.checksum})",
     )
-    parser.add_argument(
-        "--vocabulary",
-        metavar="FILE.toml",
-        type=Path,
-        help="where XML of your own has its title, text and entries, as docs/extraction.md shows",
+    declare(
+        parser,
+        "--vocabulary FILE.toml",
+        "where XML of your own has its title, text and entries, as docs/extraction.md shows",
+        Path,
     )
-    parser.add_argument(
-        "--family",
-        metavar="NAME[:max_versions=N,max_age=30d,intersection]",
-        type=family,
-        action="append",
-        default=[],
-        help="a column family of your own with its GC policy, or another policy for anchor; "
+    declare(
+        parser,
+        "--family NAME[:max_versions=N,max_age=30d,intersection]*",
+        "a column family of your own with its GC policy, or another policy for anchor; "
         "a version goes when it breaks either bound, with intersection when it breaks both; may be repeated",
+        family,
     )
-    parser.add_argument(
-        "--captures",
-        metavar="max_versions=N,max_age=30d,intersection",
-        type=gc_policy,
-        default=_DEFAULTS.captures,
-        help="which captures of a page are kept: N different bodies, as old as that at most (default: all); "
+    declare(
+        parser,
+        "--captures max_versions=N,max_age=30d,intersection",
+        "which captures of a page are kept: N different bodies, as old as that at most (default: all); "
         "visits live as long as the capture that they confirm",
+        gc_policy,
+        _DEFAULTS.captures,
     )
-    parser.add_argument(
-        "--bodies",
-        metavar="max_versions=N,max_age=30d,intersection",
-        type=gc_policy,
-        default=_DEFAULTS.bodies,
-        help="which of these keep their bodies (default: all); text and fingerprints of the others stay",
+    declare(
+        parser,
+        "--bodies max_versions=N,max_age=30d,intersection",
+        "which of these keep their bodies (default: all); text and fingerprints of the others stay",
+        gc_policy,
+        _DEFAULTS.bodies,
     )
     arguments.add_policies(parser)
     arguments.add_json(parser, "the store's path and schema as one JSON object")
 
 
 def run_init(args: argparse.Namespace) -> int:
-    """Make the store."""
     if store_exists(args.store):
         raise InvalidArgument(f"there is a store at {args.store} already; `docstore stats` shows it")
     schema = Schema(
@@ -147,10 +142,7 @@ def run_init(args: argparse.Namespace) -> int:
         bodies=args.bodies,
     )
     open_files(args, "init makes the files of a store", create=True, schema=schema).close()
-    if args.json:
-        output.json_line({"store": args.store, "schema": schema_fields(schema)})
-    else:
-        output.line(f"made a store at {args.store}")
+    output.answer(args, {"store": args.store, "schema": schema_fields(schema)}, f"made a store at {args.store}")
     return EXIT_OK
 
 
@@ -231,25 +223,16 @@ docstore copy webtable webtable-copy --threads 4 --no-verify
 
 
 def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("source", metavar="FROM", help="store to copy; it is not changed")
-    parser.add_argument("target", metavar="TO", help="a new store, or an earlier copy of FROM")
-    parser.add_argument(
-        "--verify",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="read every row of the copy and compare its checksum (default: yes)",
-    )
-    parser.add_argument(
-        "--delete", action="store_true", help="remove what TO has and FROM does not; else it is counted"
-    )
-    parser.add_argument("--threads", metavar="N", type=arguments.positive, default=2, help="default: 2")
+    declare(parser, "source FROM", "store to copy; it is not changed")
+    declare(parser, "target TO", "a new store, or an earlier copy of FROM")
+    declare(parser, "--[no-]verify", "read every row of the copy and compare its checksum (default: yes)", default=True)
+    declare(parser, "--delete", "remove what TO has and FROM does not; else it is counted")
+    declare(parser, "--threads N", "default: 2", default=2)
     arguments.add_progress(parser)
     arguments.add_json(parser, "the report as one JSON object")
 
 
 def run_copy(args: argparse.Namespace) -> int:
-    """Copy."""
     for address in (args.source, args.target):
         if address.startswith(SERVED):
             raise InvalidArgument(
@@ -264,7 +247,7 @@ def run_copy(args: argparse.Namespace) -> int:
                 argparse.Namespace(store=args.source, read_only=True), "a copy reads the rows of a store as they lie"
             )
         )
-        report = copying.copy(source, args.target, options, _bar(args, stack))
+        report = copying.copy(source, args.target, options, output.progress_of_stages(args, stack, counts_stages=True))
     if args.json:
         output.json_line(report.as_dict())
     else:
@@ -276,19 +259,6 @@ def run_copy(args: argparse.Namespace) -> int:
         output.note("rows of the copy are not as they were written; run the same command again, then `docstore check`")
         return CorruptionError.exit_code
     return EXIT_RECORDS_SKIPPED if report.unreadable else EXIT_OK
-
-
-def _bar(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    bar = output.progress_bar(args, stack, desc="rows", unit=" rows")
-
-    def show(what: str, done: int) -> None:
-        if bar.desc != f"{what}: ":
-            bar.reset()
-            bar.unit = f" {what}"
-            bar.set_description(what, refresh=False)
-        bar.update(done - bar.n)
-
-    return None if bar is None else show
 
 
 def _lines(report: CopyReport) -> list[tuple[str, str]]:
@@ -324,8 +294,7 @@ docstore backup /backups/webtable --store crawl-2024 --json
 
 
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="of the backup; made if it is not there")
+    declare(parser, "folder DIR", "of the backup; made if it is not there")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -333,17 +302,15 @@ def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_backup(args: argparse.Namespace) -> int:
-    """Back up."""
     with ExitStack() as stack:
         store = open_in(stack, args)
         report = store.backup(args.folder, output.progress_of_bytes(args, stack, "backup"))
-    if args.json:
-        output.json_line(dataclasses.asdict(report))
-    else:
-        output.line(
-            f"copied {report.copied_segments} of {report.segments} segments, {output.size(report.copied_bytes)}; "
-            f"the backup in {args.folder} has {output.size(report.total_bytes)}"
-        )
+    output.answer(
+        args,
+        dataclasses.asdict(report),
+        f"copied {report.copied_segments} of {report.segments} segments, {output.size(report.copied_bytes)}; "
+        f"the backup in {args.folder} has {output.size(report.total_bytes)}",
+    )
     return EXIT_OK
 
 
@@ -360,15 +327,13 @@ docstore restore /backups/webtable webtable-restored
 
 
 def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("folder", metavar="DIR", help="of the backup")
-    parser.add_argument("store", metavar="STORE", help="directory of the new store; must not exist, or be empty")
+    declare(parser, "folder DIR", "of the backup")
+    declare(parser, "store STORE", "directory of the new store; must not exist, or be empty")
     arguments.add_progress(parser)
     arguments.add_json(parser, "{store, captures} as one JSON object")
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    """Restore."""
     refuse_other_backend(args.store, "a restore makes the files of a store; `docstore copy` copies that one elsewhere")
     with ExitStack() as stack:
         show = output.progress_of_bytes(args, stack, "restore")
@@ -377,8 +342,5 @@ def run_restore(args: argparse.Namespace) -> int:
         # Counted, because the totals of a store do not go down where pages are deleted.
         bodies = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1], keys_only=True)
         captures = sum(len(row.cells) for row in store.cells.scan(spec=bodies))
-    if args.json:
-        output.json_line({"store": args.store, "captures": captures})
-    else:
-        output.line(f"restored {args.store}: {captures} captures")
+    output.answer(args, {"store": args.store, "captures": captures}, f"restored {args.store}: {captures} captures")
     return EXIT_OK

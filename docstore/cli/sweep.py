@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.serving.wire import report_of
@@ -41,7 +42,7 @@ docstore sweep --engine spark --master spark://master.example:7077 --shared /sha
 """
 
 ASKED = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run", "apply", "any_host")
-"""Options that a server takes as they are."""
+"""Options that are taken as they are, by a server too."""
 LEFT = {
     "other_host": "of another host",
     "kind": "of another kind",
@@ -54,60 +55,43 @@ LEFT = {
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "--threshold", metavar="J", type=arguments.share, help="least similarity (default: that of the store's schema)"
-    )
-    parser.add_argument(
-        "--text", choices=TEXTS, help="compare main content or all visible text (default: what the store fingerprints)"
-    )
-    parser.add_argument(
-        "--shingle-words", metavar="N", type=arguments.positive, help="words in a shingle (default: the schema's)"
-    )
-    parser.add_argument(
+    declare(parser, "--threshold J", "least similarity (default: that of the store's schema)")
+    declare(parser, "--text", "compare main content or all visible text (default: what the store fingerprints)", TEXTS)
+    declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
+    declare(
+        parser,
         "--policy",
-        choices=[str(policy) for policy in CanonicalPolicy],
-        default=str(CanonicalPolicy.CANONICAL_LINK),
-        help="how a canonical page is chosen: by what the others declare or redirect to (default), or by one of these",
+        "how a canonical page is chosen: by what the others declare or redirect to (default), or by one of these",
+        tuple(str(policy) for policy in CanonicalPolicy),
+        str(CanonicalPolicy.CANONICAL_LINK),
     )
-    parser.add_argument("--versions", action="store_true", help="pairs of versions of one URL too")
-    parser.add_argument("--all-pairs", action="store_true", help="list all pairs of equal pages, not a star")
-    parser.add_argument(
+    declare(parser, "--versions", "pairs of versions of one URL too")
+    declare(parser, "--all-pairs", "list all pairs of equal pages, not a star")
+    declare(
+        parser,
         "--apply",
-        choices=APPLY,
-        help="store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
+        "store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
         "that write policy does; then `compact` frees the space",
+        APPLY,
     )
-    parser.add_argument(
-        "--kinds", metavar="KIND,...", default=",".join(APPLIED_KINDS), help="with --apply (default: %(default)s)"
-    )
-    parser.add_argument("--any-host", action="store_true", help="with --apply: also if the canonical page is elsewhere")
-    parser.add_argument("--dry-run", action="store_true", help="write nothing into the store")
-    parser.add_argument(
-        "--pairs",
-        metavar="FILE.tsv",
-        help="write URL, timestamp, URL, timestamp, similarity of each pair; "
+    declare(parser, "--kinds KIND,...", "with --apply (default: %(default)s)", default=",".join(APPLIED_KINDS))
+    declare(parser, "--any-host", "with --apply: also if the canonical page is elsewhere")
+    declare(parser, "--dry-run", "write nothing into the store")
+    declare(
+        parser,
+        "--pairs FILE.tsv",
+        "write URL, timestamp, URL, timestamp, similarity of each pair; "
         "at the end those that titles set apart, with title_mismatch",
     )
-    parser.add_argument(
-        "--threads", metavar="N", type=arguments.positive, default=os.cpu_count() or 1, help="default: all cores"
-    )
-    parser.add_argument(
-        "--engine", choices=ENGINES, default="local", help="compute in this process (default), or on Spark"
-    )
-    parser.add_argument(
-        "--master", metavar="URL", default="local[*]", help="of Spark: spark://HOST:7077 (default: local[*])"
-    )
-    parser.add_argument(
-        "--shared", metavar="DIR", help="folder that the workers of Spark see, too (default: one in the store's folder)"
-    )
-    parser.add_argument(
-        "--spark",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        help="a setting of Spark, such as spark.executor.memory=8g; may be repeated",
+    declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
+    declare(parser, "--engine", "compute in this process (default), or on Spark", ENGINES, "local")
+    declare(parser, "--master URL", "of Spark: spark://HOST:7077 (default: local[*])", default="local[*]")
+    declare(parser, "--shared DIR", "folder that the workers of Spark see, too (default: one in the store's folder)")
+    declare(
+        parser,
+        "--spark NAME=VALUE*",
+        "a setting of Spark, such as spark.executor.memory=8g; may be repeated",
+        arguments.setting,
     )
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -115,28 +99,17 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_sweep(args: argparse.Namespace) -> int:
-    """Sweep."""
     options = SweepOptions(
-        threshold=args.threshold,
-        text=args.text,
-        shingle_words=args.shingle_words,
+        **{name: getattr(args, name) for name in (*ASKED, "threads", "engine", "master")},
         policy=CanonicalPolicy(args.policy),
-        versions=args.versions,
-        all_pairs=args.all_pairs,
-        dry_run=args.dry_run,
         pairs=Path(args.pairs) if args.pairs else None,
-        threads=args.threads,
-        engine=args.engine,
-        master=args.master,
         shared=Path(args.shared) if args.shared else None,
         settings=tuple(args.spark),
-        apply=args.apply,
         kinds=tuple(kind.strip() for kind in args.kinds.split(",")),
-        any_host=args.any_host,
     )
     with ExitStack() as stack:
         store = open_in(stack, args)
-        show = _stages(args, stack)
+        show = output.progress_of_stages(args, stack)
         report = sweep(store, options, show) if isinstance(store, DocumentStore) else _swept(store, options, show)
     if args.json:
         output.json_line(report.as_dict())
@@ -157,19 +130,6 @@ def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> 
         "pairs": options.pairs and str(options.pairs.absolute()),
     }
     return store.run_job("sweep", asked, report_of(SweepReport), show)
-
-
-def _stages(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    bar = output.progress_bar(args, stack)
-
-    def show(stage: str, done: int, total: int) -> None:
-        if bar.desc != f"{stage}: ":
-            bar.reset(total or None)
-            bar.set_description(stage, refresh=False)
-        bar.total = total or None
-        bar.update(done - bar.n)
-
-    return None if bar is None else show
 
 
 def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
@@ -223,15 +183,13 @@ docstore reindex --dry-run --json
 
 
 def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--dry-run", action="store_true", help="count them and write nothing")
+    declare(parser, "--dry-run", "count them and write nothing")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
 
 
 def run_reindex(args: argparse.Namespace) -> int:
-    """Reindex."""
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = output.progress_of_count(args, stack, " pages")
@@ -240,16 +198,11 @@ def run_reindex(args: argparse.Namespace) -> int:
         else:
             told = None if show is None else (lambda _stage, done, _total: show(done))
             report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), told)
-    if args.json:
-        output.json_line(report.as_dict())
-        return EXIT_OK
-    posted = "nothing: dry run" if args.dry_run else str(report.posted)
-    output.table(
-        [
-            ("pages", str(report.pages)),
-            ("without postings", str(report.unposted)),
-            ("with fingerprints of an older scheme", str(report.outdated)),
-            ("posted", posted),
-        ]
-    )
+    lines = [
+        ("pages", str(report.pages)),
+        ("without postings", str(report.unposted)),
+        ("with fingerprints of an older scheme", str(report.outdated)),
+        ("posted", "nothing: dry run" if args.dry_run else str(report.posted)),
+    ]
+    output.answer(args, report.as_dict(), lines)
     return EXIT_OK

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from docstore.attach import open_or_attach
 from docstore.cli import answers, arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_files, open_in, refuse_other_backend
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -34,8 +35,6 @@ from docstore.tablets.leftovers import segment_of_name
 
 if TYPE_CHECKING:
     from docstore.attach import Store
-    from docstore.serving.client_calls import Losses
-    from docstore.storage.port import Backend
 
 # --- docstore check
 
@@ -55,14 +54,11 @@ docstore check --acknowledge
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "--acknowledge", action="store_true", help="list what was found to be lost at an open, and forget it; no check"
-    )
-    parser.add_argument(
+    declare(parser, "--acknowledge", "list what was found to be lost at an open, and forget it; no check")
+    declare(
+        parser,
         "--repair",
-        action="store_true",
-        help="first put in order what cannot be read, from captures that hold the same bytes; not through a server",
+        "first put in order what cannot be read, from captures that hold the same bytes; not through a server",
     )
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -71,7 +67,6 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    """Print the findings."""
     if args.acknowledge and args.read_only:
         raise InvalidArgument("--acknowledge writes to the store; leave --read-only out")
     if args.repair and (args.read_only or args.acknowledge):
@@ -82,9 +77,19 @@ def run_check(args: argparse.Namespace) -> int:
         store = open_or_attach(args.store, read_only=False if writes else args.read_only)
         stack.callback(store.close)
         if args.repair:
-            _repair(store)
+            if not isinstance(store, DocumentStore):
+                raise InvalidArgument(
+                    "a server holds this store: stop it, then repair, or run `docstore check --repair` there"
+                )
+            repaired = store.repair()
+            output.note(
+                f"{repaired.captures} captures and {repaired.bases} bases repaired; {repaired.left} captures have to "
+                "be fetched again or restored"
+            )
         problems = (
-            import_module("docstore.reports.check").losses(_losing(store))
+            import_module("docstore.reports.check").losses(
+                store.opened if isinstance(store, DocumentStore) else store.losses()
+            )
             if args.acknowledge
             else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )
@@ -102,20 +107,6 @@ def run_check(args: argparse.Namespace) -> int:
     if found:
         output.note(f"{found} {'finding' if found == 1 else 'findings'}")
     return CorruptionError.exit_code if found else EXIT_OK
-
-
-def _repair(store: Store) -> None:
-    if not isinstance(store, DocumentStore):
-        raise InvalidArgument("a server holds this store: stop it, then repair, or run `docstore check --repair` there")
-    repaired = store.repair()
-    output.note(
-        f"{repaired.captures} captures and {repaired.bases} bases repaired; {repaired.left} captures have to be "
-        "fetched again or restored"
-    )
-
-
-def _losing(store: Store) -> Backend | Losses:
-    return store.opened if isinstance(store, DocumentStore) else store.losses()
 
 
 def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
@@ -148,28 +139,21 @@ docstore compact 3 4 --store crawl-2024 --json
 
 
 def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "tablets",
-        metavar="TABLET",
-        nargs="*",
-        type=arguments.positive,
-        help="number of a tablet, as `docstore stats --json` lists them (default: all)",
+    declare(
+        parser,
+        "tablets TABLET*",
+        "number of a tablet, as `docstore stats --json` lists them (default: all)",
+        arguments.positive,
     )
-    parser.add_argument(
-        "--level", choices=("fast", "best"), default="fast", help="best is smaller and takes longer (default: fast)"
-    )
-    parser.add_argument(
-        "--full", action="store_true", help="rewrite all segments, also those with less than a fifth of garbage"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what there is to do, change nothing")
+    declare(parser, "--level", "best is smaller and takes longer (default: fast)", ("fast", "best"), "fast")
+    declare(parser, "--full", "rewrite all segments, also those with less than a fifth of garbage")
+    declare(parser, "--dry-run", "say what there is to do, change nothing")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "the report as one JSON object")
 
 
 def run_compact(args: argparse.Namespace) -> int:
-    """Compact."""
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = None if args.dry_run else output.progress_of_bytes(args, stack, "compact")
@@ -259,17 +243,15 @@ SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 
 def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     formats = ("warc", TEXTS_WITHOUT_BODIES)
-    parser.add_argument("--format", choices=formats, default="warc", help="what to write (default: warc)")
-    parser.add_argument("--output", metavar="FILE", required=True, help="where to; replaced when all is written")
-    parser.add_argument("--set-aside", action="store_true", help="only records in the store's folder set-aside/")
+    declare(parser, "--format", "what to write (default: warc)", formats, "warc")
+    declare(parser, "--output FILE", "where to; replaced when all is written", required=True)
+    declare(parser, "--set-aside", "only records in the store's folder set-aside/")
     arguments.add_store(parser)
     arguments.add_json(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
 
 
 def run_salvage(args: argparse.Namespace) -> int:
-    """Salvage."""
     refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name that of a store with --store")
@@ -282,10 +264,11 @@ def run_salvage(args: argparse.Namespace) -> int:
                 page = Page(one.url, one.body or b"", 200, (*one.headers, SALVAGED_HEADER), one.timestamp)
                 writer.write(export.ExportPage(page, one.title, one.text))
     report = salvage.report
-    if args.json:
-        output.json_line(dataclasses.asdict(report))
-    else:
-        output.line(f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}")
+    output.answer(
+        args,
+        dataclasses.asdict(report),
+        f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}",
+    )
     if report.unreadable or report.damaged:
         output.note(f"{report.unreadable} records have no dictionary or base, {report.damaged} stretches are damaged")
         return EXIT_RECORDS_SKIPPED
@@ -310,16 +293,14 @@ _PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
 
 
 def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", help="a file of a store or a backup")
-    parser.add_argument("--manifest", action="store_true", help="show the manifest of --store in place of a file")
+    declare(parser, "file FILE?", "a file of a store or a backup")
+    declare(parser, "--manifest", "show the manifest of --store in place of a file")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, 'one JSON object a line: {"line"}')
 
 
 def run_dump(args: argparse.Namespace) -> int:
-    """Dump."""
     if (args.file is None) != args.manifest:
         raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
     if args.manifest:

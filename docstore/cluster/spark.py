@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.reference.fingerprints import BINS, Numbers, Sets
 from docstore.sweep.candidates import Candidates, band_width
-from docstore.sweep.kernels import Columns, save_sets, shared_of_files
+from docstore.sweep.engine import Columns, Engine, save_sets, shared_of_files
 from docstore.sweep.stages import in_order
 
 PART_TEXTS = 1 << 15
@@ -46,7 +46,7 @@ _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 Part = TypeVar("Part")
 
 
-class SparkEngine:
+class SparkEngine(Engine):
     """See `Engine`.
 
     Args:
@@ -85,7 +85,7 @@ class SparkEngine:
     def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
         count = len(chosen)
         if not count:
-            return Candidates(chosen, chosen, 0, 0)
+            return Candidates(chosen, chosen, 0)
         stages, folder = self._stages, self._job_folder()
         plan = stages.Plan(
             str(folder),
@@ -112,7 +112,7 @@ class SparkEngine:
         codes = np.concatenate([np.empty(0, np.int64), *found])
         crowded = len(_codes(stages, plan.codes(stages.CROWDED)))
         shutil.rmtree(folder)
-        return Candidates(chosen[codes // count], chosen[codes % count], len(codes), crowded)
+        return Candidates(chosen[codes // count], chosen[codes % count], crowded)
 
     def map(
         self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]

@@ -25,8 +25,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from docstore.reference.fingerprints import BINS, Numbers, distinct
-from docstore.sweep.candidates import CHUNK_PAIRS, band_keys, band_pairs, band_width, sketched
-from docstore.sweep.kernels import Columns
+from docstore.sweep.candidates import CHUNK_PAIRS, band_keys, band_pairs, band_width
+from docstore.sweep.engine import Columns
 
 BANDED = "bucket long, keys binary, ties binary, texts binary"
 PAIRED = "block long, codes binary"
@@ -112,11 +112,11 @@ def pair_buckets(plan: Plan, batches: Batches) -> Iterator[Any]:
         keys, ties, texts = keys[order], ties[order], texts[order]
         fresh: list[Numbers] = []
         held = 0
-        for found in band_pairs(keys, ties, sketched(sketches, texts, sizes[texts]), plan.threshold):
-            fresh.append(texts[found.first] * plan.texts + texts[found.second])
-            held += len(found.first)
-            if len(found.crowded):
-                yield _batch(("block", "codes"), [(CROWDED, texts[found.crowded].tobytes())])
+        for first, second, crowded in band_pairs(keys, ties, sketches, texts, sizes[texts], plan.threshold):
+            fresh.append(texts[first] * plan.texts + texts[second])
+            held += len(first)
+            if len(crowded):
+                yield _batch(("block", "codes"), [(CROWDED, texts[crowded].tobytes())])
             if held > CHUNK_PAIRS:
                 yield from _in_blocks(plan, fresh)
                 fresh, held = [], 0

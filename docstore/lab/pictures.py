@@ -16,6 +16,7 @@ from math import acos, pi
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from docstore.cli import arguments, output
+from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named
 from docstore.model import capture
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
@@ -84,7 +85,6 @@ def plateau_png(body: bytes, content_type: str | None = None, *, title: str = ""
     """Draw the cumulative tag curve of a page and mark the span that `plateau` keeps.
 
     Args:
-        body: the page as fetched.
         content_type: its Content-Type header, for the encoding.
         title: stands above the curve, its URL say.
     Raises:
@@ -217,17 +217,15 @@ docstore plateau --file page.html --png plateau.png
 
 
 def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("url", metavar="URL", nargs="?", help="a stored page; https:// is added where it is missing")
-    parser.add_argument("--file", metavar="HTML", help="a file of HTML in place of a stored page; - for stdin")
-    parser.add_argument("--png", metavar="FILE", required=True, help="where to write the picture")
-    parser.add_argument("--at", metavar="TIME", type=arguments.time_micros, help="version at this time")
+    declare(parser, "url URL?", "a stored page; https:// is added where it is missing")
+    declare(parser, "--file HTML", "a file of HTML in place of a stored page; - for stdin")
+    declare(parser, "--png FILE", "where to write the picture", required=True)
+    declare(parser, "--at TIME", "version at this time")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
 
 
 def run_plateau(args: argparse.Namespace) -> int:
-    """Draw the picture."""
     if (args.url is None) == (args.file is None):
         raise InvalidArgument("name either a URL or --file HTML")
     if args.file is not None:

@@ -120,12 +120,8 @@ class TextStatistics:
 
 
 def text_statistics(store: Store, *, host: str | None = None, top: int = TOP_WORDS) -> TextStatistics:
-    """Statistics of the newest text of every page, in one pass in row-key order.
+    """Statistics of the newest text of every page, or of those of a host, in one pass in row-key order.
 
-    Args:
-        store: to read.
-        host: only pages of this host.
-        top: most frequent words to give.
     Raises:
         InvalidArgument: `top` is below 1, or the host is none.
     """

@@ -10,6 +10,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from docstore.cli import arguments, output
+from docstore.cli.arguments import declare
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.reference.fingerprints import BAND_WIDTH, BANDS, BINS
 from docstore.sweep.candidates import check_positive, check_probability, false_candidate_probability, miss_probability
@@ -107,31 +108,20 @@ def tune(
 
 
 def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--threshold", metavar="J", type=arguments.share, default=0.8, help="default: 0.8")
-    parser.add_argument(
-        "--recall", metavar="R", type=arguments.share, default=0.99, help="of pairs at the threshold (default: 0.99)"
-    )
-    parser.add_argument(
-        "--background",
-        metavar="J",
-        type=arguments.share,
-        default=0.3,
-        help="similarity of pages that share only a template (default: 0.3)",
-    )
-    parser.add_argument(
-        "--max-false",
-        metavar="P",
-        type=arguments.share,
+    declare(parser, "--threshold J", "default: 0.8", default=0.8)
+    declare(parser, "--recall R", "of pairs at the threshold (default: 0.99)", default=0.99)
+    declare(parser, "--background J", "similarity of pages that share only a template (default: 0.3)", default=0.3)
+    declare(
+        parser,
+        "--max-false P",
+        "most of the pairs at the background that may be proposed (default: 0.15)",
         default=0.15,
-        help="most of the pairs at the background that may be proposed (default: 0.15)",
     )
-    parser.add_argument("--bins", metavar="N", type=arguments.positive, default=BINS, help=f"default: {BINS}")
+    declare(parser, "--bins N", f"default: {BINS}", default=BINS)
     arguments.add_json(parser, "the choice, and both curves, as one JSON object")
 
 
 def run_tune(args: argparse.Namespace) -> int:
-    """Tune."""
     chosen = tune(
         args.threshold,
         args.recall,

@@ -46,12 +46,7 @@ RESTORE = "fetch the page again and run `docstore check --repair`, or restore it
 
 
 def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:
-    """Walk the manifest, every cell of every row, every base; read and verify every value.
-
-    Args:
-        opened: the parts of the store.
-        on_row: called with the number of rows seen so far.
-    """
+    """Walk the manifest, every cell of every row, every base; `on_row` gets the number of rows seen so far."""
     yield from losses(opened)
     yield from opened.problems()
     if is_unfinished(opened):

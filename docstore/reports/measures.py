@@ -146,10 +146,8 @@ def similar_by_simhash(store: Store, page: bytes | str, bits: int, *, limit: int
     Reads the simhash of every page, newest versions alone.  Empty if the page has no word.
 
     Args:
-        store: to read.
         page: HTML that need not be stored, or the URL of a stored page, which is not among the answers.
         bits: most bits that differ, 0 to 64.
-        limit: most pages to return.
     Raises:
         InvalidArgument: `bits` or `limit` is out of range, or the URL is not stored.
     """
@@ -168,11 +166,11 @@ def similar_by_simhash(store: Store, page: bytes | str, bits: int, *, limit: int
         wanted = document.newest.simhash
     if wanted is None:
         return []
-    found = _Simhashes(store)
-    differing = differing_bits(found.values, np.uint64(wanted))
-    near = [number for number in np.flatnonzero(differing <= bits).tolist() if found.row_keys[number] != own]
-    nearest = nsmallest(limit, near, key=lambda number: (int(differing[number]), found.timestamps[number], number))
-    return [SimhashMatch(*found.page(number), int(differing[number])) for number in nearest]
+    row_keys, timestamps, simhashes = _simhashes(store)
+    differing = differing_bits(simhashes, np.uint64(wanted))
+    near = [number for number in np.flatnonzero(differing <= bits).tolist() if row_keys[number] != own]
+    nearest = nsmallest(limit, near, key=lambda number: (int(differing[number]), timestamps[number], number))
+    return [SimhashMatch(url_of(row_keys[each]), timestamps[each], int(differing[each])) for each in nearest]
 
 
 def simhash_pairs(store: Store, bits: int) -> Iterator[SimhashPair]:
@@ -184,32 +182,25 @@ def simhash_pairs(store: Store, bits: int) -> Iterator[SimhashPair]:
         InvalidArgument: `bits` is not from 0 to 64.
     """
     check_bits(bits)
-    found = _Simhashes(store)
+    row_keys, times, simhashes = _simhashes(store)
     return (
-        SimhashPair(*found.page(first), *found.page(second), differing)
-        for part in pairs_within(found.values, bits)
+        SimhashPair(url_of(row_keys[first]), times[first], url_of(row_keys[second]), times[second], differing)
+        for part in pairs_within(simhashes, bits)
         for first, second, differing in zip(*(column.tolist() for column in part), strict=True)
     )
 
 
-class _Simhashes:
-    """The simhash of the newest version of each page that has words, in row-key order."""
-
-    def __init__(self, store: Store) -> None:
-        self.row_keys, self.timestamps = Blobs(), array("q")
-        values = array("Q")
-        spec = ReadSpec(families=("dedup",), versions=1)
-        for row in store.cells.scan(spec=spec, qualifier_regex="simhash|text_checksum"):
-            newest = {cell.qualifier: cell for cell in row.cells}
-            own = newest.get(capture.SIMHASH[1])
-            text = newest.get(capture.TEXT_CHECKSUM[1])  # of a version without words it is empty
-            value = None if own is None else capture.decode_simhash(own.value)
-            if own is not None and value is not None and text is not None and text.timestamp == own.timestamp:
-                self.row_keys.append(row.row_key)
-                self.timestamps.append(own.timestamp)
-                values.append(value)
-        self.values = np.array(values, np.uint64)
-
-    def page(self, number: int) -> tuple[str, int]:
-        """URL and timestamp."""
-        return url_of(self.row_keys[number]), self.timestamps[number]
+def _simhashes(store: Store) -> tuple[Blobs, array[int], NDArray[np.uint64]]:
+    """Row key, timestamp and simhash of the newest version of each page that has words, in row-key order."""
+    row_keys, timestamps, values = Blobs(), array("q"), array("Q")
+    spec = ReadSpec(families=("dedup",), versions=1)
+    for row in store.cells.scan(spec=spec, qualifier_regex="simhash|text_checksum"):
+        newest = {cell.qualifier: cell for cell in row.cells}
+        own = newest.get(capture.SIMHASH[1])
+        text = newest.get(capture.TEXT_CHECKSUM[1])  # of a version without words it is empty
+        value = None if own is None else capture.decode_simhash(own.value)
+        if own is not None and value is not None and text is not None and text.timestamp == own.timestamp:
+            row_keys.append(row.row_key)
+            timestamps.append(own.timestamp)
+            values.append(value)
+    return row_keys, timestamps, np.array(values, np.uint64)

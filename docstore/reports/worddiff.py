@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 def word_diff(old: str, new: str) -> Iterator[Piece]:
     """Pieces of both texts in order; those that are not OLD make the new one, those that are not NEW the old one."""
     old_blocks, new_blocks = old.split("\n"), new.split("\n")
-    budget = _Budget(MOST_STEPS)
+    budget = [MOST_STEPS]
     for kind, old_begin, old_end, new_begin, new_end in _opcodes(old_blocks, new_blocks, budget):
         if kind == "equal":
             for block in old_blocks[old_begin:old_end]:
@@ -52,31 +52,27 @@ def word_diff(old: str, new: str) -> Iterator[Piece]:
             yield from _region(_split(old_blocks[old_begin:old_end]), _split(new_blocks[new_begin:new_end]), budget)
 
 
-class _Budget:
-    """Steps that are left for all comparisons of two texts."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-
 class _Matcher(SequenceMatcher[str]):
-    """Stops with OverflowError if it would take too many steps: texts of a few words that repeat take n ** 3."""
+    """Stops with OverflowError if it would take too many steps: texts of a few words that repeat take n ** 3.
 
-    def __init__(self, old: Sequence[str], new: Sequence[str], budget: _Budget) -> None:
+    `budget` is what is left for all comparisons of two texts.
+    """
+
+    def __init__(self, old: Sequence[str], new: Sequence[str], budget: list[int]) -> None:
         super().__init__(None, old, new, autojunk=False)
         self._budget = budget
         self._old = old
         self._counts = Counter(new)
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """See `SequenceMatcher`: it looks at all places of each word."""
-        self._budget.left -= sum(1 + self._counts[word] for word in self._old[alo:ahi])
-        if self._budget.left < 0:
+        # it looks at all places of each word
+        self._budget[0] -= sum(1 + self._counts[word] for word in self._old[alo:ahi])
+        if self._budget[0] < 0:
             raise OverflowError
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def _opcodes(old: Sequence[str], new: Sequence[str], budget: _Budget) -> list[tuple[str, int, int, int, int]]:
+def _opcodes(old: Sequence[str], new: Sequence[str], budget: list[int]) -> list[tuple[str, int, int, int, int]]:
     """Equal and changed ranges; all is changed if the comparison would take too long."""
     try:
         return list(_Matcher(old, new, budget).get_opcodes())
@@ -95,7 +91,7 @@ def _split(blocks: Sequence[str]) -> list[str]:
     return found
 
 
-def _region(old: list[str], new: list[str], budget: _Budget) -> Iterator[Piece]:
+def _region(old: list[str], new: list[str], budget: list[int]) -> Iterator[Piece]:
     if max(len(old), len(new)) > MOST_WORDS:
         yield from _pieces(Change.OLD, old)
         yield from _pieces(Change.NEW, new)

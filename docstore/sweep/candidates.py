@@ -171,13 +171,11 @@ class Candidates(NamedTuple):
 
     Attributes:
         first, second: (pairs,) int64.
-        compared: pairs of like size that shared a band; some of them more than once.
         cut: texts in buckets so large that not every pair was looked at.
     """
 
     first: Numbers
     second: Numbers
-    compared: int
     cut: int
 
 
@@ -196,42 +194,6 @@ def expected_recall(threshold: float) -> float:
     return 1.0 - miss_probability(bin_agreement(threshold, _KEPT_BITS), width, BINS // width)
 
 
-class Sketched(NamedTuple):
-    """Texts that are compared with each other, n of them.
-
-    Attributes:
-        sketches: (m, 256) uint8; may be mapped, it is read in pieces.
-        rows: (n,) int64 the sketch of each.
-        sizes: (n,) int64 shingles that each was made of.
-        bins: (n,) expected bins of each sketch that are its own.
-    """
-
-    sketches: NDArray[np.uint8]
-    rows: Numbers
-    sizes: Numbers
-    bins: NDArray[np.float64]
-
-
-def sketched(sketches: NDArray[np.uint8], rows: Numbers, sizes: Numbers) -> Sketched:
-    """Texts with these sketches, made of so many shingles."""
-    return Sketched(sketches, rows, sizes, _own_bins(sizes))
-
-
-class BandPairs(NamedTuple):
-    """Likely pairs of one band, or of a part of its buckets.
-
-    Attributes:
-        first, second: (pairs,) int64 positions of texts.
-        compared: pairs of like size that were looked at.
-        crowded: positions of texts in buckets so large that not every pair was looked at.
-    """
-
-    first: Numbers
-    second: Numbers
-    compared: int
-    crowded: Numbers
-
-
 Seen = tuple[NDArray[np.uint64], NDArray[np.bool_]]
 """Keys of another band, and which texts were in crowded buckets there."""
 
@@ -247,11 +209,10 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
     """
     width = band_width(threshold)
     bands = BINS // width
-    texts = sketched(sketches, chosen, sizes[chosen])
-    count = max(1, len(chosen))
+    chosen_sizes, count = sizes[chosen], max(1, len(chosen))
     codes = np.empty(0, np.int64)
     fresh: list[Numbers] = []
-    compared = held = 0
+    held = 0
     cut = np.zeros(len(chosen), bool)
     recent: deque[Seen] = deque(maxlen=REMEMBERED_BANDS)
     following = band_keys(sketches, chosen, 0, width)
@@ -259,47 +220,60 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
         keys = following
         following = band_keys(sketches, chosen, (band + 1) % bands, width)
         crowded = np.zeros(len(chosen), bool)
-        for found in band_pairs(keys, following, texts, threshold, recent):
-            compared += found.compared
-            fresh.append(found.first * count + found.second)
-            held += len(found.first)
-            crowded[found.crowded] = True
+        for first, second, among in band_pairs(keys, following, sketches, chosen, chosen_sizes, threshold, recent):
+            fresh.append(first * count + second)
+            held += len(first)
+            crowded[among] = True
             if held > CHUNK_PAIRS:
                 codes, fresh, held = distinct(np.concatenate([codes, *fresh])), [], 0
         cut |= crowded
         recent.appendleft((keys, crowded))
     codes = distinct(np.concatenate([codes, *fresh]))
-    return Candidates(chosen[codes // count], chosen[codes % count], compared, int(cut.sum()))
+    return Candidates(chosen[codes // count], chosen[codes % count], int(cut.sum()))
 
 
 def band_pairs(
     keys: NDArray[np.uint64],
     ties: NDArray[np.uint64],
-    texts: Sketched,
+    sketches: NDArray[np.uint8],
+    rows: Numbers,
+    sizes: Numbers,
     threshold: float,
     recent: Iterable[Seen] = (),
-) -> Iterator[BandPairs]:
+) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
     """Likely pairs that share a band; bounded in memory.
 
     Args:
         keys: (n,) of the band, of texts in ascending order, each bucket whole.
         ties: (n,) keys of the next band: they order the texts of a crowded bucket.
-        texts: with those keys.
+        sketches: (m, 256) uint8; may be mapped, it is read in pieces.
+        rows: (n,) int64 the sketch of each text with those keys.
+        sizes: (n,) int64 shingles that each was made of.
         threshold: least Jaccard coefficient of a pair.
         recent: bands that were looked at before: pairs that share one of them are left out.
+    Returns:
+        Of a part of the buckets: both positions of each pair, and those of texts in buckets so large that not every
+        pair was looked at.
     """
+    bins = _own_bins(sizes)
     for places, limit in _chunks(keys):
         left, right = bucket_pairs(keys[places], ties[places], limit)
-        left, right = _similar_sizes(texts.sizes, places[left], places[right], threshold)
+        left, right = places[left], places[right]
+        # what can reach the threshold by its sizes: the smaller set has at least that share of the larger one
+        least = threshold * np.maximum(sizes[left], sizes[right]) - ROUNDING
+        possible = np.minimum(sizes[left], sizes[right]) >= least
+        left, right = left[possible], right[possible]
         for earlier, unsure in recent:
             seen = (earlier[left] == earlier[right]) & ~unsure[left]
             left, right = left[~seen], right[~seen]
-        compared = len(left)
-        agreeing = sketch_agreements(texts.sketches, texts.rows[left], texts.rows[right])
-        likely = agreeing >= _least_agreement(texts.bins, left, right, threshold)
+        agreeing = sketch_agreements(sketches, rows[left], rows[right])
+        likely = agreeing >= _least_agreement(bins, left, right, threshold)
         left, right = left[likely], right[likely]
-        crowded = _crowded(keys, places, limit) if limit < len(places) - 1 else np.empty(0, np.int64)
-        yield BandPairs(np.minimum(left, right), np.maximum(left, right), compared, crowded)
+        crowded = np.empty(0, np.int64)
+        if limit < len(places) - 1:
+            _, inverse, counts = np.unique(keys[places], return_inverse=True, return_counts=True)
+            crowded = places[counts[inverse] > limit + 1]
+        yield np.minimum(left, right), np.maximum(left, right), crowded
 
 
 def band_keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: int) -> NDArray[np.uint64]:
@@ -330,19 +304,6 @@ def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, int]]:
                 # ascending, so that ties are broken by position: the result does not depend on this order
                 chunks.append((np.sort(order[np.repeat(some, many) + inner]), limit))
     return chunks
-
-
-def _crowded(keys: NDArray[np.uint64], places: Numbers, limit: int) -> Numbers:
-    _, inverse, counts = np.unique(keys[places], return_inverse=True, return_counts=True)
-    crowded: Numbers = places[counts[inverse] > limit + 1]
-    return crowded
-
-
-def _similar_sizes(sizes: Numbers, left: Numbers, right: Numbers, threshold: float) -> tuple[Numbers, Numbers]:
-    """Pairs that can reach the threshold by their sizes: the smaller set has at least that share of the larger one."""
-    small = np.minimum(sizes[left], sizes[right])
-    possible = small >= threshold * np.maximum(sizes[left], sizes[right]) - ROUNDING
-    return left[possible], right[possible]
 
 
 def _own_bins(sizes: Numbers) -> NDArray[np.float64]:

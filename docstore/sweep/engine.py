@@ -1,63 +1,204 @@
-"""Where a sweep computes: kernels over batches, results in order, and candidates from sketches.
+"""What a sweep computes, and where: by what versions are equal, kernels over batches of texts and pairs, the engine.
 
-Whatever the engine, the same input gives the same bytes.  `cluster/spark.py` has the other engine.
+Pure functions over columns, the same in a thread and elsewhere; must not know rows or a store.  A batch is a dict of
+columns, each a numpy array or a list of bytes, as Arrow has them.  What a function needs beside its batch is in a small
+value that can be sent to another process.  Whatever the engine, the same input gives the same bytes: `cluster/spark.py`
+has the other one.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.reference.fingerprints import Numbers, Sets
+from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
+from docstore.dedup.kernel import Kernel, shared_members
+from docstore.reference.fingerprints import BINS, Numbers, Sets, minima
+from docstore.reference.words import words
 from docstore.sweep.candidates import Candidates, candidates
-from docstore.sweep.kernels import Columns, shared_of_sets
 from docstore.sweep.stages import in_order
+
+# --- by what versions are equal, and what they are named by in that: one rule for all stages, as in verdicts
+#
+# With 50 words or more: the text, and the words of the title that `dedup.comparable` uses.  With 20 to 49: the text,
+# and the title's words in order.  With fewer, without text or without a 2xx status: the body.  Only versions with 50
+# words or more are compared further.
+
+BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
+"""What a version must have in common with another to be its equal: body; text and title; text and title words."""
+
+
+def _digest(sort: bytes, value: bytes) -> bytes:
+    return blake3(sort + value).digest(16)
+
+
+def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -> tuple[int, bytes]:
+    """By what a good page of so many words is equal to others, and the 16 bytes in which it equals them."""
+    if word_count >= MIN_NEAR_WORDS:
+        return BY_TEXT, text_identity(text_checksum, title)
+    if word_count >= MIN_SAME_TEXT_WORDS:
+        said = " ".join(words(title.decode("utf-8", "surrogatepass")))
+        return BY_TITLE, _digest(b"t", text_checksum + said.encode("utf-8", "surrogatepass"))
+    return BY_BODY, body
+
+
+def text_of(text_checksum: bytes, *, is_list: bool) -> bytes:
+    """Names a text among pages, or among feeds and site maps."""
+    return b"list" + text_checksum if is_list else text_checksum
+
+
+def text_identity(text_checksum: bytes, title: bytes) -> bytes:
+    """Names a text under titles of which all have the same words, 16 bytes."""
+    found = "\n".join(sorted(distinctive_words(title.decode("utf-8", "surrogatepass"))))
+    return _digest(b"n", text_checksum + found.encode("utf-8", "surrogatepass"))
+
+
+def body_identity(status: int, body: bytes) -> bytes:
+    """Names a body by its checksum among those of its status class, 16 bytes."""
+    return _digest(b"b%d:" % status_class(status), body)
+
+
+# --- kernels
+
+Columns: TypeAlias = dict[str, Any]
+"""A batch: by name a numpy array of one dimension, or a list of bytes or None."""
+
+
+class TextRule(NamedTuple):
+    """How sets are made of texts: what the kernel takes, and whether sketches are made too."""
+
+    extractor: str
+    shingle_words: int
+    checksum: str
+    sketches: bool
+    vocabulary: str = ""
+
+    @lru_cache(maxsize=4)  # noqa: B019 - rules are few and small
+    def kernel(self) -> Kernel:
+        """The kernel that follows this rule."""
+        return Kernel(self.extractor, self.shingle_words, self.checksum, vocabulary=self.vocabulary)
+
+
+def sets_of_texts(rule: TextRule, batch: Columns) -> Columns:
+    """Shingle sets of texts.
+
+    Args:
+        batch: `text` (UTF-8), `equal_by` (uint8) and `identity` (uint64, two each) of each version.
+    Returns:
+        Columns as of `_columns`.
+    """
+    kernel = rule.kernel()
+    made = []
+    counts = []
+    for raw in batch["text"]:
+        text = raw.decode("utf-8", "surrogatepass")
+        shingles = kernel.shingles(text)
+        made.append(shingles)
+        counts.append(len(shingles) if len(shingles) >= MIN_NEAR_WORDS else len(words(text)))
+    return _columns(made, counts, batch["equal_by"], batch["identity"], rule.sketches)
+
+
+def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
+    """Shingle sets of the texts of bodies, and by what their versions are equal to others.
+
+    Args:
+        batch: `body`, `content_type` (UTF-8 or None) and `identity` (uint64, two each, of the body) of each version.
+    """
+    kernel = rule.kernel()
+    made, counts, equal_by, identities = [], [], [], []
+    bodies = batch["identity"].reshape(-1, 2)
+    for body, content_type, identity in zip(batch["body"], batch["content_type"], bodies, strict=True):
+        analysis = kernel.analyse(body, None if content_type is None else content_type.decode("utf-8", "surrogatepass"))
+        made.append(kernel.shingles(analysis.main))
+        counts.append(analysis.word_count)
+        title = analysis.title.encode("utf-8", "surrogatepass")
+        text = text_of(analysis.text_checksum, is_list=bool(analysis.entries))
+        by, found = identify(analysis.word_count, text, title, identity.tobytes())
+        equal_by.append(by)
+        identities.append(found)
+    return _columns(
+        made, counts, np.array(equal_by, np.uint8), np.frombuffer(b"".join(identities), np.uint64), rule.sketches
+    )
+
+
+def _columns(
+    made: list[NDArray[np.uint64]],
+    counts: list[int],
+    equal_by: NDArray[np.uint8],
+    identity: NDArray[np.uint64],
+    sketches: bool,
+) -> Columns:
+    """Sets as columns.
+
+    Returns:
+        `lengths` and `counts` (int64) of members and words of each; `members` (uint64), the sets one after the other,
+        each ascending; `sketches` (uint8), 256 each where asked for; `equal_by` and `identity` of each.
+    """
+    return {
+        "lengths": np.array([len(shingles) for shingles in made], np.int64),
+        "counts": np.array(counts, np.int64),
+        "members": np.concatenate([np.empty(0, np.uint64), *made]),
+        "sketches": np.concatenate([np.empty(0, np.uint8), *map(_sketch, made)]) if sketches else np.empty(0, np.uint8),
+        "equal_by": equal_by,
+        "identity": identity,
+    }
+
+
+def _sketch(shingles: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    return minima(shingles).astype(np.uint8) if len(shingles) else np.zeros(BINS, np.uint8)
+
+
+SetsFile: TypeAlias = tuple[str, str, str]
+"""Shingle sets in files that every process of a sweep can read: their members one after the other, uint64 little-endian
+("" where there are none), and their starts, (n + 1,) int64, as numpy writes them; and a stamp, another one whenever the
+files are written."""
+
+
+def save_sets(sets: Sets, members: Path) -> SetsFile:
+    """Name sets whose members are in a file already."""
+    starts = members.with_suffix(".starts.npy")
+    np.save(starts, sets.starts)
+    return str(members) if len(sets.members) else "", str(starts), os.urandom(8).hex()
+
+
+@lru_cache(maxsize=1)
+def _open(members: str, starts: str, stamp: str) -> Sets:
+    return Sets(np.load(starts, mmap_mode="r"), np.memmap(members, "<u8", "r") if members else np.empty(0, np.uint64))
+
+
+def shared_of_files(files: SetsFile, batch: Columns) -> Columns:
+    """`shared_of_sets`, of sets in files."""
+    return shared_of_sets(_open(*files), batch)
+
+
+def shared_of_sets(sets: Sets, batch: Columns) -> Columns:
+    """What pairs of sets share: `shared` (int64).
+
+    Args:
+        sets: of hashes.
+        batch: `first` and `second` (int64), numbers of sets.
+    """
+    return {"shared": shared_members(sets, batch["first"], batch["second"])}
+
+
+# --- engines
 
 Part = TypeVar("Part")
 
 
-class Engine(Protocol):
-    """Computes for a sweep.
+class Engine:
+    """Computes for a sweep: kernels in threads of this process, which native code runs next to each other.
 
     Attributes:
         name: for the report.
     """
-
-    name: str
-
-    def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
-        """Candidate pairs: what `docstore.sweep.candidates.candidates` gives."""
-        ...
-
-    def map(
-        self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]
-    ) -> Iterator[Columns]:
-        """What a kernel makes of each part's batch, in the order of the parts.
-
-        Args:
-            stage: names what is computed.
-            load: gives the batch of a part; called in threads of this process.
-            kernel: a pure function that can be sent to another process, such as a partial of a module's function.
-            parts: taken as they are needed.
-        """
-        ...
-
-    def counter(self, sets: Sets, members: Path) -> Callable[[Columns], Columns]:
-        """The kernel that counts what pairs of sets share, for `map`; the members are in a file."""
-        ...
-
-    def close(self) -> None:
-        """Let go; a second call does nothing."""
-        ...
-
-
-class LocalEngine:
-    """The engine of one process: kernels in threads, which native code runs next to each other."""
 
     name = "local"
 
@@ -65,18 +206,25 @@ class LocalEngine:
         self._threads = threads
 
     def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
-        """See `Engine`."""
+        """Candidate pairs: what `docstore.sweep.candidates.candidates` gives."""
         return candidates(sketches, sizes, chosen, threshold)
 
     def map(
         self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]
     ) -> Iterator[Columns]:
-        """See `Engine`: at most two batches a thread are held."""
+        """What a kernel makes of each part's batch, in the order of the parts; at most two batches a thread are held.
+
+        Args:
+            stage: names what is computed.
+            load: gives the batch of a part; called in threads of this process.
+            kernel: a pure function that can be sent to another process, such as a partial of a module's function.
+            parts: taken as they are needed.
+        """
         return in_order(self._threads, lambda part: kernel(load(part)), parts)
 
     def counter(self, sets: Sets, members: Path) -> Callable[[Columns], Columns]:
-        """See `Engine`."""
+        """The kernel that counts what pairs of sets share, for `map`; the members are in a file."""
         return partial(shared_of_sets, sets)
 
     def close(self) -> None:
-        """See `Engine`."""
+        """Let go; a second call does nothing."""

@@ -41,15 +41,11 @@ from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 from docstore.sweep.candidates import expected_recall, leaders
 from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
-from docstore.sweep.columns import write_back
-from docstore.sweep.engine import Engine, LocalEngine
-from docstore.sweep.identity import BY_BODY, BY_TEXT
-from docstore.sweep.kernels import TextRule
-from docstore.sweep.pages import Versions, anchor_counts, read_versions
-from docstore.sweep.pairs import Listed, PairGraph, verify
+from docstore.sweep.engine import BY_BODY, BY_TEXT, Engine, TextRule
+from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
+from docstore.sweep.pairs import Listed, PairGraph, set_apart, verify
 from docstore.sweep.stages import Workspace
 from docstore.sweep.texts import Maker
-from docstore.sweep.titles import set_apart
 
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
@@ -210,7 +206,7 @@ def sweep(
         try:
             report = work.run()
         finally:
-            work.close()
+            work.engine.close()
     report.unreadable = list(unreadable)
     return report
 
@@ -243,12 +239,11 @@ class _Sweep:
             expected_recall=expected_recall(self._threshold),
         )
         self._apart = Listed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
-        self._engine = _engine(store, options)
+        self.engine = _engine(store, options)
         if options.engine != "local":
             self._stage_done("start")
 
     def run(self) -> SweepReport:
-        """All stages."""
         report = self.report
         versions = read_versions(self._store, lambda done: self._show("versions", done, 0))
         self._stage_done("versions")
@@ -268,22 +263,23 @@ class _Sweep:
         self._write_pairs(versions, graph)
         clusters = self._cluster(versions, graph)
         gone = self._apply(versions, clusters) if self._options.apply else np.zeros(len(versions.rows), bool)
+        sizes = np.bincount(clusters.canonical, minlength=1)
+
+        def place(number: int) -> ClusterPlace | None:
+            """None for one that stands alone and was never called a duplicate, or that is rejected now."""
+            canonical = int(clusters.canonical[number])
+            if gone[number] or (sizes[canonical] == 1 and not versions.duplicate[number]):
+                return None
+            similarity = float(clusters.similarity[number])
+            return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
+
         if not self._options.dry_run:
-            report.written = write_back(
-                self._store,
-                versions,
-                _Places(versions, clusters, gone),
-                lambda done, total: self._show("columns", done, total),
-            )
+            report.written = write_back(self._store, versions, place, self._shower("columns"))
         self._stage_done("columns")
         report.seconds = time.monotonic() - self._began
-        self.close()
+        self.engine.close()
         workspace.remove()
         return report
-
-    def close(self) -> None:
-        """Let go of the engine."""
-        self._engine.close()
 
     # --- stages
 
@@ -304,13 +300,13 @@ class _Sweep:
         self._stage_done("sketches")
 
     def _maker(self, versions: Versions) -> Maker:
-        return Maker(self._store, versions, self._rule, from_bodies=self._from_bodies, engine=self._engine)
+        return Maker(self._store, versions, self._rule, from_bodies=self._from_bodies, engine=self.engine)
 
     def _pairs(self, versions: Versions, workspace: Workspace) -> PairGraph:
         maker = self._maker(versions)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
-        proposed = self._engine.candidates(versions.sketches, versions.shingle_counts, lone, self._threshold)
+        proposed = self.engine.candidates(versions.sketches, versions.shingle_counts, lone, self._threshold)
         first, second = _with_named(proposed.first, proposed.second, leader, versions)
         self.report.candidates, self.report.crowded = len(first), proposed.cut
         self._stage_done("candidates")
@@ -319,7 +315,7 @@ class _Sweep:
         self._stage_done("shingles")
         left, right = np.searchsorted(needed, first), np.searchsorted(needed, second)
         shared = verify(
-            made.sets, made.path, left, right, workspace, engine=self._engine, on_progress=self._shower("pairs")
+            made.sets, made.path, left, right, workspace, engine=self.engine, on_progress=self._shower("pairs")
         )
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
         similarity = shared / np.maximum(either, 1)
@@ -385,7 +381,11 @@ class _Sweep:
             if not self._options.versions:
                 _dissolve(result, versions.rows)
             standing = distinct(result.canonical[result.canonical != np.arange(len(result.canonical))]).tolist()
-            asked = {number: self._is_readable(versions, number) for number in standing if number not in readable}
+            asked = {
+                number: self._reader.is_readable(versions.row_keys[number], BODY, int(versions.timestamps[number]))
+                for number in standing
+                if number not in readable
+            }
             readable |= asked
             if all(asked.values()):
                 break
@@ -404,10 +404,6 @@ class _Sweep:
         self.report.duplicates = int((result.canonical != np.arange(len(result.canonical))).sum())
         self._stage_done("clusters")
         return result
-
-    def _is_readable(self, versions: Versions, number: int) -> bool:
-        timestamp, row = _pointer(versions, number)
-        return self._reader.is_readable(row, BODY, timestamp)
 
     def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
         """The chosen versions from the best canonical to the worst; those without a text after all good pages."""
@@ -522,7 +518,7 @@ class _Sweep:
 def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
     """What computes; started before anything is read, so that what it lacks is said at once."""
     if options.engine == "local":
-        return LocalEngine(options.threads)
+        return Engine(options.threads)
     shared = store.opened.path / SWEEP_DIRECTORY if options.shared is None else options.shared
     module = importlib.import_module("docstore.cluster.spark")
     engine: Engine = module.SparkEngine(options.master, shared, options.threads, dict(options.settings))
@@ -567,25 +563,6 @@ def _dissolve(clusters: Clusters, rows: Numbers) -> None:
     alone = ~several[clusters.canonical]
     clusters.canonical[alone] = np.flatnonzero(alone)
     clusters.similarity[alone] = 1.0
-
-
-class _Places:
-    """Number of a version -> where it belongs; None for one that stands alone and was never called a duplicate, or that
-    is rejected now."""
-
-    def __init__(self, versions: Versions, clusters: Clusters, gone: NDArray[np.bool_]) -> None:
-        self._versions = versions
-        self._gone = gone
-        self._clusters = clusters
-        self._sizes = np.bincount(clusters.canonical, minlength=1)
-
-    def __call__(self, number: int) -> ClusterPlace | None:
-        versions = self._versions
-        canonical = int(self._clusters.canonical[number])
-        if self._gone[number] or (self._sizes[canonical] == 1 and not versions.duplicate[number]):
-            return None
-        similarity = float(self._clusters.similarity[number])
-        return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
 
 
 def _pointer(versions: Versions, number: int) -> PagePointer:

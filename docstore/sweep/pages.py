@@ -1,4 +1,4 @@
-"""First stage of a sweep: the live versions of a store as arrays, in row-key order.
+"""First and last stage of a sweep: live versions as arrays, in row-key order; and their clusters, written back.
 
 Knows captures and their columns; must not know shingles, pairs or clusters.  One scan; no body is read.  Successive
 captures of one URL with the same bytes are one version, as old as the first of them; its cluster stands with the newest
@@ -12,10 +12,11 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, NamedTuple, overload
+from itertools import islice
+from typing import IO
 
 import numpy as np
 from blake3 import blake3
@@ -30,7 +31,7 @@ from docstore.dedup.comparable import (
 )
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture, keys
-from docstore.model.capture import Column, StoredVerdict
+from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, header_of
@@ -43,7 +44,7 @@ from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
 from docstore.store import DocumentStore
-from docstore.sweep.identity import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
+from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 LONG_TEXT_BYTES = 2048
@@ -51,7 +52,7 @@ LONG_TEXT_BYTES = 2048
 PROGRESS_ROWS = 1000
 
 
-class Blobs(Sequence[bytes]):
+class Blobs:
     """Byte strings in a temporary file, by number: 16 bytes of memory each."""
 
     def __init__(self) -> None:
@@ -73,13 +74,7 @@ class Blobs(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._ends)
 
-    @overload
-    def __getitem__(self, number: int) -> bytes: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, number: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
+    def __getitem__(self, number: int) -> bytes:
         if len(self._map) != self._size:
             self._file.write(self._buffer)
             self._buffer.clear()
@@ -87,13 +82,6 @@ class Blobs(Sequence[bytes]):
             self._map = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
         begin = self._ends[number - 1] if number else 0
         return self._map[begin : self._ends[number]]
-
-
-class Declared(NamedTuple):
-    """What pages say of each other: rows by their keys."""
-
-    version: int
-    target: bytes
 
 
 @dataclass(slots=True)
@@ -175,8 +163,6 @@ def read_versions(store: DocumentStore, on_progress: Callable[[int], None] | Non
 
 
 class _Reading:
-    """Collects versions row by row."""
-
     def __init__(self, store: DocumentStore) -> None:
         self._table = store.table
         self._fetch = store.opened.placement.fetch
@@ -190,13 +176,12 @@ class _Reading:
         self._shingle_counts = array("q")
         self._row_number = 0
         self._verdicts: list[tuple[int, bytes, int]] = []
-        self._declared: list[Declared] = []
+        self._declared: list[tuple[int, bytes]] = []
         self._redirects: dict[bytes, bytes] = {}
         self._stale: list[tuple[bytes, int]] = []
         self._state = blake3()
 
     def take(self, row: ScannedRow) -> None:
-        """Take the captures of one row."""
         row_key = row.row_key
         captures = list(self._table.row_captures(row.cells))
         previous: tuple[bytes, int] | None = None
@@ -225,10 +210,12 @@ class _Reading:
                     self._version(row_key, one.timestamp, columns, body)
             if is_version:
                 self._column_times[-1] = max(one.source, self._column_times[-1])
-                self._note_verdict(verdict)
+                if verdict is not None and verdict.kind in SAME_PAGE:
+                    self._duplicate[-1] = True
+                    self._verdicts.append((len(self._rows) - 1, verdict.of_row_key, verdict.of_timestamp))
         live = {one.timestamp for one in captures}
         placed = {
-            timestamp: self._placed_checksum(row_key, timestamp, columns)
+            timestamp: placed_checksum(*(self._value(row_key, timestamp, columns, column) for column in _PLACED))
             for timestamp, columns in later.items()
             if timestamp in live and not columns.keys().isdisjoint(_PLACED)
         }
@@ -238,9 +225,6 @@ class _Reading:
         if captures:
             self._note_redirect(row_key, captures[0])
         self._row_number += 1
-
-    def _placed_checksum(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes]) -> int:
-        return placed_checksum(*(self._value(row_key, timestamp, columns, column) for column in _PLACED))
 
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], body: bytes) -> None:
         number = len(self._rows)
@@ -252,16 +236,18 @@ class _Reading:
         good = text_compares(status) and known
         body = body_identity(status, body)
         sketch, shingle_count = capture.decode_sketch(value(capture.SKETCH))
-        title = value(capture.TITLE)
+        title, main = value(capture.TITLE), columns.get(capture.MAIN, b"")
         sketched = len(sketch) == SKETCH_BYTES and sketch[0] == SCHEME_SKETCH_1
         if not good:
             equal_by, identity = BY_BODY, body
         elif sketched and shingle_count >= MIN_NEAR_WORDS:
             equal_by, identity = BY_TEXT, text_identity(text_checksum, title)
         else:
-            equal_by, identity = self._identify(value, columns.get(capture.MAIN, b""), text_checksum, title, body)
+            is_long = bool(main) and envelope_raw_bytes(main) > LONG_TEXT_BYTES
+            word_count = MIN_NEAR_WORDS if is_long else len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
+            equal_by, identity = identify(word_count, text_checksum, title, body)
         self._row_keys.append(row_key)
-        self._texts.append(columns.get(capture.MAIN, b""))
+        self._texts.append(main)
         self._titles.append(title)
         self._lists.append(capture.ENTRIES in columns)
         self._rows.append(self._row_number)
@@ -277,26 +263,10 @@ class _Reading:
         self._sketches.write(sketch[1:] if sketched else bytes(BINS))
         self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
         self._duplicate.append(False)
-        self._note_declared(number, row_key, value(capture.CANONICAL))
-
-    def _identify(
-        self, value: Callable[[Column], bytes], envelope: bytes, text_checksum: bytes, title: bytes, body: bytes
-    ) -> tuple[int, bytes]:
-        if envelope and envelope_raw_bytes(envelope) > LONG_TEXT_BYTES:
-            return BY_TEXT, text_identity(text_checksum, title)
-        return identify(len(words(value(capture.MAIN).decode("utf-8", "surrogatepass"))), text_checksum, title, body)
-
-    def _note_verdict(self, verdict: StoredVerdict | None) -> None:
-        """What the verdict of a capture says of the last version, which it brought or confirms."""
-        if verdict is not None and verdict.kind in SAME_PAGE:
-            self._duplicate[-1] = True
-            self._verdicts.append((len(self._rows) - 1, verdict.of_row_key, verdict.of_timestamp))
-
-    def _note_declared(self, number: int, row_key: bytes, link: bytes) -> None:
-        reference = link.decode("utf-8", "replace")
+        reference = value(capture.CANONICAL).decode("utf-8", "replace")
         target = keys.resolve(keys.url_of(row_key), reference) if reference else None
         if target is not None:
-            self._declared.append(Declared(number, keys.row_key(target)))
+            self._declared.append((number, keys.row_key(target)))
 
     def _note_redirect(self, row_key: bytes, newest: LiveCapture) -> None:
         value = partial(self._value, row_key, newest.timestamp, newest.columns)
@@ -396,3 +366,54 @@ def anchor_counts(store: DocumentStore, versions: Versions, chosen: Numbers) -> 
             last, count = row_key, sum(1 for _ in store.cells.slices(row_key, families=("anchor",)))
         counts[place] = count
     return counts
+
+
+# --- the last stage: the cluster of each version, written into its row, in bounded groups
+#
+# Only differences are written: a killed sweep continues, and a second one writes nothing.  A version without a cluster
+# gets columns only if its verdict names a page: the result of the sweep replaces the verdict.
+
+GROUP_CAPTURES = 1000
+_NONE: Mapping[Column, bytes | None] = {capture.CLUSTER: None, capture.CANONICAL_PAGE: None}
+
+
+def write_back(
+    store: DocumentStore,
+    versions: Versions,
+    places: Callable[[int], ClusterPlace | None],
+    on_progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Write the differences.
+
+    Args:
+        store, versions: as they were read.
+        places: number of a version -> its cluster; None for one that needs no columns.
+        on_progress: called with versions written and an upper bound of them.
+    Returns:
+        Versions whose columns were changed.
+    """
+    written = 0
+    changes = _changes(versions, places)
+    while group := list(islice(changes, GROUP_CAPTURES)):
+        written += store.cells.set_computed(group)
+        if on_progress is not None and len(group) == GROUP_CAPTURES:
+            on_progress(written, len(versions.rows))
+    return written
+
+
+def _changes(
+    versions: Versions, places: Callable[[int], ClusterPlace | None]
+) -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
+    for row_key, timestamp in versions.stale:
+        yield row_key, timestamp, _NONE
+    for number, held in enumerate(versions.placed.tolist()):
+        place = places(number)
+        if (place is None and not held) or versions.column_times[number] < versions.timestamps[number]:
+            continue
+        row_key, timestamp = versions.row_keys[number], int(versions.column_times[number])
+        if place is None:
+            yield row_key, timestamp, _NONE
+            continue
+        encoded = capture.encode_cluster_place(place)
+        if placed_checksum(place.cluster, encoded) != held:
+            yield row_key, timestamp, {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: encoded}

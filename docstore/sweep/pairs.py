@@ -1,7 +1,7 @@
 """Fourth stage of a sweep: candidates -> pairs with exact similarities; pairs as groups of equal versions and edges
-between groups; the pairs file; duplicates of each version.
+between groups; duplicates of each version.
 
-Knows arrays only.  Nothing is estimated: the common members of two sets are counted by an engine, each batch is logged.
+Nothing is estimated: the common members of two sets are counted by an engine, each batch is logged.
 Equal versions are one group: a thousand copies are a thousand numbers, not half a million pairs.  The pairs within
 groups are listed only if all pairs are asked for, for one version at a time.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +19,13 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
+from docstore.dedup.comparable import TitledPage, has_evidence, title_mismatch, titles_contradict
+from docstore.model.keys import host_of
 from docstore.reference.fingerprints import Numbers, Sets
-from docstore.sweep.engine import Engine
-from docstore.sweep.kernels import Columns
+from docstore.sweep.engine import Columns, Engine
+from docstore.sweep.pages import Versions
 from docstore.sweep.stages import INPUT_BYTES, Workspace
+from docstore.sweep.texts import Maker
 
 BATCH_MEMBERS = 1 << 22
 """Members of the pairs of a batch, or one pair; its sets are copied, so that one takes at most about 100 MB."""
@@ -39,11 +44,8 @@ def verify(
     """What each pair shares; batches that the workspace's log has are taken from there.
 
     Args:
-        sets: of uint64 hashes.
-        members: file of their members.
+        sets: of uint64 hashes; their members are in a file, too.
         first, second: (pairs,) sorted numbers of sets.
-        workspace: of this sweep.
-        engine: that counts.
     """
     digest = blake3(first.astype("<i8").tobytes())
     for part in (second, sets.starts):
@@ -55,7 +57,7 @@ def verify(
         found.append(np.frombuffer(frame, "<i8"))
         done += len(found[-1])
     batches = _batches(sets, first[done:], second[done:])
-    for counted in engine.map("pairs", _columns, engine.counter(sets, members), batches):
+    for counted in engine.map("pairs", dict, engine.counter(sets, members), batches):
         batch = counted["shared"]
         log.append(batch.astype("<i8").tobytes())
         found.append(batch)
@@ -65,19 +67,96 @@ def verify(
     return np.concatenate([np.empty(0, np.int64), *found])
 
 
-def _columns(pairs: tuple[Numbers, Numbers]) -> Columns:
-    return {"first": pairs[0], "second": pairs[1]}
-
-
-def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[tuple[Numbers, Numbers]]:
+def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[Columns]:
     """The pairs, cut so that the sets of a batch have at most BATCH_MEMBERS members, or are those of one pair."""
     work = np.cumsum(sets.lengths[first] + sets.lengths[second])
     begin = 0
     while begin < len(first):
         before = int(work[begin - 1]) if begin else 0
         end = max(begin + 1, int(np.searchsorted(work, before + BATCH_MEMBERS, "right")))
-        yield first[begin:end], second[begin:end]
+        yield {"first": first[begin:end], "second": second[begin:end]}
         begin = end
+
+
+# --- pairs that titles set apart: the rule of `dedup.comparable` over all pages of a store
+#
+# A write sees the pages that came before it: some 16 to 32 texts like its own, and the 64 oldest pages of each.  A
+# sweep sees all pages with texts near one of the two, so it sets apart pairs for which a write had no evidence yet.
+# Versions of equal text and title words are one group, and a pair is one of groups.  It is set apart if all pairs of
+# its pages are.
+
+MAX_CACHED_TITLES = 16_384
+"""LRU cache of titles and their words, some 16 MB."""
+MAX_WITNESSES = 3
+
+
+def set_apart(
+    versions: Versions, maker: Maker, leader: Numbers, first: Numbers, second: Numbers, is_near: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which pairs titles set apart.
+
+    Args:
+        leader: (n,) the first version of each one's group.
+        first, second: (pairs,) leaders.
+        is_near: (pairs,) bool: alike enough to be evidence for each other.
+    """
+    by_leader = np.argsort(leader, kind="stable")
+    ends = np.concatenate([first[is_near], second[is_near]])
+    order = np.argsort(ends, kind="stable")
+    ends, others = ends[order], np.concatenate([second[is_near], first[is_near]])[order]
+
+    def slice_of(keys: Numbers, values: Numbers, number: int) -> list[int]:
+        begin, end = np.searchsorted(keys, (number, number + 1))
+        found: list[int] = values[begin:end].tolist()
+        return found
+
+    leaders_in_order = leader[by_leader]
+
+    @lru_cache(MAX_CACHED_TITLES)
+    def page(number: int) -> TitledPage:
+        title = versions.titles[number].decode("utf-8", "surrogatepass")
+        return TitledPage(versions.row_keys[number], title, lambda: maker.text(number), lambda: maker.body(number))
+
+    @lru_cache(MAX_CACHED_TITLES)
+    def hosts(group: int) -> dict[bytes, int]:
+        """The first version of each host."""
+        members = slice_of(leaders_in_order, by_leader, group)
+        return {host_of(versions.row_keys[number]): number for number in reversed(members)}
+
+    @lru_cache(MAX_CACHED_TITLES)
+    def witnesses(host: bytes, group: int) -> list[TitledPage]:
+        """Of a host's pages with texts near that of a group, at most three whose titles contradict each other."""
+        found: list[TitledPage] = []
+        for each in [group, *slice_of(ends, others, group)] if host else []:
+            number = hosts(each).get(host)
+            if number is not None and all(titles_contradict(page(number), other) for other in found):
+                found.append(page(number))
+                if len(found) == MAX_WITNESSES:
+                    break
+        return found
+
+    def is_bare(own: TitledPage, other: TitledPage, of_host: list[TitledPage]) -> bool:
+        """Whether the host of a page has no evidence against pairs of it with pages of other hosts."""
+        return own.is_article or not has_evidence(own, other, of_host)
+
+    def is_apart(one: int, other: int) -> bool:
+        if not titles_contradict(page(one), page(other)):
+            return False
+        ours, theirs = hosts(one), hosts(other)
+        # a group has one text and title, so evidence of a host is evidence for all of its pairs with other hosts
+        bare = {host for host, number in ours.items() if is_bare(page(number), page(other), witnesses(host, one))}
+        others_bare = bare and {
+            host for host, number in theirs.items() if is_bare(page(number), page(one), witnesses(host, other))
+        }
+        if bare and others_bare and (len(bare | others_bare) > 1 or b"" in bare):
+            return False
+        return all(
+            title_mismatch(page(ours[host]), page(theirs[host]), chain(witnesses(host, one), witnesses(host, other)))
+            for host in (ours.keys() & theirs.keys()) - {b""}
+        )
+
+    pairs = zip(first.tolist(), second.tolist(), strict=True)
+    return np.fromiter((is_apart(one, other) for one, other in pairs), np.bool_, len(first))
 
 
 # --- the graph of pairs
@@ -111,10 +190,6 @@ class PairGraph:
     similarity: Similarities
     rows: Numbers
     versions: bool
-
-    def involved(self) -> NDArray[np.bool_]:
-        """(n,) bool: versions with at least one pair."""
-        return self.degrees() > 0
 
     def degrees(self) -> Numbers:
         """(n,) int64: how many pairs each version is in."""
@@ -195,7 +270,7 @@ class PairGraph:
         order = np.argsort(ends, kind="stable")
         ends, others, values = ends[order], others[order], values[order]
         reach = np.searchsorted(ends, np.arange(count + 1))
-        for number in np.flatnonzero(self.involved()).tolist():
+        for number in np.flatnonzero(self.degrees()).tolist():
             group = self.leader[number]
             groups = [group, *others[reach[group] : reach[group + 1]].tolist()]
             near = [1.0, *values[reach[group] : reach[group + 1]].tolist()]

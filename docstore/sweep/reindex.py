@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from docstore.model import capture
 from docstore.model.capture import Column
@@ -49,27 +49,16 @@ class ReindexReport:
         return {**asdict(self), "unseen": self.unseen}
 
 
-class Unseen(NamedTuple):
-    """A capture that the detector cannot see."""
-
-    row_key: bytes
-    timestamp: int
-
-
 def reindex(
     store: DocumentStore, *, dry_run: bool = False, on_progress: Callable[[ReindexReport], None] | None = None
 ) -> ReindexReport:
-    """Index again the pages that the detector cannot see.
+    """Index again the pages that the detector cannot see; a dry run counts them.
 
-    Args:
-        store: to look through.
-        dry_run: count only.
-        on_progress: called from time to time with the report so far.
     Raises:
         StorageError: not applied; what is in the report is committed, and the same run again continues.
     """
     report = ReindexReport()
-    group: list[Unseen] = []
+    group: list[tuple[bytes, int]] = []
     for one in _unseen(store, report, dry_run):
         if not dry_run:
             group.append(one)
@@ -85,7 +74,7 @@ def reindex(
     return report
 
 
-def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[Unseen]:
+def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[tuple[bytes, int]]:
     seen = SeenPages(store.opened, store.table)
     if not dry_run:
         with store.committer.lock:
@@ -108,7 +97,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
                 continue
             else:
                 report.unposted += 1
-            yield Unseen(row.row_key, timestamp)
+            yield row.row_key, timestamp
 
 
 def _is_outdated(columns: dict[Column, bytes], fetch: Callable[[bytes], bytes]) -> bool:

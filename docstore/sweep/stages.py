@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,23 +39,17 @@ _Result = TypeVar("_Result")
 
 
 class Workspace:
-    """The folder of one sweep over one state of a store.  Another state has another folder; the old one is removed.
-
-    Attributes:
-        path: of the folder.
-    """
+    """The folder of one sweep over one state of a store.  Another state has another folder; the old one is removed."""
 
     def __init__(self, store: Path, state: bytes) -> None:
         parent = store / SWEEP_DIRECTORY
         self.path = parent / state[:8].hex()
-        try:
+        with _translated(self.path):
             if parent.exists():
                 for other in parent.iterdir():
                     if other != self.path:
                         shutil.rmtree(other)
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _storage(error, self.path) from error
 
     def log(self, name: str, made_from: bytes) -> StageLog:
         """The log of one stage; `made_from` names its input, 16 bytes."""
@@ -102,7 +97,7 @@ class StageLog:
         Raises:
             StorageError: the disk is full or fails.
         """
-        try:
+        with _translated(self.path):
             if not self._writing:
                 if self._size == 0:
                     self.path.write_bytes(self._header)
@@ -111,17 +106,11 @@ class StageLog:
                 self._writing = True
             with self.path.open("ab") as stream:
                 stream.write(_FRAME.pack(len(frame), crc32(frame)) + frame)
-        except OSError as error:
-            raise _storage(error, self.path) from error
         self._size += _FRAME.size + len(frame)
 
 
 class ShingleFile:
-    """Shingle sets one after the other in a file that is mapped, not read: memory holds what is looked at.
-
-    Attributes:
-        path: of the file.
-    """
+    """Shingle sets one after the other in a file that is mapped, not read: memory holds what is looked at."""
 
     def __init__(self, log: Path) -> None:
         self.path = log.with_suffix(SWEEP_SHINGLES_SUFFIX)
@@ -139,21 +128,15 @@ class ShingleFile:
 
     def keep(self, members: int) -> None:
         """Cut the file to so many members; further ones are appended behind them."""
-        try:
-            with self.path.open("ab") as stream:
-                stream.truncate(8 * members)
-        except OSError as error:
-            raise _storage(error, self.path) from error
+        with _translated(self.path), self.path.open("ab") as stream:
+            stream.truncate(8 * members)
         self._members = members
 
     def append(self, members: NDArray[np.uint64]) -> int:
         """Append members; -> CRC-32 of their bytes."""
         raw = members.astype("<u8").tobytes()
-        try:
-            with self.path.open("ab") as stream:
-                stream.write(raw)
-        except OSError as error:
-            raise _storage(error, self.path) from error
+        with _translated(self.path), self.path.open("ab") as stream:
+            stream.write(raw)
         self._members += len(members)
         return crc32(raw)
 
@@ -176,5 +159,10 @@ def in_order(threads: int, work: Callable[[_Part], _Result], parts: Iterable[_Pa
             yield window.popleft().result()
 
 
-def _storage(error: OSError, path: Path) -> StorageError:
-    return StorageError(f"{path}: {error.strerror}; free space and sweep again: it continues where it stopped")
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        said = f"{path}: {error.strerror}; free space and sweep again: it continues where it stopped"
+        raise StorageError(said) from error

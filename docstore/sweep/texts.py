@@ -23,9 +23,7 @@ from docstore.reading.documents import DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers, Sets
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.store import DocumentStore
-from docstore.sweep.engine import Engine
-from docstore.sweep.identity import BY_TEXT
-from docstore.sweep.kernels import Columns, TextRule, sets_of_bodies, sets_of_texts
+from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions
 from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
 
@@ -38,7 +36,6 @@ class ShingleSets:
     """Shingle sets of m versions.
 
     Attributes:
-        versions: (m,) their numbers, ascending.
         sets: the sets; members are mapped.
         word_counts: (m,) at least 50 where a text has 50 or more: only short texts are counted.
         sketches: (m, 256) uint8, or (m, 0).
@@ -46,7 +43,6 @@ class ShingleSets:
         path: of the file of members.
     """
 
-    versions: Numbers
     sets: Sets
     word_counts: Numbers
     sketches: NDArray[np.uint8]
@@ -56,15 +52,7 @@ class ShingleSets:
 
 
 class Maker:
-    """Makes shingle sets.
-
-    Args:
-        store: whose texts.
-        versions: of it.
-        rule: extractor and shingle length.
-        from_bodies: take the text from the body by the rule's extractor; else the stored one.
-        engine: that works.
-    """
+    """Makes shingle sets; with `from_bodies` of bodies by the rule's extractor, else of stored texts."""
 
     def __init__(
         self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, engine: Engine
@@ -113,22 +101,22 @@ class Maker:
         load, kernel = (self._bodies, sets_of_bodies) if self._from_bodies else (self._texts, sets_of_texts)
         rule = self._rule._replace(sketches=sketches)
         for made in self._engine.map(name, load, partial(kernel, rule), self._cut(chosen[done:])):
-            frame = _frame(made, file.append(made["members"]))
+            columns = [made[column].astype("<i8").tobytes() for column in ("lengths", "counts")]
+            others_of = [made[column].tobytes() for column in ("sketches", "equal_by", "identity")]
+            frame = bytes(msgpack.packb([*columns, file.append(made["members"]), *others_of]))
             log.append(frame)
             take(frame)
             if on_progress is not None:
                 on_progress(done, len(chosen))
+        joined = [b"".join(parts) for parts in zip(*others, strict=True)] or [b"", b"", b""]
         every = np.concatenate([np.empty(0, np.int64), *lengths])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(every)])
         return ShingleSets(
-            chosen,
             Sets(starts, file.mapped()),
             np.concatenate([np.empty(0, np.int64), *counts]),
-            np.frombuffer(b"".join(other[0] for other in others), np.uint8).reshape(-1, BINS)
-            if sketches
-            else np.empty((len(chosen), 0), np.uint8),
-            np.frombuffer(b"".join(other[1] for other in others), np.uint8),
-            np.frombuffer(b"".join(other[2] for other in others), np.uint64).reshape(-1, 2),
+            np.frombuffer(joined[0], np.uint8).reshape(-1, BINS) if sketches else np.empty((len(chosen), 0), np.uint8),
+            np.frombuffer(joined[1], np.uint8),
+            np.frombuffer(joined[2], np.uint64).reshape(-1, 2),
             file.path,
         )
 
@@ -183,30 +171,12 @@ class Maker:
         try:
             return self._fetch(envelope)
         except CorruptionError:  # a compaction may have moved it since the scan; or another version has this text
-            return next(filter(None, (self._value(one, capture.MAIN) for one in self._of_equal_text(number))), b"")
-
-    def _of_equal_text(self, number: int) -> list[int]:
-        """Versions with the same text, first the one asked for."""
-        versions = self._versions
-        equal = (versions.identity == versions.identity[number]).all(axis=1) & (versions.equal_by == BY_TEXT)
-        return [number, *(one for one in np.flatnonzero(equal).tolist() if one != number)]
+            versions = self._versions
+            equal = (versions.identity == versions.identity[number]).all(axis=1) & (versions.equal_by == BY_TEXT)
+            others = (one for one in np.flatnonzero(equal).tolist() if one != number)
+            return next(filter(None, (self._value(one, capture.MAIN) for one in (number, *others))), b"")
 
     def _value(self, number: int, column: capture.Column) -> bytes:
         """A value of a version as its row has it now; b"" where it is not there, or cannot be read, which is noted."""
         row_key, timestamp = self._versions.row_keys[number], int(self._versions.timestamps[number])
         return self._reader.value(row_key, column, timestamp) or b""
-
-
-def _frame(made: Columns, checksum: int) -> bytes:
-    return bytes(
-        msgpack.packb(
-            [
-                made["lengths"].astype("<i8").tobytes(),
-                made["counts"].astype("<i8").tobytes(),
-                checksum,
-                made["sketches"].tobytes(),
-                made["equal_by"].tobytes(),
-                made["identity"].tobytes(),
-            ]
-        )
-    )

@@ -79,7 +79,7 @@ def test_a_secret_is_kept_by_backups_and_by_the_runs_made_anew(tmp_path: Path) -
 def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[bytes] = []
     monkeypatch.setattr(readahead_child, "Kernel", lambda *fixed, order, vocabulary: made.append(order))
-    job = Job((), "combined", 5, "blake3", 1, False, 1 << 28, False, band_secret=b"s" * 16)
+    job = Job((), Schema(extractor="combined"), 1, False, 1 << 28, False, band_secret=b"s" * 16)
     readahead_child.serve(job, BytesIO())
     assert made == [fingerprints.order_of(b"s" * 16)]
 

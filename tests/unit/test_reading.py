@@ -25,11 +25,11 @@ import docstore
 from docstore.archives import ingest as ingesting
 from docstore.archives import readahead, readahead_child
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.archives.readahead import MAX_REST, Job, Place, Portion, ReadyPortion, Rest, portions
-from docstore.archives.readahead_child import LONG_BODY_BYTES, End, Failure
+from docstore.archives.readahead import MAX_REST, Job, Place, Portion, Rest, portions
+from docstore.archives.readahead_child import END, LONG_BODY_BYTES
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
-from docstore.model.types import Page
+from docstore.model.types import Page, Schema
 from docstore.reports.check import check
 from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
@@ -251,7 +251,7 @@ def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_ru
 
 
 def test_what_reading_raises_is_raised_here(tmp_path: Path, started: list[int]) -> None:
-    reader = readahead.start(Job((str(SAMPLE),), "nothing", 5, "blake3", 1, False, 1 << 28, False))
+    reader = readahead.start(Job((str(SAMPLE),), Schema(extractor="nothing"), 1, False, 1 << 28, False))
     assert reader is not None
     with reader:
         assert reader.has_loaded()
@@ -274,17 +274,17 @@ class Unmakeable(Exception):
 
 @pytest.mark.parametrize("error", [MemoryError("all gone"), Unsendable("all gone"), Unmakeable("memory", "all gone")])
 def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object, **__: object) -> Iterator[Portion]:
+    def failing(*_: object, **__: object) -> Iterator[Portion[Page]]:
         yield Portion([Page("http://a.example/", b"x", fetched_at=10**15)], [Place(0, 7)], Rest())
         raise error
 
     monkeypatch.setattr(readahead_child, "portions", failing)
     answers = io.BytesIO()
-    readahead_child.serve(Job((), "combined", 5, "blake3", 2, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), Schema(extractor="combined"), 2, False, 1 << 28, False), answers)
     ready, failure = received(answers)
-    assert isinstance(ready, ReadyPortion) and ready.places == [Place(0, 7)]
-    assert isinstance(failure, Failure) and "all gone" in str(failure.error)
-    assert type(failure.error) is (MemoryError if isinstance(error, MemoryError) else RuntimeError)
+    assert isinstance(ready, Portion) and ready.places == [Place(0, 7)]
+    assert isinstance(failure, BaseException) and "all gone" in str(failure)
+    assert type(failure) is (MemoryError if isinstance(error, MemoryError) else RuntimeError)
 
 
 def received(answers: io.BytesIO) -> list[readahead_child.Message]:
@@ -302,7 +302,7 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     read_bytes = 0
     body = b"<p>" + b"word " * 20_000
 
-    def many(*_: object, **__: object) -> Iterator[Portion]:
+    def many(*_: object, **__: object) -> Iterator[Portion[Page]]:
         nonlocal read_bytes
         for number in range(400):
             read_bytes += len(body)
@@ -320,7 +320,7 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "portions", many)
     monkeypatch.setattr(readahead_child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    readahead_child.serve(Job((), "combined", 5, "blake3", 4, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), Schema(extractor="combined"), 4, False, 1 << 28, False), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one more has been read and waits for leave
 
@@ -358,16 +358,17 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
         Page("http://a.example/empty", b"", fetched_at=10**15),
     ]
     rest = Rest()
-    rest.note_error(1, 2, "damaged", "why")
+    rest.skipped["damaged"] += 1
+    rest.errors.append((Place(1, 2), "why", ""))
     prepared = preparer.prepare(pages, anchors=True)
     places = [Place(number, number * 10) for number in range(len(pages))]
     sent = io.BytesIO()
     readahead_child.write(sent, readahead_child.encode_portion(Portion(pages, places, rest), prepared))
     (ready,) = received(sent)
-    assert isinstance(ready, ReadyPortion)
+    assert isinstance(ready, Portion)
     assert [len(received(io.BytesIO(sent.getvalue()[:-cut]))) for cut in (1, LONG_BODY_BYTES + 2)] == [0, 0]
     assert (ready.places, ready.rest) == (places, rest)
-    for one, other in zip(prepared, ready.prepared, strict=True):
+    for one, other in zip(prepared, ready.pages, strict=True):
         assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)
         assert isinstance(other.values, Sorted)
         assert other._replace(analysis=None) == one._replace(analysis=None)
@@ -377,20 +378,18 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
             assert np.array_equal(mine, theirs)
             if isinstance(mine, np.ndarray):
                 assert mine.dtype == theirs.dtype
-    assert any(one.anchors for one in ready.prepared)
-    assert readahead_child.decode(readahead_child.encode(End())) == End()
+    assert any(one.anchors for one in ready.pages)
+    assert readahead_child.decode(readahead_child.encode(END)) == END
 
 
 def test_frames_longer_than_the_buffer_and_frames_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "BUFFER_BYTES", 10)
     monkeypatch.setattr(readahead_child, "LARGEST_KEPT_BYTES", 200)
     answers = io.BytesIO()
-    errors = [Failure(ValueError("x" * size)) for size in (1, 500, 100, 300)]
+    errors = [ValueError("x" * size) for size in (1, 500, 100, 300)]
     for error in errors:
         readahead_child.write(answers, readahead_child.encode(error))
-    assert [str(found.error) for found in received(answers) if isinstance(found, Failure)] == [
-        str(error.error) for error in errors
-    ]
+    assert list(map(str, received(answers))) == list(map(str, errors))
     for cut in (1, 7, 100):
         assert len(received(io.BytesIO(answers.getvalue()[:-cut]))) == 3
 

@@ -24,10 +24,9 @@ from docstore.store import DocumentStore
 from docstore.sweep import pairs as sweep_pairs
 from docstore.sweep import texts as sweep_texts
 from docstore.sweep.candidates import band_width, candidates, expected_recall
-from docstore.sweep.clusters import CanonicalPolicy
+from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.stages import StageLog
-from docstore.sweep.unique import Survivors
 from tests.pages import changed, page, words
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"
@@ -412,7 +411,7 @@ class Killed(Exception):
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_texts, "BATCH_TEXTS", 8)
     monkeypatch.setattr(sweep_pairs, "BATCH_MEMBERS", 2000)
-    monkeypatch.setattr("docstore.sweep.columns.GROUP_CAPTURES", 4)
+    monkeypatch.setattr("docstore.sweep.pages.GROUP_CAPTURES", 4)
     with docstore.open(tmp_path / "store", create=True, durability="none") as store:
         list(store.put_pages(sample_pages()))
     shutil.copytree(tmp_path / "store", tmp_path / "whole")
@@ -532,9 +531,9 @@ def test_a_sweep_that_is_really_killed_leaves_a_sound_store(tmp_path: Path) -> N
     shutil.copytree(tmp_path / "store", tmp_path / "whole")
     script = """
 import os, signal, sys, docstore
-from docstore.sweep import columns as sweep_columns
+from docstore.sweep import pages as sweep_pages
 from docstore.sweep.job import SweepOptions, sweep
-sweep_columns.GROUP_CAPTURES = 4
+sweep_pages.GROUP_CAPTURES = 4
 calls = 0
 def kill(stage, done, total):
     global calls

@@ -16,8 +16,8 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
 from docstore.reference.fingerprints import Sets
 from docstore.sweep.candidates import candidates
+from docstore.sweep.engine import TextRule, save_sets, sets_of_texts, shared_of_files, shared_of_sets
 from docstore.sweep.job import SweepOptions
-from docstore.sweep.kernels import TextRule, save_sets, sets_of_texts, shared_of_files, shared_of_sets
 from tests.pages import changed, words
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[spark]'")

@@ -289,7 +289,7 @@ def test_a_text_on_many_hosts_under_three_titles_costs_a_sweep_a_step_for_each_h
 
     for host, (path, title) in itertools.product(range(hosts), enumerate((LAMP, KNIFE, VASE))):
         put(store, f"h{host}/{path}", title, [*NOTICE, "!" * (3 * host + path)])
-    for module in ("docstore.dedup.comparable", "docstore.sweep.titles"):
+    for module in ("docstore.dedup.comparable", "docstore.sweep.pairs"):
         monkeypatch.setattr(f"{module}.titles_contradict", counted)
     assert swept(store)[2].clusters == 3
     assert 0 < steps < 60 * hosts

@@ -28,9 +28,8 @@ from docstore.storage.envelope import encode_inline
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage
 from docstore.store import DocumentStore
-from docstore.sweep.clusters import CanonicalPolicy
+from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, sweep
-from docstore.sweep.unique import Survivors
 from docstore.tablets.layout import Layout
 from docstore.writing.applying import Repaired
 

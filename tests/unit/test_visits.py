@@ -26,9 +26,9 @@ from docstore.model.types import (
 )
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
+from docstore.sweep.clusters import Survivors
 from docstore.sweep.job import sweep
 from docstore.sweep.reindex import reindex
-from docstore.sweep.unique import Survivors
 from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"), ("ETag", '"one"'))

@@ -34,7 +34,7 @@ from docstore.model.keys import canonical_url, url_of
 from docstore.model.types import PutResult, VerdictKind
 from docstore.reference.fingerprints import Numbers, Sets
 from docstore.store import DocumentStore
-from docstore.sweep.identity import BY_TEXT
+from docstore.sweep.engine import BY_TEXT
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.pages import Versions, read_versions
 from tools.bench.exact_join import PairSet, exact_join, recall
@@ -70,7 +70,7 @@ class Names:
 
 def named(versions: Versions, truth: Path) -> Names:
     """Number the versions of a store, and find each page of the truth among them."""
-    urls = [url_of(row_key) for row_key in versions.row_keys]
+    urls = [url_of(versions.row_keys[number]) for number in range(len(versions.row_keys))]
     stamps = versions.timestamps.tolist()
     count = len(urls)
     by_url: dict[str, list[int]] = defaultdict(list)
