@@ -43,6 +43,7 @@ LAYERS = {
     "docstore.cluster": 9,
     "docstore.cli": 11,
     "docstore.lab": 12,
+    "docstore.notes": 12,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
 
@@ -150,6 +151,9 @@ LOADED_LATER = {
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
     ("docstore.cli.main", "docstore.lab.tune"),
+    ("docstore.cli.main", "docstore.notes.annotate"),
+    ("docstore.cli.stats", "docstore.notes.patterns"),
+    ("docstore.cli.main", "docstore.notes.links"),
     ("docstore.cli.main", "docstore.lab.pictures"),
     ("docstore.cli.stats", "docstore.lab.textstats"),
     ("docstore.cli.stats", "docstore.lab.pictures"),

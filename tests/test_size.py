@@ -1,6 +1,10 @@
 """Ceilings for the size of docstore, and for what one put passes.
 
 They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.
+
+Search and notes may take 3,000 lines in all, 800 of them in the core.  Of these the notes (`annotate`, `frontier`,
+`stats --by pattern`) took 1,540, of them 210 in the core, five files, 15 classes with eleven record types, and 30 lines
+of tools.
 """
 
 from __future__ import annotations
@@ -13,11 +17,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 57_330,
-    "lines of the core": 38_380,
-    "files of docstore/": 217,
-    "classes": 527,
-    "record types": 257,
+    "lines of docstore/": 58_820,
+    "lines of the core": 38_540,
+    "files of docstore/": 222,
+    "classes": 542,
+    "record types": 268,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 311,
@@ -25,7 +29,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_690,
-    "lines of tools/": 10_900,
+    "lines of tools/": 10_930,
 }
 
 

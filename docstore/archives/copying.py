@@ -35,7 +35,7 @@ from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.envelope import encode_absent, encode_inline, envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.sharing import ENVELOPE, TEXT, TEXT_NAME, body_name
-from docstore.storage.table import CAPTURE_FAMILIES, LATER_COLUMNS, declared_families
+from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.copystate import CopyState, Done, source_name
@@ -344,7 +344,7 @@ PORTION_BYTES = 8 << 20
 MOST_HOLDERS = 256
 """Users of a shared body that are looked at for one that holds it; the oldest are, and the page that brought it is."""
 OWNERS_HELD = 50_000
-STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *(family for family, _ in LATER_COLUMNS)}))
+STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *LATER_FAMILIES}))
 """Where captures, and what was computed of them later, are stored."""
 _LEANING = (capture.BODY, capture.MAIN)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
@@ -54,7 +54,7 @@ class Selection:
             converted.
         newest: only the newest capture of each page in that time; False gives all.
         status: only captures with this HTTP status.
-        language: only pages that declare this language, or a variety of it ("en" matches "en-GB").
+        language: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
         min_words: only pages with so many normalised words of text.
     """
 
@@ -122,8 +122,7 @@ def export(
 
 def selected(store: Store, selection: Selection) -> Iterator[tuple[bytes, int]]:
     """Row key and timestamp of the captures of a selection; no body is read."""
-    text_needed = bool(selection.language) or selection.min_words > 0
-    families = ("http", "dedup", *(("text",) if text_needed else ()))
+    families = ("http", "dedup", *(("text",) if selection.min_words > 0 else ()))
     for row, newest in _with_newest(store, selection, _rows(store, selection), families):
         for cell in reversed(row.cells):
             document = _document(store, row, cell.timestamp, families, newest)
@@ -139,7 +138,7 @@ def pages(
     keep: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[ExportPage]:
     """The captures of a selection as writers need them; `keep` as in `export`."""
-    text_needed = texts or bool(selection.language) or selection.min_words > 0
+    text_needed = texts or selection.min_words > 0
     families = ("page", "http", "dedup", *(("text",) if text_needed else ()))
     rows = _rows(store, selection)
     if keep is not None:
@@ -162,7 +161,47 @@ def _rows(store: Store, selection: Selection) -> Iterator[Row]:
         versions=1 if selection.newest else None,
         keys_only=True,
     )
-    return store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
+    rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
+    if not selection.language:
+        return rows
+    languages = Languages(store, selection.language, prefix=selection.prefix, host=selection.host)
+    kept = (
+        row._replace(cells=tuple(cell for cell in row.cells if languages.has(row.row_key, cell.timestamp)))
+        for row in rows
+    )
+    return (row for row in kept if row.cells)
+
+
+class Languages:
+    """Which captures are in a language: by their note `lang`, else as the page declares it.  Asked in row-key order.
+
+    Args:
+        store: to read.
+        wanted: the language; "en" takes "en-GB".
+        within: range of rows, as of `CellStore.scan`.
+    """
+
+    def __init__(self, store: Store, wanted: str, **within: Any) -> None:
+        self._wanted = wanted.lower()
+        spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
+        self._rows = store.cells.scan(spec=spec, **within)
+        self._row = next(self._rows, None)
+
+    def has(self, row_key: bytes, timestamp: int | None = None) -> bool:
+        """Whether a capture of a row, or its newest one with a language, is in it."""
+        while self._row is not None and self._row.row_key < row_key:
+            self._row = next(self._rows, None)
+        if self._row is None or self._row.row_key != row_key:
+            return False
+        found: dict[int, str] = {}
+        for cell in self._row.cells:  # notes come before texts
+            if cell.qualifier == capture.LANG[1] and cell.timestamp not in found:
+                is_note = cell.family == capture.NOTE_FAMILY
+                lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
+                if lang:
+                    found[cell.timestamp] = str(lang).lower()
+        lang = found.get(max(found, default=0) if timestamp is None else timestamp, "")
+        return lang == self._wanted or lang.startswith(self._wanted + "-")
 
 
 def _with_newest(
@@ -237,10 +276,6 @@ def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
 def _selected(selection: Selection, taken: Capture) -> bool:
     if selection.status is not None and taken.status != selection.status:
         return False
-    if selection.language:
-        declared, wanted = (taken.lang or "").lower(), selection.language.lower()
-        if declared != wanted and not declared.startswith(wanted + "-"):
-            return False
     return not selection.min_words or len(words(taken.text or "")) >= selection.min_words
 
 

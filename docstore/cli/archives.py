@@ -270,7 +270,10 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_range(parser)
     parser.add_argument("--status", metavar="N", type=arguments.status, help="only captures with this HTTP status")
     parser.add_argument(
-        "--lang", metavar="TAG", default="", help="only pages that declare this language; en takes en-GB"
+        "--lang",
+        metavar="TAG",
+        default="",
+        help="only pages in this language: by their note `lang`, else as they declare it; en takes en-GB",
     )
     parser.add_argument(
         "--min-words", metavar="N", type=arguments.positive, default=0, help="only pages with so many words of text"

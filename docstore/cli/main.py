@@ -61,6 +61,8 @@ COMMANDS = (
     Command("dups", "list duplicates: of a page, all, or rejected ones", "docstore.cli.dups"),
     Command("diff", "show which words of two pages differ", "docstore.cli.diff"),
     Command("sweep", "find all pairs and clusters of duplicates", "docstore.cli.sweep"),
+    Command("annotate", "derive columns: language, key phrases, names, links", "docstore.notes.annotate"),
+    Command("frontier", "list link targets that are not stored", "docstore.notes.links"),
     Command("tune", "choose bands for a similarity and a recall", "docstore.lab.tune"),
     Command("delete", "delete pages or some of their cells", "docstore.cli.pages"),
     Command("key", "show the canonical URL and row key of a URL", "docstore.cli.pages"),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
@@ -123,6 +124,7 @@ docstore get https://example.com/ --column http:type
 docstore get https://example.com/ --column anchor:
 docstore get https://example.com/ --versions 3 --json
 docstore get https://example.com/ --explain
+docstore get https://example.com/ --outline --json
 docstore get https://example.com/ --snippet 'solar power'
 docstore get https://example.com/ https://example.org/ --snippet solar --html
 """
@@ -142,6 +144,7 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "--explain", action="store_true", help="each block of the page: whether it is main text, and why"
     )
+    shown.add_argument("--outline", action="store_true", help="main text cut at the page's own headings")
     shown.add_argument(
         "--column",
         metavar="F:Q",
@@ -281,6 +284,8 @@ def _print_capture(
 ) -> None:
     if args.json:
         fields = answers.capture_fields(document, capture)
+        if args.outline:
+            fields["outline"] = [section._asdict() for section in capture.outline]
         if args.body:
             fields.update(output.bytes_fields("body", capture.body or b""))
         output.json_line(fields)
@@ -294,6 +299,12 @@ def _print_capture(
         output.line(f"HTTP {capture.status}")
         for name, value in capture.headers or ():
             output.line(f"{name}: {value}")
+    elif args.outline and capture.text:
+        for heading, text in capture.outline:
+            if heading:
+                output.styled_line([output.Styled(heading, "bold", "## ")])
+            if text:
+                output.line(text)
     elif capture.title or capture.text:
         output.line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
     else:
@@ -401,6 +412,7 @@ docstore scan --prefix https://example.com/blog/ --family text --qualifier-prefi
 docstore scan --family anchor --qualifier-regex 'https://news\\..*' --limit 100
 docstore scan --start 'com,example)/' --end 'com,example)/n' --family http --json
 docstore scan --since 2024-05-01 --until 2024-06-01 --family http --versions all
+docstore scan --lang en --family text --qualifier-prefix title
 """
 
 SHOWN_CHARACTERS = 100
@@ -414,6 +426,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--family", metavar="NAME", action="append", help="only this family; may be repeated")
     parser.add_argument("--qualifier-prefix", metavar="TEXT", default="", help="only qualifiers that begin so")
     parser.add_argument("--qualifier-regex", metavar="REGEX", help="only qualifiers that match as a whole")
+    parser.add_argument("--lang", metavar="TAG", help="only pages in this language, as `export --lang` has it")
     arguments.add_times(parser)
     parser.add_argument(
         "--versions",
@@ -446,15 +459,17 @@ def run_scan(args: argparse.Namespace) -> int:
     )
     found = 0
     with open_named(args) as store:
-        rows = store.cells.scan(
-            prefix=args.prefix,
-            host=args.host,
-            start=_bound(args.start) or b"",
-            end=_bound(args.end),
-            qualifier_regex=args.qualifier_regex,
-            limit=args.limit,
-            spec=spec,
-        )
+        within = {
+            "prefix": args.prefix,
+            "host": args.host,
+            "start": _bound(args.start) or b"",
+            "end": _bound(args.end),
+        }
+        limit = args.limit if args.lang is None else None
+        rows = store.cells.scan(qualifier_regex=args.qualifier_regex, limit=limit, spec=spec, **within)
+        if args.lang is not None:
+            languages = import_module("docstore.archives.export").Languages(store, args.lang, **within)
+            rows = islice((row for row in rows if languages.has(row.row_key)), args.limit)
         for row in rows:
             found += 1
             _print_row(args, row)

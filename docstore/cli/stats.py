@@ -37,11 +37,12 @@ docstore stats --text --host example.com --top 20
 docstore stats --text --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
+docstore stats --dedup --by pattern
 docstore stats --dedup --plot simhash.png
 """
 
 
-BY = ("host", "prefix", "parameter")
+BY = ("host", "prefix", "parameter", "pattern")
 SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
@@ -62,7 +63,10 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dedup", action="store_true", help="duplicates among live captures")
     parser.add_argument(
-        "--by", choices=BY, help="with --dedup: by host, by host and first path segment, or by query parameter"
+        "--by",
+        choices=BY,
+        help="with --dedup: by host, by host and first path segment, by query parameter, or by pattern: shapes of URLs "
+        "with regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
     )
     parser.add_argument(
         "--codecs",
@@ -88,12 +92,13 @@ def run_stats(args: argparse.Namespace) -> int:
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by goes only with --dedup")
     if args.text:
-        code: int = import_module("docstore.lab.textstats").run(args)
-        return code
+        return int(import_module("docstore.lab.textstats").run(args))
     if args.host is not None or args.top is not None:
         raise InvalidArgument("--host and --top go only with --text")
     if args.png is not None and not args.dedup:
         raise InvalidArgument("--png (--plot) goes only with --text or --dedup")
+    if args.dedup and args.by == "pattern":
+        return int(import_module("docstore.notes.patterns").run(args))
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:

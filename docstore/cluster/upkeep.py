@@ -60,7 +60,7 @@ from docstore.storage.port import Upkeep
 from docstore.storage.protocol import CLAIM as CLAIM_COLUMN
 from docstore.storage.protocol import CheckAndMutate
 from docstore.storage.reports import CompactionReport
-from docstore.storage.table import CAPTURE_FAMILIES, LATER_COLUMNS, Table
+from docstore.storage.table import CAPTURE_FAMILIES, Table, is_later
 
 _PAGES = "pages"
 
@@ -161,8 +161,6 @@ class _Step(NamedTuple):
 
 
 _OF_CAPTURES: Final = CAPTURE_FAMILIES | {CAPTURE_FAMILY}
-_BESIDE_VALUES: Final = LATER_COLUMNS | {(CAPTURE_FAMILY, b"")}
-"""Columns of these that hold no value of a record."""
 _RECORDS: Final = ReadSpec((CAPTURE_FAMILY,))
 _KEYS: Final = ReadSpec(keys_only=True)
 
@@ -392,7 +390,7 @@ class StoreUpkeep:
             for cell in keys
             if cell.family in _OF_CAPTURES
             and cell[:3] not in needed
-            and (cell.timestamp not in kept or cell[:2] not in _BESIDE_VALUES)
+            and (cell.timestamp not in kept or not (cell.family == CAPTURE_FAMILY or is_later(cell[:2])))
         ]
         others = [cell for cell in keys if cell.family not in _OF_CAPTURES]
         # A row is read with its users' values only if something would go if all were different.

@@ -6,9 +6,10 @@ values are msgpack; numbers that a person may read in a scan are decimal ASCII.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 from blake3 import blake3
@@ -65,6 +66,8 @@ SKETCH = ("dedup", b"sketch")
 VERDICT = ("dedup", b"verdict")
 CLUSTER = ("dedup", b"cluster")
 CANONICAL_PAGE = ("dedup", b"canonical")
+NOTE_FAMILY = "note"
+"""Family of what annotators say of a capture; the qualifier is the name of the annotator."""
 
 COLUMNS = frozenset(
     {
@@ -321,6 +324,21 @@ def decode_entries(value: bytes) -> tuple[Entry, ...]:
         return tuple(Entry(*entry) for entry in msgpack.unpackb(value, unicode_errors="surrogatepass"))
     except (ValueError, TypeError) as error:
         raise CorruptionError(f"text:entries does not decode: {error}") from error
+
+
+def encode_note(version: str, fields: Mapping[str, Any]) -> bytes:
+    """Encode a note: a JSON object of the annotator's version and what it says."""
+    text: str = import_module("json").dumps({"version": version, **fields}, ensure_ascii=False)
+    return text.encode("utf-8", "replace")
+
+
+def decode_note(value: bytes) -> dict[str, Any]:
+    """The fields of a note, `version` among them; {} of what is none: others may write notes, too."""
+    try:
+        found = import_module("json").loads(value)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def encode_visit(status: int, headers: Headers) -> bytes:

@@ -267,9 +267,6 @@ TITLE_KEY_BYTES = 4
 
 # --- log of the runs: rows of table `meta`; what a run does not hold yet ---
 
-KEYS_SCHEME_ROW = b"keys-scheme"
-"""Cell of RUN_LOG_FAMILY, empty qualifier, one byte: the scheme of the keys in the runs and their log.  No such row:
-SCHEME_KEYS_1."""
 RUN_LOG_PREFIX = b"runs:"
 """+ group number, 8 bytes big-endian -> cells of RUN_LOG_FAMILY, qualifier a u32 big-endian 0, 1, ...: varint of the
 group from which on runs were not known to be durable when this was written, then texts: text number, varint count of
@@ -339,10 +336,3 @@ SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
 SKETCH_BYTES = 257
 """Scheme byte and 256 bins; in `dedup:sketch` a varint follows: how many shingles it was made of."""
-SCHEME_KEYS_1 = 1
-"""What a text was posted under before the first release: 16 bands of 5 bins, shingles that are 0 mod 16, to 64."""
-SCHEME_KEYS_2 = 2
-"""16 bands of 5 bins of `fingerprints.sketch`, and the shingles that are 0 mod 12 (p doubles until 4,096 are left)."""
-SCHEME_KEYS_3 = 3
-"""The same, and where the bucket of such a key is full the next one of its chain: the band's first 7, 10, 14, 20 and 28
-bins, the run of 16, 64 and 256 shingles that begins with the fingerprint."""

@@ -90,6 +90,22 @@ class DeleteFamily(NamedTuple):
     family: str
 
 
+class Note(NamedTuple):
+    """What an annotator says of a capture: a cell of family `note` at the capture's time.
+
+    Attributes:
+        url: of the page; bytes are a row key.
+        timestamp: of the capture, in microseconds.
+        name: of the annotator: the qualifier.
+        value: what it says; None removes the note.
+    """
+
+    url: str | bytes
+    timestamp: int
+    name: str
+    value: bytes | None
+
+
 class DeleteRow(NamedTuple):
     """Delete all cells that the row has when the mutation is applied."""
 
@@ -392,7 +408,7 @@ class Schema(NamedTuple):
         for name in names:
             if names.count(name) > 1:
                 raise InvalidArgument(f"family {name!r} is declared twice; give it once, with one policy")
-            if name in ("page", "http", "text", "dedup", "capture"):
+            if name in ("page", "http", "text", "dedup", "note", "capture"):
                 raise InvalidArgument(
                     f"family {name!r} is built in and shows captures; `captures` and `bodies` say which are kept"
                 )
@@ -449,6 +465,7 @@ BUILT_IN_FAMILIES = (
     ColumnFamily("text"),
     ColumnFamily("anchor", GCPolicy(max_versions=1)),
     ColumnFamily("dedup"),
+    ColumnFamily("note"),
 )
 
 # --- pages in ---

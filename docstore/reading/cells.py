@@ -1,6 +1,6 @@
-"""General cells: apply, scan, check_and_mutate, read_modify_write, delete, on the rows of pages.
+"""General cells: apply, scan, check_and_mutate, read_modify_write, delete, on the rows of pages; notes of captures.
 
-Knows the table, where values lie and the commit point; must not know the built-in columns.  Values above 512 bytes are
+Knows the table, where values lie and the commit point; of the built-in columns only notes.  Values above 512 bytes are
 stored outside the row and read back transparently.  Conditional and read-modify-write mutations hold the writers' lock.
 """
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import keys
-from docstore.model.capture import Column
+from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError
 from docstore.model.types import (
     Append,
@@ -21,6 +21,7 @@ from docstore.model.types import (
     DeleteCells,
     Increment,
     Mutation,
+    Note,
     Position,
     ReadSpec,
     RowMutations,
@@ -273,6 +274,48 @@ class CellStore:
             if rows:
                 self._commit(rows)
         return len(rows)
+
+    def put_notes(self, notes: Sequence[Note]) -> int:
+        """Set or remove notes of captures, in one commit.
+
+        A note of a visit goes to the capture that it confirms.  What is there already is not written, and a capture
+        that is gone gets none.
+
+        Args:
+            notes: each of one capture; of two with one name the last one counts.
+        Returns:
+            How many were written or removed.
+        Raises:
+            InvalidArgument: a URL that cannot be stored, or an empty name.
+        """
+        checked = [(self._written_row_key(note.url), note) for note in notes]
+        if not all(note.name for _, note in checked):
+            raise InvalidArgument("a note needs the name of its annotator; it is the qualifier of the cell")
+        rows: dict[bytes, dict[tuple[bytes, int], Mutation]] = {}
+        with self._committer.lock:
+            for row_key, note in checked:
+                capture = self._table.capture_at(row_key, note.timestamp)
+                if capture is None or not capture.shows_page:
+                    continue
+                qualifier, at = note.name.encode(), capture.source
+                end = at + TIMESTAMP_STEP_MICROS
+                spec = ReadSpec((NOTE_FAMILY,), qualifier, at, end)
+                found: bytes | None = None
+                for cell in self._table.stored_row(row_key, spec):
+                    if cell.qualifier == qualifier:
+                        found = b""
+                        with suppress(CorruptionError):  # it is written again
+                            found = self._placement.fetch(cell.value)
+                changes = rows.setdefault(row_key, {})
+                changes.pop((qualifier, at), None)
+                if note.value is None and found is not None:
+                    changes[qualifier, at] = DeleteCells(NOTE_FAMILY, qualifier, at, end)
+                elif note.value is not None and note.value != found:
+                    changes[qualifier, at] = SetCell(NOTE_FAMILY, qualifier, at, note.value)
+            changed = [(row_key, list(changes.values())) for row_key, changes in rows.items() if changes]
+            if changed:
+                self._commit(changed)
+        return sum(len(changes) for _, changes in changed)
 
     # --- pieces
 

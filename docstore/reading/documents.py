@@ -61,6 +61,61 @@ def shown_text(text: str, title: str, headings: str = "") -> str:
     return rest.lstrip("\n") if rest and " ".join(first.split()).casefold() in parts else text
 
 
+class Section(NamedTuple):
+    """A part of a page's main text: its heading, "" before the first one, and what follows it."""
+
+    heading: str
+    text: str
+
+
+MOST_HEADINGS = 1000
+"""Of a page, and lines that may be one of them: finding which are takes their product."""
+
+
+def outline_of(text: str, headings: str) -> list[Section]:
+    """Main text cut at the page's own headings.
+
+    A line is a heading if it is equal to one of the page, in their order; of a heading that the text repeats, as in a
+    table of contents, the last line.
+
+    Args:
+        text: main text as people are shown it.
+        headings: of the page, one a line.
+    """
+    wanted = [_as_heading(one) for one in headings.split("\n")][:MOST_HEADINGS]
+    lines = text.split("\n")
+    known = set(wanted) - {""}
+    numbers = [number for number, line in enumerate(lines) if _as_heading(line) in known][-MOST_HEADINGS:]
+    found = [_as_heading(lines[number]) for number in numbers]
+    # Of two sequences, here lines and headings, the longest one that both have.
+    common = [[0] * (len(wanted) + 1)]
+    for line in found:
+        above, row = common[-1], [0]
+        for place, heading in enumerate(wanted):
+            row.append(above[place] + 1 if line == heading else max(above[place + 1], row[place]))
+        common.append(row)
+    cuts: list[int] = []
+    row_number, place = len(found), len(wanted)
+    while row_number and place:
+        if found[row_number - 1] == wanted[place - 1]:
+            row_number, place = row_number - 1, place - 1
+            cuts.append(numbers[row_number])
+        elif common[row_number][place - 1] == common[row_number][place]:
+            place -= 1
+        else:
+            row_number -= 1
+    starts = [-1, *reversed(cuts)]
+    sections = [
+        Section(lines[start].strip() if start >= 0 else "", "\n".join(lines[start + 1 : end]).strip("\n"))
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
+    ]
+    return sections if sections[0].text or len(sections) == 1 else sections[1:]
+
+
+def _as_heading(line: str) -> str:
+    return " ".join(_HASH_SIGN.sub("", _SIGNS.sub("", line)).split()).casefold()
+
+
 class Capture(NamedTuple):
     """One version of a page, as it was fetched; fields of families that were not asked for are None.
 
@@ -113,6 +168,11 @@ class Capture(NamedTuple):
     def shown_text(self) -> str:
         """The main text for people; see `shown_text`."""
         return shown_text(self.text or "", self.title or "", self.headings or "")
+
+    @property
+    def outline(self) -> list[Section]:
+        """The main text for people, cut at the page's own headings."""
+        return outline_of(self.shown_text, self.headings or "")
 
     @property
     def shown_verdict(self) -> Verdict | None:

@@ -13,12 +13,11 @@ from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
-from docstore.dedup.runbuckets import TABLE as RUNS_TABLE
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
-from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT, RUN_LOG_FAMILY, SCHEME_KEYS_3, TEXT_NUMBER_BYTES
+from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
-from docstore.model.types import Durability, ReadSpec, RowMutations, SetCell
+from docstore.model.types import ReadSpec
 from docstore.reading.pages import StoredPages
 from docstore.reference import fingerprints
 from docstore.reference.ranking import IndexQuery
@@ -62,27 +61,12 @@ def _open_runs(opened: Backend, storage: RunStorage, table: Table) -> RunBuckets
     pages = StoredPages(table, opened.placement)
 
     def texts() -> Iterator[IndexQuery]:
-        yield from stored_texts(opened, pages, kernel_of(opened))
-        _note_scheme(opened.engine)  # whoever asks makes all runs anew, and begins again where that is cut short
+        return stored_texts(opened, pages, kernel_of(opened))
 
     runs = RunBuckets(storage.engine, storage.folder, texts, storage.files)
-    if runs.is_new:
-        if next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
-            runs.rebuild()  # its texts were posted as rows, or its log was taken away
-        else:
-            _note_scheme(opened.engine)
+    if runs.is_new and next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
+        runs.rebuild()  # its log was taken away
     return runs
-
-
-def _note_scheme(engine: Engine) -> None:
-    """Say that the keys of the runs are of today's scheme; where a crash takes it away it is said again."""
-    cell = SetCell(RUN_LOG_FAMILY, b"", 0, bytes((SCHEME_KEYS_3,)))
-    engine.mutate_rows([RowMutations(RUNS_TABLE, KEYS_SCHEME_ROW, [cell])], Durability.NONE)
-
-
-def _has_todays_scheme(engine: Engine) -> bool:
-    cells = engine.read_row(RUNS_TABLE, KEYS_SCHEME_ROW)
-    return bool(cells) and cells[0].value == bytes((SCHEME_KEYS_3,))
 
 
 def kernel_of(opened: Backend) -> Kernel:
@@ -149,21 +133,13 @@ class SeenPages:
         self._buckets = open_buckets(opened, table)
         self.index = HashIndex(opened.engine, self._buckets)
 
-    @property
-    def keys_are_outdated(self) -> bool:
-        """Whether texts were posted under keys of an earlier scheme, found by fewer of those asked for today."""
-        return isinstance(self._buckets, RunBuckets) and not _has_todays_scheme(self._engine)
-
     def damage(self) -> list[str]:
         """What of the index is not as it was written; reads all of it."""
         return self._buckets.damaged() if isinstance(self._buckets, RunBuckets) else []
 
     def rebuild_where_needed(self) -> None:
-        """Make runs anew that are not as they were written, or of an earlier scheme of keys.
-
-        The caller holds the lock of whoever writes.
-        """
-        if isinstance(self._buckets, RunBuckets) and (self.keys_are_outdated or self._buckets.damaged()):
+        """Make runs anew that are not as they were written; the caller holds the writers' lock."""
+        if isinstance(self._buckets, RunBuckets) and self._buckets.damaged():
             self._buckets.rebuild()
 
     def is_posted(self, pointer: PagePointer, checksum: bytes) -> bool:
@@ -181,10 +157,6 @@ class SeenPages:
             return True
         proposal = self._buckets.propose(query)
         return proposal.has_own or proposal.is_crowded  # full buckets leave later texts out
-
-    def has_keys(self, pointer: PagePointer) -> bool:
-        """Whether the page's text is posted under keys."""
-        return self._posted(pointer) is not None
 
     def _posted(self, pointer: PagePointer) -> IndexQuery | None:
         """What a page's text must be found by; None where that is not asked of it."""

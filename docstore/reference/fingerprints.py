@@ -7,7 +7,8 @@ folded from its words' hashes, in order, modulo 2**64:
     h *= FINISH;  h ^= h >> 29
 
 A text with fewer than w words is one shingle of all its words; a text without words has none.  Part of
-SCHEME_SIMHASH64_1, SCHEME_SKETCH_1 and SCHEME_KEYS_2: a change of output needs new schemes.
+SCHEME_SIMHASH64_1 and SCHEME_SKETCH_1: a change of output needs new schemes; of the keys of a text, another format
+number.
 """
 
 from __future__ import annotations

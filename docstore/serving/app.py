@@ -326,6 +326,7 @@ _REPEATABLE: Final = frozenset(
         ("POST", "/v1/pages"),
         ("POST", "/v1/verdicts"),
         ("POST", "/v1/anchors"),
+        ("POST", "/v1/notes"),
     }
 )
 _NOTHING_DONE: Final = (503, 507)

@@ -24,6 +24,7 @@ from docstore.model.types import (
     Headers,
     Increment,
     Mutation,
+    Note,
     Page,
     Policies,
     Position,
@@ -556,6 +557,12 @@ class CellCalls:
         return self._session.ask(
             Call("POST", "/v1/cells/read-modify-write", list[Cell], "cells", message=message, writes=True)
         )
+
+    @Asks
+    def put_notes(self, notes: Sequence[Note]) -> Steps[int]:
+        """See `CellStore.put_notes`."""
+        sent = [{**_row_fields(url), "timestamp": at, "name": name, "value": value} for url, at, name, value in notes]
+        return self._session.ask(Call("POST", "/v1/notes", int, "changed", message={"notes": sent}, writes=True))
 
 
 def _row_fields(url_or_row_key: str | bytes) -> dict[str, object]:

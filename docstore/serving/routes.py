@@ -27,6 +27,7 @@ from docstore.model.types import (
     DeleteFamily,
     DeleteRow,
     Increment,
+    Note,
     Page,
     PutResult,
     ReadSpec,
@@ -612,7 +613,25 @@ async def read_modify_write(
     return reply(request, {"cells": await service.write(service.store.cells.read_modify_write, row, rules)})
 
 
-CELLS: Final = [read_row, slices, scan, apply, check_and_mutate, read_modify_write]
+class SentNote(NamedTuple):
+    """A note of a capture, by `url` or `row_key`; the value null removes it."""
+
+    timestamp: int
+    name: str
+    value: bytes | None = None
+    url: str | None = None
+    row_key: bytes | None = None
+
+
+@post("/notes", status_code=200, opt=opens(Role.WRITE, gives={"changed": int}))
+@takes(is_long=True)
+async def put_notes(request: AnyRequest, service: Service, *, notes: list[SentNote]) -> Response[bytes]:
+    """Set or remove what annotators say of captures; those that are gone get none."""
+    found = [Note(_row(note.url, note.row_key), note.timestamp, note.name, note.value) for note in notes]
+    return reply(request, {"changed": await service.write(service.store.cells.put_notes, found)})
+
+
+CELLS: Final = [read_row, slices, scan, apply, check_and_mutate, read_modify_write, put_notes]
 
 
 def _row(url: str | None = None, row_key: bytes | None = None) -> str | bytes:

@@ -3,7 +3,8 @@
 Knows the engine protocol and capture records.  Must not know where a value is stored.
 
 Families.  The columns of families `page`, `http`, `text` and `dedup` are a view of the row's capture records
-(`storage.captures`); LATER_COLUMNS of them are cells, shown with their capture.  All other families hold cells.
+(`storage.captures`).  What is computed later (`is_later`: LATER_COLUMNS, and all of `note`) is cells at the capture's
+time, shown and collected with their capture.  All other families hold cells.
 
 Garbage collection.  The schema's policies for captures and bodies decide on captures as a whole.  In another family
 consecutive versions of a column with the same value are one version, which a policy keeps or drops as a whole.  What a
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import eq
 
-from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, PAYLOAD_DIGEST, Column
+from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, NOTE_FAMILY, PAYLOAD_DIGEST, Column
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
@@ -50,11 +51,12 @@ from docstore.storage.captures import (
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 
 TIMESTAMP_STEP_MICROS = 1000
-CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup"))
-"""Families whose columns are a view of capture records."""
+CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup", NOTE_FAMILY))
+"""Families whose columns are a view of capture records, and of what is computed later."""
 LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE, PAYLOAD_DIGEST))
 """Columns of these families that are cells: they are computed after the write.  A payload digest is one only where the
 record has none."""
+LATER_FAMILIES = frozenset((NOTE_FAMILY, *(family for family, _ in LATER_COLUMNS)))
 FIRST_RECORDS = 2
 _MOST_RECORDS = 512
 """Records read at a time: few first, for most callers ask for the newest capture alone."""
@@ -66,6 +68,11 @@ _KEEP_ALL = GCPolicy()
 
 SameValue = Callable[[bytes, bytes], bool]
 """Whether two stored values are one, though they differ as they are stored."""
+
+
+def is_later(column: tuple[str, bytes]) -> bool:
+    """Whether a column of a capture is a cell, computed after the write."""
+    return column in LATER_COLUMNS or column[0] == NOTE_FAMILY
 
 
 def visible(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
@@ -263,7 +270,7 @@ class Table:
         shown = (without_body(record) if record.timestamp in bodies else record for record in records)
         kept = [Cell(*record.cell()) for record in shown if record.timestamp not in gone]
         times = {cell.timestamp for cell in kept}
-        kept += (cell for cell in stored if cell[:2] in LATER_COLUMNS and cell.timestamp in times)
+        kept += (cell for cell in stored if is_later(cell[:2]) and cell.timestamp in times)
         others = (cell for cell in stored if cell.family not in CAPTURE_FAMILIES and cell.family != CAPTURE_FAMILY)
         return [*kept, *self._kept(others, EVERYTHING)]
 
@@ -322,11 +329,11 @@ class Table:
 
     def _later(self, row_key: bytes, families: frozenset[str]) -> list[Cell]:
         """Cells of columns that are computed after the write."""
-        wanted = tuple(sorted({family for family, _ in LATER_COLUMNS} & families))
+        wanted = tuple(sorted(LATER_FAMILIES & families))
         if not wanted:
             return []
         cells = self._engine.read_row(self._name, row_key, ReadSpec(wanted))
-        return [cell for cell in cells if cell[:2] in LATER_COLUMNS]
+        return [cell for cell in cells if is_later(cell[:2])]
 
     def _columns_shown(
         self, captures: Iterable[LiveCapture], later: Sequence[Cell], families: frozenset[str], spec: ReadSpec
@@ -345,8 +352,11 @@ class Table:
                 if family in families and qualifier.startswith(prefix):
                     by_column.setdefault((family, qualifier), []).append(Cell(family, qualifier, timestamp, value))
             for cell in computed.get(timestamp, ()):
-                if cell.qualifier.startswith(prefix):
+                if cell.qualifier.startswith(prefix) and cell.family != NOTE_FAMILY:
                     by_column.setdefault(cell[:2], []).append(cell)
+            for cell in computed.get(capture.source, ()):  # a visit shows the notes of the capture that it confirms
+                if cell.qualifier.startswith(prefix) and cell.family == NOTE_FAMILY:
+                    by_column.setdefault(cell[:2], []).append(cell._replace(timestamp=timestamp))
             if spec.versions is not None and self._has_all(by_column, families, prefix, spec.versions):
                 break
         after = spec.after
@@ -412,7 +422,7 @@ class Table:
         of_captures: frozenset[str],
         others: tuple[str, ...] | None,
     ) -> Iterator[ScannedRow]:
-        families = {CAPTURE_FAMILY, *(others or ()), *({family for family, _ in LATER_COLUMNS} & of_captures)}
+        families = {CAPTURE_FAMILY, *(others or ()), *(LATER_FAMILIES & of_captures)}
         raw = ReadSpec(tuple(sorted(families)), cell_limit=_SLICE_CELLS)
         for row in self._engine.scan(self._name, start, end, raw):
             if row.truncated:
@@ -432,7 +442,7 @@ class Table:
             if cell.family == CAPTURE_FAMILY:
                 records.append(capture_of(cell))
             elif cell.family in CAPTURE_FAMILIES:
-                if cell[:2] in LATER_COLUMNS:
+                if is_later(cell[:2]):
                     later.append(cell)
             elif cell.qualifier.startswith(spec.qualifier_prefix):
                 others.append(cell)
@@ -452,7 +462,7 @@ class Table:
 
         `row_captures` says which of them are live.
         """
-        families = tuple(sorted({CAPTURE_FAMILY, *(family for family, _ in LATER_COLUMNS)}))
+        families = tuple(sorted({CAPTURE_FAMILY, *LATER_FAMILIES}))
         for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
             cells = self.stored_row(row.row_key, ReadSpec(families)) if row.truncated else row.cells
             yield ScannedRow(row.row_key, cells, truncated=False)
@@ -567,7 +577,7 @@ class Table:
         dropped: list[Cell] = []
         for column, group in groupby(cells, key=_column_of):
             policy = self._collected.get(column[0])
-            if column[0] == CAPTURE_FAMILY or column in LATER_COLUMNS:
+            if column[0] == CAPTURE_FAMILY or is_later(column):
                 dropped += [cell for cell in group if cell.timestamp not in kept]
             elif policy is not None:
                 dropped += expired(list(group), policy, now, self._same_value)
@@ -575,7 +585,7 @@ class Table:
 
     def dropped(self, row_key: bytes) -> Iterator[Cell]:
         """The same of one row, which may have very many cells."""
-        families = (CAPTURE_FAMILY, *sorted({family for family, _ in LATER_COLUMNS}))
+        families = (CAPTURE_FAMILY, *sorted(LATER_FAMILIES))
         yield from self.dropped_of(self._engine.read_row(self._name, row_key, ReadSpec(families)))
         if self._collected:
             raw = self._raw_cells(row_key, ReadSpec(tuple(sorted(self._collected))))

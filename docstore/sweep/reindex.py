@@ -87,7 +87,6 @@ def reindex(
 
 def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Iterator[Unseen]:
     seen = SeenPages(store.opened, store.table)
-    keys_were_outdated = seen.keys_are_outdated
     if not dry_run:
         with store.committer.lock:
             seen.rebuild_where_needed()
@@ -105,11 +104,6 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             pointer = PagePointer(timestamp, row.row_key)
             if _is_outdated(columns, fetch):
                 report.outdated += 1
-            elif keys_were_outdated and seen.has_keys(pointer):
-                report.outdated += 1
-                if not dry_run and seen.is_posted(pointer, fetch(columns[capture.CHECKSUM])):
-                    report.posted += 1  # with all others, when the runs were made anew
-                    continue
             elif seen.is_posted(pointer, fetch(columns[capture.CHECKSUM])) and seen.finds_near(pointer):
                 continue
             else:

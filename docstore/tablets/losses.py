@@ -27,7 +27,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.envelope import INLINE_TAG, parse_envelope
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.sharing import BODY_FAMILY, ENVELOPE, TABLE, TEXT, TEXT_NAME, SharedBodies
-from docstore.storage.table import LATER_COLUMNS
+from docstore.storage.table import is_later
 from docstore.tablets.bodies import Bodies
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import Recovery
@@ -181,7 +181,7 @@ class _Losses:
         drops += [
             _delete(cell)
             for cell in cells
-            if cell.timestamp in captures and (cell.family == CAPTURE_FAMILY or cell[:2] in LATER_COLUMNS)
+            if cell.timestamp in captures and (cell.family == CAPTURE_FAMILY or is_later(cell[:2]))
         ]
         notes = []
         for timestamp, columns in lost.items():

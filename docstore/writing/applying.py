@@ -48,7 +48,7 @@ from docstore.storage.sharing import (
     user_qualifier,
 )
 from docstore.storage.sharing import TABLE as SHARED_BODIES
-from docstore.storage.table import LATER_COLUMNS, TIMESTAMP_STEP_MICROS
+from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, is_later
 from docstore.writing.batch import PAGES, Batch, Write
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.prepare import Prepared
@@ -212,8 +212,11 @@ class DuplicateApplier:
             self._placement.mark_deleted(row_key, DeleteCells(*column, pointer.timestamp, end), now)
         times = {record.timestamp for record in records}
         posted = [posted for posted in self._side.deleter.posted(row_key) if posted.timestamp in times]
-        for column in LATER_COLUMNS:
-            changed.append(DeleteCells(*column, pointer.timestamp, end))
+        spec = ReadSpec(tuple(sorted(LATER_FAMILIES)), start=pointer.timestamp, end=end, keys_only=True)
+        for column in sorted({cell[:2] for cell in self._table.stored_row(row_key, spec) if is_later(cell[:2])}):
+            gone_cells = DeleteCells(*column, pointer.timestamp, end)
+            self._placement.mark_deleted(row_key, gone_cells, now)
+            changed.append(gone_cells)
         plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
         plan.remove(Stage.POSTINGS, self._side.poster.index.remove(row_key, posted))
         return set(gone)

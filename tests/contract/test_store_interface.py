@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import docstore
+from docstore.model.capture import decode_note
 from docstore.model.types import (
     Append,
     Cell,
@@ -20,6 +21,7 @@ from docstore.model.types import (
     DeleteFamily,
     DeleteRow,
     Increment,
+    Note,
     Page,
     Policy,
     ReadSpec,
@@ -27,6 +29,7 @@ from docstore.model.types import (
     SetCell,
     VerdictKind,
 )
+from docstore.notes.annotate import Annotator, annotate, find_annotator
 from docstore.reading.cells import CellStore
 from docstore.serving.client import RemoteCells, RemoteStore, connect
 from docstore.store import DocumentStore, open_store
@@ -174,6 +177,22 @@ def test_variants_are_of_the_other_normal_form_too(store: Any) -> None:
     typed = "https://forms.example/Mu\u0308nchen"
     assert store.get(typed) is None
     assert store.get(typed, variants=True).url == "https://forms.example/M%C3%BCnchen"
+
+
+def test_notes_stand_next_to_their_capture_and_are_computed_once(own: Any) -> None:
+    for name in ("a", "b"):
+        own.put_page(f"https://noted.example/{name}", body(name), headers=HTML, fetched_at=AT)
+    note = Note("https://noted.example/a", AT, "said", b"\xff one")
+    gone = note._replace(url="https://noted.example/none")
+    assert own.cells.put_notes([note, gone]) == 1 and own.cells.put_notes([note]) == 0
+    assert own.cells.put_notes([note._replace(url=own.cells.row_key(note.url), value=None)]) == 1
+    with pytest.raises(docstore.InvalidArgument, match="name"):
+        own.cells.put_notes([note._replace(name="")])
+    length = Annotator("length", "1", lambda document: {"length": len(document.text or "")})
+    assert annotate(own, length).written == 2 and annotate(own, length).written == 0
+    rows = own.cells.scan(spec=ReadSpec(("note",), b"length"))
+    assert [decode_note(row.cells[0].value)["length"] > 100 for row in rows] == [True, True]
+    assert annotate(own, find_annotator("links", own, {})).written == 2
 
 
 def test_a_visit_gives_validators(store: Any) -> None:

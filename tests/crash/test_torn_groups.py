@@ -185,20 +185,20 @@ def cells_by_hand(store: DocumentStore) -> None:
     own = "https://a.example/0"
     store.cells.apply_many(
         [
-            (own, [SetCell("note", b"a", 1000, b"short"), SetCell("note", b"long", 1000, b"x" * 5000)]),
-            ("https://a.example/1", [SetCell("note", b"a", 1000, b"other"), DeleteFamily("anchor")]),
-            ("https://nowhere.example/", [SetCell("note", b"a", 1000, b"alone")]),
+            (own, [SetCell("mark", b"a", 1000, b"short"), SetCell("mark", b"long", 1000, b"x" * 5000)]),
+            ("https://a.example/1", [SetCell("mark", b"a", 1000, b"other"), DeleteFamily("anchor")]),
+            ("https://nowhere.example/", [SetCell("mark", b"a", 1000, b"alone")]),
         ]
     )
-    store.cells.check_and_mutate(own, Condition("note", b"b", None), [SetCell("note", b"b", 2000, b"once")])
-    rows = store.cells.read_row("https://a.example/2", docstore.ReadSpec(families=("note",)))
+    store.cells.check_and_mutate(own, Condition("mark", b"b", None), [SetCell("mark", b"b", 2000, b"once")])
+    rows = store.cells.read_row("https://a.example/2", docstore.ReadSpec(families=("mark",)))
     if rows is None:
-        store.cells.read_modify_write("https://a.example/2", [Append("note", b"log", b"line")])
+        store.cells.read_modify_write("https://a.example/2", [Append("mark", b"log", b"line")])
 
 
 def take_the_original(store: DocumentStore) -> None:
     store.cells.apply("https://a.example/0", [DeleteRow()])
-    store.cells.check_and_mutate("https://a.example/1", Condition("note", b"b", None), [DeleteRow()])
+    store.cells.check_and_mutate("https://a.example/1", Condition("mark", b"b", None), [DeleteRow()])
 
 
 def sweep_and(policy: str) -> Act:
@@ -219,7 +219,7 @@ def every_page(store: DocumentStore) -> None:
 
 
 TWO_VERSIONS = Schema(captures=GCPolicy(max_versions=2), bodies=GCPolicy(max_versions=1))
-NOTES = Schema(families=(ColumnFamily("note", GCPolicy()),))
+NOTES = Schema(families=(ColumnFamily("mark", GCPolicy()),))
 
 KINDS = {
     "pages": Kind(fill, lambda store: put(store, NEW_PAGES)),

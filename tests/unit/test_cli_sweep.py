@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import docstore
 from docstore.cli.main import main
-from docstore.dedup.kernel import Kernel
-from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.capture import TEXT_CHECKSUM
-from docstore.model.format import KEYS_SCHEME_ROW, POSTING_TEXT
+from docstore.model.format import POSTING_TEXT
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
-from docstore.reading import index
 from docstore.reading.index import SeenPages
-from docstore.reference import fingerprints
-from docstore.reference.ranking import IndexQuery
 from docstore.reports.dedup import dedup_stats
 from docstore.storage.engine import Engine
 from tests.cli_case import Terminal, article, html
@@ -304,41 +298,3 @@ def test_reindex_fingerprints_pages_of_another_scheme_again(
         index = SeenPages(store.opened, store.table).index
         checksum = next(c for c in store.cells.slices(A, families=("dedup",)) if c.qualifier == b"checksum").value
         assert index.holds(PagePointer(cell.timestamp, store.cells.row_key(A)), checksum)
-
-
-def test_reindex_takes_a_store_over_whose_texts_were_posted_under_fewer_keys(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    terminal = Terminal(tmp_path / "older", capsys)
-    book = article(5, 4000)
-    with docstore.open(terminal.store, create=True, durability="none") as store:
-        store.put_page(A, html("Book", book), headers=TYPE, fetched_at=SECOND, any_time=True)
-        store.put_page(OTHER, html("Short", article(6, 10)), headers=TYPE, fetched_at=SECOND, any_time=True)
-        todays = store.opened.index
-        assert isinstance(todays, RunBuckets)
-        with monkeypatch.context() as patch:
-            patch.setattr(index, "keys_of_text", keys_of_scheme_1)
-            todays.rebuild()
-        store.opened.engine.mutate_rows([RowMutations("meta", KEYS_SCHEME_ROW, [DeleteRow()])], Durability.SYNC)
-    assert terminal("stats", "--dedup", "--json").object()["unseen"] == 1
-    assert terminal("reindex", "--dry-run", "--json").object()["outdated"] == 1
-    parts = [html("Part of a book", book[start : start + 60]) for start in range(0, 3900, 60)]
-    assert share_contained(terminal.store, parts) < 0.8
-    found = terminal("reindex", "--json").object()
-    assert (found["pages"], found["outdated"], found["unposted"], found["posted"]) == (2, 1, 0, 1)
-    assert terminal("reindex", "--json").object()["outdated"] == 0
-    assert share_contained(terminal.store, parts) > 0.95
-
-
-def share_contained(path: Path, pages: list[bytes]) -> float:
-    """The share of pages that a dry run says to lie in a stored page."""
-    with docstore.open(path, durability="none") as store, store.rehearse() as trial:
-        found = [trial.put_page(f"https://part.example/{n}", body, headers=TYPE) for n, body in enumerate(pages)]
-    return sum(result.verdict.kind is VerdictKind.CONTAINED for result in found) / len(found)
-
-
-def keys_of_scheme_1(kernel: Kernel, text: str, number: int) -> IndexQuery:
-    """What a text was posted under before the first release."""
-    shingles = kernel.shingles(text)
-    band_keys = fingerprints.band_keys(fingerprints.minima(shingles))[: fingerprints.BANDS]
-    return IndexQuery(band_keys, fingerprints.sample(shingles, 16, 64), np.empty(0, np.uint64), number)

@@ -31,7 +31,7 @@ HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
 SECOND = 1_000_000
 SCHEMA = Schema(
-    families=(ColumnFamily("user", GCPolicy(max_versions=2)), ColumnFamily("note")),
+    families=(ColumnFamily("user", GCPolicy(max_versions=2)), ColumnFamily("mark")),
     policies={"near": "reference", "exact": "reference"},
 )
 
@@ -66,9 +66,9 @@ def source(tmp_path: Path) -> Iterator[DocumentStore]:
         store.add_anchor("https://never.example/", "https://other.example/", "seen in links alone", T0)
         for at in range(4):  # two of them are hidden by the family's policy
             store.cells.apply("https://z.example/4", [SetCell("user", b"rank", at * 1000, b"%d" % at)])
-        store.cells.apply("https://z.example/5", [SetCell("note", b"\x00\xff long", 0, b"x" * 5000)])
-        store.cells.apply("https://z.example/5", [SetCell("note", b"gone", 0, b"gone")])
-        store.cells.apply("https://z.example/5", [DeleteCells("note", b"gone")])
+        store.cells.apply("https://z.example/5", [SetCell("mark", b"\x00\xff long", 0, b"x" * 5000)])
+        store.cells.apply("https://z.example/5", [SetCell("mark", b"gone", 0, b"gone")])
+        store.cells.apply("https://z.example/5", [DeleteCells("mark", b"gone")])
         store.delete("https://z.example/7")
         sweep(store)
         yield store
@@ -350,13 +350,13 @@ def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypa
     from docstore.tablets.placement import Placement
 
     with docstore.open(tmp_path / "s", create=True, schema=SCHEMA) as store:
-        store.cells.apply("https://a.example/", [SetCell("note", name, 0, name * 900) for name in (b"gone", b"kept")])
+        store.cells.apply("https://a.example/", [SetCell("mark", name, 0, name * 900) for name in (b"gone", b"kept")])
         real = Placement.fetch
 
         def fetch(self: Placement, envelope: bytes) -> bytes:
             if self is store.opened.placement and b"gone" in real(self, envelope):
                 monkeypatch.setattr(Placement, "fetch", real)
-                store.cells.apply("https://a.example/", [DeleteCells("note", b"gone")])
+                store.cells.apply("https://a.example/", [DeleteCells("mark", b"gone")])
                 raise CorruptionError("compacted away")
             return real(self, envelope)
 

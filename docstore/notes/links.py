@@ -1,0 +1,363 @@
+"""What links say: rank of pages and weight of hosts, as notes; and which link targets to fetch next.
+
+The graph is that of `anchor:` cells: the row is the target, the qualifier the page that links to it.  So targets that
+are not stored are in it, too.  Entries of stored feeds and site maps are links of these for `frontier`.
+
+*PageRank* (Brin and Page 1998, damping .85): a page without links gives its rank to all.  It is shown as a multiple of
+the average page, so that 1 is average in a store of any size.  *HITS* (Kleinberg 1999): hub and authority, the largest
+is 1.  The weight of a host is the sum of the ranks of its pages, as a multiple of the average host.
+
+Memory: about 200 bytes a URL and 8 bytes a link.
+"""
+
+from __future__ import annotations
+
+import argparse
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from docstore.cli import arguments, output
+from docstore.cli.opening import open_in
+from docstore.model import keys
+from docstore.model.capture import ENTRIES, TEXT_CHECKSUM, decode_entries
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, CorruptionError, InvalidArgument
+from docstore.model.types import ReadSpec
+from docstore.notes.annotate import Annotator, Fields
+from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
+
+Numbers: TypeAlias = NDArray[np.float64]
+DAMPING: Final = 0.85
+MOST_ROUNDS: Final = 200
+STEADY: Final = 1e-9
+"""Sum of the changes of a round, of ranks that add up to 1, after which there is no other."""
+WEB: Final = ("http://", "https://")
+STORED, KNOWN = 1, 2
+"""A page with a body; a row with captures of another kind, such as a rejected page: nothing to fetch either."""
+
+
+@dataclass(slots=True)
+class LinkGraph:
+    """Pages and links, n URLs.
+
+    Attributes:
+        urls: of each.
+        hosts: (n,) int64 number of its host.
+        host_names: of each host.
+        states: (n,) uint8 STORED, KNOWN, or 0 for a target that is not stored.
+        timestamps: (n,) int64 of the newest capture of a stored page.
+        sources, targets: (links,) int64 numbers of URLs.
+        listed: how many stored feeds and site maps list a URL; where entries were asked for.
+        published: the newest date that one of them gives it.
+    """
+
+    urls: list[str]
+    hosts: NDArray[np.int64]
+    host_names: list[str]
+    states: NDArray[np.uint8]
+    timestamps: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    listed: dict[int, int]
+    published: dict[int, str]
+
+    def ranks(self) -> Numbers:
+        """PageRank of each URL, as a multiple of the average."""
+        size = len(self.urls)
+        outgoing = np.bincount(self.sources, minlength=size)
+        shares = 1.0 / outgoing[self.sources]
+        ranks = np.full(size, 1.0 / max(1, size))
+        for _ in range(MOST_ROUNDS):
+            moved = np.bincount(self.targets, ranks[self.sources] * shares, minlength=size)
+            changed = (1 - DAMPING) / size + DAMPING * (moved + ranks[outgoing == 0].sum() / size) if size else ranks
+            steady = float(np.abs(changed - ranks).sum()) < STEADY
+            ranks = changed
+            if steady:
+                break
+        return ranks * size
+
+    def hubs_and_authorities(self) -> tuple[Numbers, Numbers]:
+        """HITS of each URL; the largest of each kind is 1."""
+        size = len(self.urls)
+        hubs, authorities = np.ones(size), np.zeros(size)
+        for _ in range(MOST_ROUNDS if len(self.sources) else 0):
+            authorities = _largest_is_1(np.bincount(self.targets, hubs[self.sources], minlength=size))
+            changed = _largest_is_1(np.bincount(self.sources, authorities[self.targets], minlength=size))
+            steady = float(np.abs(changed - hubs).max()) < STEADY
+            hubs = changed
+            if steady:
+                break
+        return (hubs, authorities) if len(self.sources) else (np.zeros(size), authorities)
+
+    def incoming(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many pages of other hosts, and of the same host, link to each URL."""
+        is_internal = self.hosts[self.sources] == self.hosts[self.targets]
+        size = len(self.urls)
+        external = np.bincount(self.targets[~is_internal], minlength=size)
+        return external, np.bincount(self.targets[is_internal], minlength=size)
+
+    def host_weights(self, ranks: Numbers) -> Numbers:
+        """The sum of the ranks of each host's pages, as a multiple of the average host."""
+        sums = np.bincount(self.hosts, ranks, minlength=len(self.host_names))
+        return np.asarray(sums / max(sums.mean(), 1e-300) if len(sums) else sums, np.float64)
+
+
+def read_graph(store: Store, *, entries: bool = False) -> LinkGraph:
+    """The links of a store.
+
+    Args:
+        store: to read.
+        entries: pages that feeds and site maps list are links of these.
+    """
+    numbers: dict[str, int] = {}
+    states, timestamps = array("B"), array("q")
+    sources, targets = array("q"), array("q")
+    listed: dict[int, int] = {}
+    published: dict[int, str] = {}
+
+    def number_of(url: str) -> int:
+        number = numbers.setdefault(url, len(numbers))
+        if number == len(states):
+            states.append(0)
+            timestamps.append(0)
+        return number
+
+    spec = ReadSpec((ANCHOR_FAMILY, "dedup", "http"), versions=1, keys_only=True)
+    for row in store.cells.scan(spec=spec):
+        if not row.url.startswith(WEB):  # crawlers keep what they have learnt in rows of their own
+            continue
+        number = number_of(row.url)
+        for cell in row.cells:
+            if cell.family == ANCHOR_FAMILY:
+                source_url = cell.qualifier.decode("utf-8", "replace")
+                if source_url.startswith(WEB) and source_url != row.url:
+                    sources.append(number_of(source_url))
+                    targets.append(number)
+            else:
+                states[number] = max(states[number], KNOWN) if states[number] != STORED else STORED
+                if cell[:2] == TEXT_CHECKSUM:
+                    states[number], timestamps[number] = STORED, cell.timestamp
+    if entries:
+        for source_url, entry_url, date in _entries(store):
+            source, target = number_of(source_url), number_of(entry_url)
+            if source != target:
+                sources.append(source)
+                targets.append(target)
+                listed[target] = listed.get(target, 0) + 1
+                published[target] = max(published.get(target, ""), date)
+    urls = list(numbers)
+    hosts: dict[str, int] = {}
+    host_of = [hosts.setdefault(_host(url), len(hosts)) for url in urls]
+    return LinkGraph(
+        urls,
+        np.array(host_of, np.int64),
+        list(hosts),
+        np.array(states, np.uint8),
+        np.array(timestamps, np.int64),
+        np.array(sources, np.int64),
+        np.array(targets, np.int64),
+        listed,
+        published,
+    )
+
+
+def _entries(store: Store) -> Iterator[tuple[str, str, str]]:
+    """Pages that stored feeds and site maps list: URL of the list, of the page, and its date or ""."""
+    family, qualifier = ENTRIES
+    for row in store.cells.scan(spec=ReadSpec((family,), qualifier, versions=1)):
+        for cell in row.cells:
+            try:
+                found = decode_entries(cell.value)
+            except CorruptionError:  # `docstore check` lists it
+                continue
+            for url in dict.fromkeys(entry.url for entry in found):
+                resolved = keys.resolve(row.url, url)
+                if resolved is not None and resolved.startswith(WEB):
+                    yield row.url, resolved, next(entry.published for entry in found if entry.url == url)
+
+
+def _largest_is_1(values: NDArray[Any]) -> Numbers:
+    return np.asarray(values / max(float(values.max()), 1e-300), np.float64)
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+
+
+# --- the annotator
+
+
+def links(_store: Store, _lists: Mapping[str, Path]) -> Annotator:
+    """`links`: rank, hub, authority, in-links from other hosts and from its own, and weight of the host."""
+    return Annotator("links", "1", of_store=_link_notes)
+
+
+def _link_notes(store: Store) -> Iterator[tuple[bytes, int, Fields]]:
+    graph = read_graph(store)
+    ranks, (hubs, authorities) = graph.ranks(), graph.hubs_and_authorities()
+    external, internal = graph.incoming()
+    weights = graph.host_weights(ranks)
+    for number in np.flatnonzero(graph.states == STORED).tolist():
+        yield (
+            keys.row_key(graph.urls[number]),
+            int(graph.timestamps[number]),
+            {
+                "rank": _rounded(ranks[number]),
+                "hub": _rounded(hubs[number]),
+                "authority": _rounded(authorities[number]),
+                "inlinks": int(external[number]),
+                "internal": int(internal[number]),
+                "host_weight": _rounded(weights[graph.hosts[number]]),
+            },
+        )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")  # so that a few new pages far away do not change the notes of all
+
+
+# --- docstore frontier
+
+
+class Target(NamedTuple):
+    """A page that is not stored, and that stored pages link to.
+
+    Attributes:
+        url: of it.
+        rank: PageRank, 1 for the average URL.
+        inlinks, internal: stored pages of other hosts, and of its own, that link to it or list it.
+        listed: of these, feeds and site maps.
+        published: the newest date that one of those gives it, or "".
+        host: of it.
+        host_weight: sum of the ranks of the host's pages, 1 for the average host.
+    """
+
+    url: str
+    rank: float
+    inlinks: int
+    internal: int
+    listed: int
+    published: str
+    host: str
+    host_weight: float
+
+
+class Host(NamedTuple):
+    """A host: its weight, how many of its pages are stored, and how many targets of links are not."""
+
+    host: str
+    weight: float
+    stored: int
+    targets: int
+
+
+BY: Final = ("rank", "inlinks", "host")
+
+
+def frontier(graph: LinkGraph, by: str = "rank", host: str | None = None) -> Iterator[Target]:
+    """Link targets that are not stored, the best first.
+
+    Args:
+        graph: of the store, with the entries of its site maps.
+        by: "rank"; "inlinks" from other hosts; or "host": the heaviest host first, its best targets first.
+        host: only targets of this host.
+    Raises:
+        InvalidArgument: no such order.
+    """
+    if by not in BY:
+        raise InvalidArgument(f"by is one of {', '.join(BY)}, not {by!r:.100}")
+    ranks = graph.ranks()
+    external, internal = graph.incoming()
+    weights = graph.host_weights(ranks)
+    absent = np.flatnonzero(graph.states == 0)
+    # The last key of lexsort counts most; equal ones stay in the order of rows.
+    first: list[NDArray[Any]] = [-weights[graph.hosts]] if by == "host" else [-external if by == "inlinks" else -ranks]
+    order = np.lexsort([key[absent] for key in (-internal, -external, -ranks, graph.hosts * (by == "host"), *first)])
+    wanted = None if host is None else host.lower()
+    for number in absent[order].tolist():
+        name = graph.host_names[graph.hosts[number]]
+        if wanted is None or name == wanted:
+            yield Target(
+                graph.urls[number],
+                _rounded(ranks[number]),
+                int(external[number]),
+                int(internal[number]),
+                graph.listed.get(number, 0),
+                graph.published.get(number, ""),
+                name,
+                _rounded(weights[graph.hosts[number]]),
+            )
+
+
+def host_table(graph: LinkGraph) -> list[Host]:
+    """The hosts of a graph, the heaviest first."""
+    weights = graph.host_weights(graph.ranks())
+    size = len(graph.host_names)
+    stored = np.bincount(graph.hosts[graph.states == STORED], minlength=size)
+    absent = np.bincount(graph.hosts[graph.states == 0], minlength=size)
+    found = [
+        Host(name, _rounded(weights[number]), int(stored[number]), int(absent[number]))
+        for number, name in enumerate(graph.host_names)
+    ]
+    return sorted(found, key=lambda one: (-one.weight, one.host))
+
+
+FRONTIER_DESCRIPTION = """\
+List pages that stored pages link to, and that are not stored: what to crawl
+next, one URL a line, the best first.  Entries of stored feeds and site maps
+are among them.  Needs the texts of links: `ingest --anchors`, or the setting
+of your crawler.  --hosts lists hosts with their weight in place of URLs."""
+
+FRONTIER_EXAMPLES = """\
+docstore frontier --limit 1000 > next-urls.txt
+docstore frontier --by inlinks --json --limit 20
+docstore frontier --host example.com
+docstore frontier --hosts
+"""
+
+
+def add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "--by",
+        choices=BY,
+        default="rank",
+        help="PageRank (default), number of pages of other hosts that link to it, or host: the heaviest host first",
+    )
+    parser.add_argument("--host", metavar="HOST", help="only pages of this host")
+    parser.add_argument("--hosts", action="store_true", help="list hosts: weight, stored pages, targets not stored")
+    parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most lines")
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "one JSON object a line, with rank, in-links and what lists it")
+
+
+def run_frontier(args: argparse.Namespace) -> int:
+    """List the targets."""
+    if args.hosts and (args.host is not None or args.by != "rank"):
+        raise InvalidArgument("--hosts lists all hosts by weight; leave --host and --by out")
+    with ExitStack() as stack:
+        graph = read_graph(open_in(stack, args), entries=True)
+    found = 0
+    for one in host_table(graph) if args.hosts else frontier(graph, args.by, args.host):
+        if found == args.limit:
+            break
+        found += 1
+        if args.json:
+            output.json_line(one._asdict())
+        elif isinstance(one, Host):
+            output.line(f"{one.weight:g}\t{one.stored}\t{one.targets}\t{one.host}")
+        else:
+            output.line(one.url)
+    if not found:
+        output.note("no link target is missing" if len(graph.sources) else "the store has no links: `ingest --anchors`")
+    return EXIT_OK if found else EXIT_NOTHING_FOUND

@@ -1,0 +1,403 @@
+"""Notes: derived columns stand next to their capture, live as long as it does, and are computed once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import memory_hbase
+import pytest
+from cli_case import Terminal
+from pages import page, words
+from stores import contents, everything_on_disk
+
+import docstore
+from docstore import GCPolicy, InvalidArgument, Note, ReadSpec, Schema, SetCell
+from docstore.archives.copying import copy
+from docstore.cluster import upkeep, upkeep_postings
+from docstore.model.capture import decode_note
+from docstore.model.format import CAPTURE_FAMILY
+from docstore.model.types import ColumnFamily
+from docstore.notes.annotate import Annotator, annotate, find_annotator, load_annotator
+from docstore.notes.links import frontier, host_table, read_graph
+from docstore.notes.words import EntityFinder, key_phrases, stop_words
+from docstore.reading.documents import Document, Section, outline_of
+from docstore.reports.check import check
+from docstore.store import DocumentStore
+from docstore.sweep.job import SweepOptions, sweep
+
+HTML = (("Content-Type", "text/html; charset=utf-8"),)
+T0 = 1_700_000_000_000_000
+DAY = 86_400_000_000
+URL = "https://a.example/"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[DocumentStore]:
+    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
+        yield opened
+
+
+def put(store: Any, url: str, text: str, at: int = 0, **options: Any) -> docstore.PutResult:
+    body = text.encode() if text.startswith("<") else page(text)
+    return store.put_page(url, body, headers=HTML, fetched_at=T0 + at * DAY, **options)  # type: ignore[no-any-return]
+
+
+def notes_of(store: Any, url: str = URL, name: str = "") -> dict[int, bytes]:
+    """Notes of a row by the day of their capture."""
+    row = store.cells.read_row(url, ReadSpec(("note",), name.encode()))
+    return {} if row is None else {(cell.timestamp - T0) // DAY: cell.value for cell in row.cells}
+
+
+# --- where notes live
+
+
+def test_a_note_stands_at_its_capture_and_is_written_once(store: DocumentStore) -> None:
+    put(store, URL, " ".join(words(1, 60)))
+    put(store, URL, " ".join(words(2, 60)), at=2)
+    note = Note(URL, T0, "lang", b"one")
+    assert store.cells.put_notes([note, Note(URL, T0 + DAY, "lang", b"of no capture")]) == 1
+    assert store.cells.put_notes([note]) == 0
+    assert notes_of(store) == {0: b"one"}
+    assert store.cells.put_notes([note._replace(value=b"two"), note._replace(value=b"three")]) == 1
+    assert notes_of(store) == {0: b"three"}
+    assert store.cells.put_notes([note._replace(value=None), note._replace(timestamp=T0 + 2 * DAY, value=b"x")]) == 2
+    assert notes_of(store) == {2: b"x"}
+    assert store.cells.put_notes([note._replace(value=None)]) == 0
+    with pytest.raises(InvalidArgument, match="name"):
+        store.cells.put_notes([Note(URL, T0, "", b"x")])
+    with pytest.raises(InvalidArgument, match="takes no cells"):
+        store.cells.apply(URL, [SetCell("note", b"lang", T0, b"x")])
+    with pytest.raises(InvalidArgument, match="built in"):
+        Schema(families=(ColumnFamily("note"),))
+
+
+def test_a_visit_shows_the_notes_of_the_capture_that_it_confirms(store: DocumentStore) -> None:
+    put(store, URL, " ".join(words(1, 60)))
+    put(store, URL, " ".join(words(1, 60)), at=1)
+    store.put_page(URL, status=304, fetched_at=T0 + 2 * DAY)
+    assert store.cells.put_notes([Note(URL, T0 + at * DAY, "lang", b"one") for at in (2, 1, 0)]) == 1
+    assert notes_of(store) == {2: b"one", 1: b"one", 0: b"one"}
+    [row] = store.cells.scan(spec=ReadSpec(("note", "dedup"), b"lang", versions=1))
+    assert [(cell.timestamp, cell.value) for cell in row.cells] == [(T0 + 2 * DAY, b"one")]
+
+
+def test_what_a_policy_hides_or_a_delete_removes_takes_its_notes_along(tmp_path: Path) -> None:
+    schema = Schema(captures=GCPolicy(max_versions=1))
+    with docstore.open(tmp_path / "s", create=True, schema=schema) as store:
+        secret = "unspeakable" * 90
+        put(store, URL, " ".join(words(1, 60)))
+        store.cells.put_notes([Note(URL, T0, "long", secret.encode())])
+        put(store, URL, " ".join(words(2, 60)), at=1)
+        assert notes_of(store) == {} and store.cells.put_notes([Note(URL, T0, "long", b"again")]) == 0
+        store.cells.put_notes([Note(URL, T0 + DAY, "long", secret.encode() + b"!")])
+        store.compact()
+        engine = store.opened.engine
+        assert [cell.timestamp for cell in engine.read_row("pages", store.cells.row_key(URL), ReadSpec(("note",)))] == [
+            T0 + DAY
+        ]
+        assert notes_of(store) == {1: secret.encode() + b"!"}
+        assert any(secret.encode() in piece for piece in everything_on_disk(store))
+        put(store, "https://b.example/", " ".join(words(3, 60)))
+        store.delete(URL, purge=True)
+        store.compact()
+        assert not any(b"unspeakable" in piece for piece in everything_on_disk(store))
+        assert list(check(store.opened)) == []
+
+
+def test_a_page_that_a_sweep_rejects_loses_its_notes(store: DocumentStore) -> None:
+    text = " ".join(words(1, 200))
+    for name in ("a", "b"):
+        put(store, URL + name, text, at=ord(name))
+        store.cells.put_notes([Note(URL + name, T0 + ord(name) * DAY, "lang", b"x" * 600)])
+    assert sweep(store, SweepOptions(apply="reject", threads=1)).applied == {"exact": 1}
+    gone = [row.row_key for row in store.opened.engine.scan("pages", spec=ReadSpec(("note",)))]
+    assert gone == [store.cells.row_key(URL + "a")]
+
+
+def test_a_copy_has_the_notes(store: DocumentStore, tmp_path: Path) -> None:
+    for number in range(5):
+        put(store, f"{URL}{number}", " ".join(words(number, 60)))
+        store.cells.put_notes([Note(f"{URL}{number}", T0, "lang", b"%d" % number * 400)])
+    copy(store, tmp_path / "copy")
+    with docstore.open(tmp_path / "copy") as target:
+        assert contents(target) == contents(store)
+
+
+def test_notes_on_hbase_stay_until_their_capture_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(upkeep_postings, "GRACE_SECONDS", 0)
+    memory_hbase.use(monkeypatch)
+    with memory_hbase.open_store(Schema(captures=GCPolicy(max_versions=1))) as store:
+        put(store, URL, " ".join(words(1, 60)))
+        assert store.cells.put_notes([Note(URL, T0, name, name.encode() * 300) for name in ("lang", "x")]) == 2
+        assert annotate(store, counted([])).written == 1 and annotate(store, counted([])).written == 0
+        store.compact()
+        assert notes_of(store, name="x") == {0: b"x" * 300} and len(notes_of(store, name="lang")) == 1
+        put(store, URL, " ".join(words(2, 60)), at=1)
+        store.compact()
+        cells = store.opened.engine.read_row("pages", store.cells.row_key(URL), ReadSpec(("note", CAPTURE_FAMILY)))
+        assert [cell.family for cell in cells] == [CAPTURE_FAMILY]
+
+
+# --- annotate
+
+
+def counted(seen: list[str], version: str = "1") -> Annotator:
+    def of_document(document: Document) -> dict[str, Any] | None:
+        seen.append(f"{document.url} {(document.timestamp - T0) // DAY}")
+        if "bad" in document.url:
+            raise ValueError("no such page")
+        return {"words": len((document.text or "").split())} if document.text else None
+
+    return Annotator("count", version, of_document)
+
+
+def test_only_what_has_no_note_of_the_version_is_annotated(store: DocumentStore) -> None:
+    seen: list[str] = []
+    put(store, URL, " ".join(words(1, 60)), at=4)
+    put(store, URL, " ".join(words(2, 60)), at=6)
+    store.put_page(URL, status=304, fetched_at=T0 + 7 * DAY)
+    store.put_page(URL + "image", b"\x89PNG", headers=(("Content-Type", "image/png"),), fetched_at=T0)
+    first = annotate(store, counted(seen))
+    assert (first.captures, first.written, first.failed) == (4, 3, 0)
+    assert sorted(seen) == [f"{URL} 4", f"{URL} 7", f"{URL}image 0"]
+    assert json.loads(notes_of(store)[7]) == {"version": "1", "words": 60}
+    assert json.loads(notes_of(store, URL + "image")[0]) == {"version": "1"}
+    seen.clear()
+    assert annotate(store, counted(seen)).written == 0 and seen == []
+    put(store, URL, " ".join(words(3, 60)), at=1)  # fetched long ago, arrived now
+    assert annotate(store, counted(seen)).written == 1 and seen == [f"{URL} 1"]
+    seen.clear()
+    assert annotate(store, counted(seen, "2")).written == 4 and len(seen) == 4
+
+
+def test_it_runs_next_to_a_crawl(store: DocumentStore) -> None:
+    def crawl() -> None:
+        for number in range(300):
+            put(store, f"{URL}{number % 200}", " ".join(words(number, 60)), at=number)
+
+    thread = threading.Thread(target=crawl)
+    thread.start()
+    written = 0
+    while thread.is_alive():
+        written += annotate(store, counted([])).written
+    thread.join()
+    last = annotate(store, counted([]))
+    assert (last.captures, last.failed, written + last.written) == (300, 0, 300)
+    notes = [cell for row in store.cells.scan(spec=ReadSpec(("note",))) for cell in row.cells]
+    assert len(notes) == 300 and {decode_note(cell.value)["words"] for cell in notes} == {60}
+    assert list(check(store.opened)) == []
+
+
+def test_a_page_on_which_an_annotator_fails_is_tried_again(store: DocumentStore) -> None:
+    seen: list[str] = []
+    for name in ("a", "bad", "c"):
+        put(store, URL + name, " ".join(words(len(name), 60)))
+    report = annotate(store, counted(seen))
+    assert (report.written, report.failed, report.error) == (2, 1, f"{URL}bad: ValueError: no such page")
+    seen.clear()
+    assert annotate(store, counted(seen)).failed == 1 and seen == [f"{URL}bad 0"]
+
+
+def test_annotators_of_python_and_what_is_none(
+    store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "annotators_here.py").write_text(
+        "def length(document):\n    return {'length': len(document.text)}\nlength.version = 7\nnothing = 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    put(store, URL, "one two three")
+    store.close()
+    run = Terminal(tmp_path / "store", capsys)
+    answer = run("annotate", "--python", "annotators_here:length", "--json").object()
+    assert (answer["name"], answer["version"], answer["written"]) == ("length", "7", 1)
+    assert decode_note(run("get", URL, "--column", "note:length").out.encode()) == {"version": "7", "length": 13}
+    assert run("annotate", "--python", "annotators_here:length").out.startswith("length: 0 notes")
+    for path in ("annotators_here:nothing", "annotators_here:none", "no_such_module:x", "x"):
+        with pytest.raises(InvalidArgument):
+            load_annotator(path)
+    assert "there are entities" in run("annotate", "no_such").err
+    assert run("annotate").code == 2 and run("annotate", "lang", "--list", "a=b").code == 2
+    assert run("annotate", "entities").code == 2
+
+
+# --- texts
+
+
+def test_lang_says_the_language_and_filters_by_it(
+    store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("py3langid", reason="needs the extra docstore[lang]")
+    texts = {
+        "bn": "বাংলাদেশ দক্ষিণ এশিয়ার একটি সার্বভৌম রাষ্ট্র। দেশটির রাজধানী ও বৃহত্তম শহর ঢাকা।",
+        "hi": "भारत दक्षिण एशिया में स्थित एक देश है और इसकी राजधानी नई दिल्ली है।",
+        "ko": "대한민국은 동아시아의 한반도 남부에 있는 나라이며 수도는 서울이다.",
+        "zh": "中国的首都是北京,它有三千多年的历史,是一座美丽的城市。",
+        "ar": "القاهرة هي عاصمة جمهورية مصر العربية وأكبر مدنها من حيث عدد السكان.",
+        "en": "The capital of the United Kingdom is London, which stands on the river Thames.",
+        "de": "Die Hauptstadt der Bundesrepublik Deutschland ist Berlin, das an der Spree liegt.",
+    }
+    for lang, text in texts.items():
+        put(store, URL + lang, f'<html lang="en"><title></title><p>{text}</p>')
+    put(store, URL + "image", "<html lang='de'><img src=x>")
+    assert annotate(store, find_annotator("lang", store, {})).written == 8
+    for lang in texts:
+        note = decode_note(notes_of(store, URL + lang, "lang")[0])
+        assert note["lang"] == lang and 0.5 < note["score"] <= 1
+    store.close()
+    run = Terminal(tmp_path / "store", capsys)
+    assert run("scan", "--lang", "en", "--keys-only").out.split() == [URL + "en"]
+    assert run("scan", "--lang", "de", "--keys-only").out.split() == [URL + "de", URL + "image"]  # as it declares
+    found = run("export", "--lang", "bn", "--format", "jsonl").objects()
+    assert [one["url"] for one in found] == [URL + "bn"]
+    assert run("scan", "--lang", "fi").code == 1
+
+
+def test_key_phrases_are_those_that_keep_company() -> None:
+    filler = [f"{a}{b}" for a in "aeiou" for b in "nst"] + ["the", "on", "at"]
+    lines = []
+    for number in range(30):
+        company = "solar power plant" if number % 3 == 0 else f"river {filler[number % 7]} water"
+        near = "mirror tower" if number % 3 == 0 else "boat bridge"
+        lines.append(f"{filler[number % 18]} {company} {filler[(number + 5) % 18]} {near} the {filler[number % 5]}.")
+    found = [phrase for phrase, _ in key_phrases(" ".join(lines), frozenset(filler))]
+    assert {"solar power plant", "mirror tower"} <= set(found) and not set(filler) & set(found)
+    assert key_phrases("one two three", frozenset()) == [] and key_phrases("", frozenset()) == []
+    text = (
+        "".join(f"人工智能改变{'甲乙丙丁'[n % 4]}城。天气{'东西南北'[n % 4]}很好。" for n in range(8))
+        + "人工智能和天气。"
+    )
+    found = [phrase for phrase, _ in key_phrases(text, frozenset(["很", "好"]))]
+    assert found and all(" " not in phrase for phrase in found) and any("智能" in phrase for phrase in found)
+
+
+def test_stop_words_are_the_most_frequent_of_each_language_in_the_store(store: DocumentStore) -> None:
+    for number in range(12):
+        put(store, f"{URL}en/{number}", f'<html lang="en-GB"><p>the {" ".join(words(number, 80))} the of</p>')
+        put(store, f"{URL}xx/{number}", f'<html lang="xx"><p>zur {" ".join(words(50 + number, 80))} zur der</p>')
+    found = stop_words(store)
+    assert {"the", "of"} <= found["en"] and not {"zur", "der"} & found["en"]
+    assert {"zur", "der"} <= found["xx"] and {"the", "zur"} <= found[""]
+    report = annotate(store, find_annotator("keyphrases", store, {}))
+    assert (report.written, report.failed) == (24, 0)
+
+
+def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_path: Path) -> None:
+    cities = tmp_path / "cities"
+    cities.write_text("# cities\nNew York\n\nNew York City\nঢাকা\n서울\n北京\nनई दिल्ली\nYork\n", encoding="utf-8")
+    put(store, URL, "In new york city, not New-York nor York: ঢাকা, नई दिल्ली, 我爱北京 and ঢাকা. 서울")
+    annotator = find_annotator("entities", store, {"city": cities})
+    assert annotate(store, annotator).written == 1
+    found = decode_note(notes_of(store)[0])["city"]
+    assert [(name, count) for name, count, _ in found] == [
+        ("ঢাকা", 2), ("New York City", 1), ("New York", 1), ("York", 1), ("नई दिल्ली", 1), ("北京", 1), ("서울", 1),
+    ]  # fmt: skip
+    assert found[1][2] == 3  # the title's two words, and "In"
+    cities.write_text("York\n", encoding="utf-8")
+    changed = find_annotator("entities", store, {"city": cities})
+    assert changed.version != annotator.version and annotate(store, changed).written == 1
+    assert EntityFinder(["", "a b"]).find(["a", "a", "b"]) == [["a b", 1, 1]]
+
+
+def test_an_outline_is_cut_at_the_headings_of_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], store: DocumentStore
+) -> None:
+    text = "Contents\nFirst\nSecond\nIntro\nFirst\nabout first\nmore\nSecond ¶\nabout Second\nFirst"
+    assert outline_of(text, "First\nSecond¶\nAbsent") == [
+        Section("", "Contents\nFirst\nSecond\nIntro"),
+        Section("First", "about first\nmore"),
+        Section("Second ¶", "about Second\nFirst"),
+    ]
+    assert outline_of("no headings\nhere", "") == [Section("", "no headings\nhere")]
+    assert outline_of("", "x") == [Section("", "")]
+    parts = "".join(f"<h2>Part {n}</h2><p>{' '.join(words(n, 60))}.</p>" for n in range(3))
+    put(store, URL, f"<html><title>T</title><body><p>{' '.join(words(9, 60))}.</p>{parts}</body></html>")
+    store.close()
+    run = Terminal(tmp_path / "store", capsys)
+    found = run("get", URL, "--outline", "--json").object()["outline"]
+    assert [one["heading"] for one in found] == ["", "Part 0", "Part 1", "Part 2"]
+    assert found[2]["text"] == " ".join(words(1, 60)) + "."
+    assert "## Part 1\n" in run("get", URL, "--outline").out
+
+
+# --- links
+
+
+def linked(store: Any, url: str, *targets: str) -> None:
+    anchors = "".join(f'<a href="{target}">to {target}</a> ' for target in targets)
+    put(
+        store,
+        url,
+        f"<html><title>{url}</title><body><p>{' '.join(words(len(url), 40))}</p>{anchors}</body>",
+        anchors=True,
+    )
+
+
+def test_links_become_ranks_and_in_links(store: DocumentStore) -> None:
+    linked(store, URL, URL + "b", "https://hub.example/")
+    linked(store, URL + "b", "https://hub.example/", URL)
+    linked(store, "https://c.example/", "https://hub.example/")
+    linked(store, "https://hub.example/", "https://hub.example/")  # a link to itself counts nothing
+    report = annotate(store, find_annotator("links", store, {}))
+    assert report.written == 4
+    note = {url: decode_note(notes_of(store, url)[0]) for url in (URL, URL + "b", "https://hub.example/")}
+    assert (note["https://hub.example/"]["inlinks"], note["https://hub.example/"]["internal"]) == (3, 0)
+    assert (note[URL]["inlinks"], note[URL]["internal"]) == (0, 1)
+    assert note["https://hub.example/"]["authority"] == 1 and note[URL]["hub"] > note[URL + "b"]["authority"]
+    graph = read_graph(store)
+    ranks = dict(zip(graph.urls, graph.ranks().tolist(), strict=True))
+    assert sum(ranks.values()) == pytest.approx(4) and max(ranks, key=lambda url: ranks[url]) == "https://hub.example/"
+    # Each page's rank follows from those of the pages that link to it; the one without links gives to all.
+    kept = 0.15 + 0.85 * ranks["https://hub.example/"] / 4
+    assert ranks["https://c.example/"] == pytest.approx(kept)
+    assert ranks[URL + "b"] == pytest.approx(kept + 0.85 * ranks[URL] / 2)
+    assert annotate(store, find_annotator("links", store, {})).written == 0
+    weights = {one.host: one.weight for one in host_table(graph)}
+    assert sum(weights.values()) == pytest.approx(3, abs=0.02) and weights["c.example"] < weights["a.example"]
+
+
+def test_the_frontier_is_what_links_and_site_maps_name_and_is_not_stored(
+    store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linked(store, URL, "https://new.example/1", URL + "here", URL + "missing")
+    linked(store, "https://b.example/", "https://new.example/1", "https://rejected.example/")
+    linked(store, "https://c.example/", "https://new.example/1", "https://new.example/2")
+    for at, url in enumerate((URL + "first", "https://rejected.example/")):
+        put(store, url, " ".join(words(7, 90)), at=at, policies={"exact": "reject-any"})
+    assert [url for url, _, _ in store.rejected()] == ["https://rejected.example/"]
+    entries = "".join(
+        f"<url><loc>{URL}{name}</loc><lastmod>2024-0{month}-02</lastmod></url>"
+        for month, name in enumerate(("first", "listed"), 1)
+    )
+    site_map = f'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
+    store.put_page(URL + "map.xml", site_map.encode(), headers=(("Content-Type", "application/xml"),), fetched_at=T0)
+    graph = read_graph(store, entries=True)
+    found = list(frontier(graph))
+    assert found[0].url == "https://new.example/1" and found[0].inlinks == 3
+    assert {one.url for one in found} == {
+        "https://new.example/1", "https://new.example/2", URL + "here", URL + "missing", URL + "listed",
+    }  # fmt: skip
+    [listed] = [one for one in found if one.url == URL + "listed"]
+    assert (listed.listed, listed.internal, listed.published[:7]) == (1, 1, "2024-02")
+    by_host = [one.host for one in frontier(graph, "host")]
+    assert by_host == sorted(by_host, key=by_host.index) and len(set(by_host)) == 2
+    assert next(frontier(graph, "inlinks")).url == "https://new.example/1"
+    with pytest.raises(InvalidArgument):
+        next(frontier(graph, "size"))
+    store.close()
+    run = Terminal(tmp_path / "store", capsys)
+    lines = run("frontier").out.split()
+    assert lines == [one.url for one in found]
+    assert (
+        run("frontier", "--host", "a.example", "--limit", "1").out.split()
+        == [one.url for one in found if one.host == "a.example"][:1]
+    )
+    assert run("frontier", "--json").objects()[0]["rank"] == found[0].rank
+    hosts = {one["host"]: one for one in run("frontier", "--hosts", "--json").objects()}
+    assert (hosts["new.example"]["stored"], hosts["new.example"]["targets"]) == (0, 2)
+    assert run("frontier", "--hosts", "--by", "host").code == 2
+    assert run("frontier", "--host", "none.example").code == 1
