@@ -355,7 +355,6 @@ class ArchiveApp:
     # --- captures of a URL
 
     def _rows(self, page: Address, *, is_short: bool = False) -> Iterator[ScannedRow]:
-        """Rows of a URL, of http and https."""
         for number, row in enumerate(self._store.table.scan_captures(*rows_of_path(page.path_key))):
             if is_short and number == SHORT_ROWS:
                 raise TooLong

@@ -441,7 +441,6 @@ def _in_slices(table: Table, rows: keys.KeyRange, budget: Budget) -> Iterator[Sc
 
 
 def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget) -> list[Listed]:
-    """Captures of one row, oldest first."""
     address = address_of(row.row_key)
     if address is None:
         return []

@@ -126,7 +126,6 @@ class CdxAnswers:
         return self._in_order(query, placed)
 
     def _in_order(self, query: CdxQuery, placed: Iterator[Placed]) -> Chosen:
-        """The first rows of a question over many URLs."""
         most = self._settings.answer_rows if query.limit is None else query.limit
         left_bytes = self._settings.answer_bytes
         chosen: list[Listed] = []
@@ -366,7 +365,6 @@ def _notes(following: Place | None, note: str, budget: Budget, address: str) -> 
 
 
 def _token(place: Place) -> str:
-    """A place as a resume key."""
     return base64.urlsafe_b64encode(b"%d " % place[1] + place[0]).decode().rstrip("=")
 
 
