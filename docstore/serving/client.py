@@ -34,7 +34,6 @@ from docstore.serving.client_http import (
     Blocking,
     Broken,
     Request,
-    Retries,
     Session,
     check_peer,
     check_socket,
@@ -76,10 +75,10 @@ def connect(
     if timeout_seconds <= 0 or retry_seconds < 0:
         raise InvalidArgument("timeout_seconds must be above 0, and retry_seconds 0 or more")
     address = parse_address(url)
-    session = Session(address, token, Retries(min(retry_seconds, CONNECT_PATIENCE_SECONDS)))
+    session = Session(address, token, min(retry_seconds, CONNECT_PATIENCE_SECONDS))
     store = RemoteStore(session, Connections(address, timeout_seconds))
     store.about()
-    session.retries = Retries(retry_seconds)
+    session.patience_seconds = retry_seconds
     return store
 
 
