@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from docstore.backends import open_backend
 from docstore.model import keys
@@ -52,6 +52,8 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.reading.answers import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet, SnippetReader
+    from docstore.search.answers import SearchOptions, SearchResults
+    from docstore.search.index import SearchIndex
     from docstore.storage.port import Backend, Committer
     from docstore.storage.reports import BackupReport, CompactionReport
     from docstore.writing.applying import Applied, Repaired
@@ -61,6 +63,8 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
 
 MICROS = 1_000_000
 SNIPPET_LENGTH = 200
+_SEARCH = {"index": "docstore.search.index", "results": "docstore.search.results"}
+"""Modules of the extra `docstore[search]`."""
 
 
 def open_store(
@@ -120,6 +124,7 @@ class DocumentStore:
         self._writes: WriteSide | None = None
         self._queries: IndexQueries | None = None
         self._snippets: SnippetReader | None = None
+        self._indexes: dict[Path, SearchIndex] = {}
         self.schema = opened.schema
         self.lost = opened.lost
         self.unreadable = opened.placement.unreadable
@@ -538,6 +543,43 @@ class DocumentStore:
             self._snippets = module.SnippetReader(self._table, self.opened.placement)
         return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
 
+    def search_index(self, folder: str | Path | None = None) -> SearchIndex:
+        """The search index of this store, which its `update` makes; needs the extra `docstore[search]`.
+
+        Args:
+            folder: of the index; None for `search` in the store's folder.
+        """
+        self._check_open()
+        path = Path(folder) if folder else self.opened.path / "search"
+        if path not in self._indexes:
+            self._indexes[path] = _search_module("index").SearchIndex(self, path)
+        return self._indexes[path]
+
+    def search(
+        self,
+        query: str,
+        *,
+        index: str | Path | None = None,
+        boosts: str | Path | None = None,
+        synonyms: str | Path | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> SearchResults:
+        """Pages that answer a query, best first, one of each cluster; needs the extra `docstore[search]`.
+
+        Args:
+            query: words, phrases and fields; see docs/search.md.
+            index: its folder, if it is not in the store's.
+            boosts: TOML file of how much a match counts by its field; None for `search.toml` in the store's folder, if
+                there is one.
+            synonyms: file of words that mean the same, XML or a group a line; None for the one that the boosts name.
+            options: host, lang, since, until, status, limit, offset, collapse, length, seconds; see `SearchOptions`.
+        Raises:
+            InvalidArgument: there is no index yet, or an option is wrong.
+        """
+        paths = [None if name is None else Path(name) for name in (boosts, synonyms)]
+        found: SearchResults = _search_module("results").search(self.search_index(index), query, *paths, **options)
+        return found
+
     def collapse(self, urls: Iterable[str]) -> list[str]:
         """Search results without duplicates: one page of each cluster, the first in the order given.
 
@@ -637,3 +679,15 @@ class DocumentStore:
                     self.opened.make_reserve()
                     self._writes = module.WriteSide(self.opened, self._table, self._committer, self._clock)
         return self._writes
+
+
+def _search_module(name: str) -> Any:
+    """A module of the extra.
+
+    Raises:
+        InvalidArgument: it is not installed.
+    """
+    try:
+        return importlib.import_module(_SEARCH[name])
+    except ImportError as error:
+        raise InvalidArgument(f"search needs tantivy: run `pip install 'docstore[search]'` ({error})") from error

@@ -4,7 +4,8 @@ They are lowered; a change that needs more room for a feature says by how much. 
 
 Search and notes may take 3,000 lines in all, 800 of them in the core.  Of these the notes (`annotate`, `frontier`,
 `stats --by pattern`) took 1,540, of them 210 in the core, five files, 15 classes with eleven record types, and 30 lines
-of tools.
+of tools.  Search took 1,420, 100 of them in the core, six files, 12 classes with seven record types, and 200 lines of
+tools; PDF and JSON took 160 and a file: 120 more than 3,000.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_820,
-    "lines of the core": 38_540,
-    "files of docstore/": 222,
-    "classes": 542,
-    "record types": 268,
+    "lines of docstore/": 60_410,
+    "lines of the core": 38_800,
+    "files of docstore/": 229,
+    "classes": 554,
+    "record types": 275,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 311,
@@ -29,7 +30,7 @@ CEILINGS = {
     "LevelDB keys of a put": 8,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_690,
-    "lines of tools/": 10_930,
+    "lines of tools/": 11_130,
 }
 
 

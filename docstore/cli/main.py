@@ -58,6 +58,8 @@ COMMANDS = (
     Command("get", "print a page: text, body, headers or cells", "docstore.cli.pages"),
     Command("scan", "list cells of many rows", "docstore.cli.pages"),
     Command("history", "list the captures of a page", "docstore.cli.pages"),
+    Command("index", "make or update the search index", "docstore.search.commands"),
+    Command("search", "find pages by words", "docstore.search.commands"),
     Command("dups", "list duplicates: of a page, all, or rejected ones", "docstore.cli.dups"),
     Command("diff", "show which words of two pages differ", "docstore.cli.diff"),
     Command("sweep", "find all pairs and clusters of duplicates", "docstore.cli.sweep"),

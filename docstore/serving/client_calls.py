@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from docstore.model import keys
 from docstore.model.capture import STORED_REFUSED
@@ -46,6 +46,7 @@ from docstore.reading.answers import Orphan, Similar
 from docstore.reading.cells import SLICE_CELLS, Row
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
+from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
 from docstore.serving.wire import plain, weight
 from docstore.writing.fields import refusal_of_fields, refusal_of_time
@@ -365,6 +366,13 @@ class StoreCalls:
         for batch in _url_batches(urls, self._limits, most_urls(length)):
             found += yield from _snippets(self._session, batch, query, length, at)
         return found
+
+    @Asks
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> Steps[SearchResults]:
+        """See `DocumentStore.search`; index, boosts and synonyms are the server's, and so is the time that it takes."""
+        given: dict[str, Any] = {name: value for name, value in options.items() if name != "seconds"}
+        times = {name: _at_micros(given.get(name)) for name in ("since", "until")}
+        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"q": query, **given, **times}))
 
     @Asks
     def collapse(self, urls: Iterable[str]) -> Steps[list[str]]:

@@ -25,6 +25,7 @@ from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgumen
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import ReadSpec, VerdictKind
 from docstore.reading.documents import Document, rejection_of
+from docstore.reading.snippet import Snippet
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.messages import AnyRequest, Asked, opens
 from docstore.serving.request import (
@@ -61,6 +62,7 @@ VIEWS: Final[Mapping[str, tuple[str, Callable[[Service, Given], dict[str, Any]]]
         "list.html",
         lambda service, given: listing(service.store, given.get("prefix", "").strip(), given.get("after", "")),
     ),
+    "/search": ("search.html", lambda service, given: found(service.store, given.get("q", ""), given.get("from", ""))),
     "/clusters": ("clusters.html", lambda service, given: clusters(service.store, given.get("after", ""))),
     "/diff": (
         "diff.html",
@@ -229,7 +231,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for filter_ in (shown_url, size, number, moment, duration):
+    for filter_ in (shown_url, size, number, moment, duration, pieces):
         made.filters[filter_.__name__] = filter_
     made.globals["address"] = address
     made.globals["percent"] = percent
@@ -600,6 +602,28 @@ def _folded(blocks: list[Row]) -> list[Row]:
 
 def _words(sides: Any) -> int:
     return sum(len(piece.text.split()) for side in sides for piece in side if piece.change is not Change.SAME)
+
+
+# --- a search: a page of results
+
+HITS = 10
+LAST_HIT = 1000
+SEARCH_SECONDS = 2.0
+
+
+def found(store: DocumentStore, query: str, start: str) -> dict[str, Any]:
+    """Values of `search.html`."""
+    if not query.strip():
+        return {"query": "", "found": None, "start": 0, "next": 0}
+    first = min(int(start), LAST_HIT) if start.isascii() and start.isdecimal() else 0
+    results = store.search(query, limit=HITS, offset=first, seconds=SEARCH_SECONDS)
+    is_more = len(results.hits) == HITS and first + HITS <= LAST_HIT
+    return {"query": query, "found": results, "start": first, "next": first + HITS if is_more else 0}
+
+
+def pieces(snippet: Snippet | None) -> list[str]:
+    """A snippet in pieces: every second one is a word of the query."""
+    return [] if snippet is None else snippet.text("\0", "\0").split("\0")
 
 
 # --- clusters of the last sweep, as far as some rows show them

@@ -40,6 +40,7 @@ from docstore.reading.cells import Row
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
+from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.client_calls import About, Job, Limits, Rejected
 from docstore.serving.messages import (
     PAUSE,
@@ -364,6 +365,33 @@ async def snippets(
     return await ask(request, service, lambda: {"snippets": found})
 
 
+MOST_HITS: Final = 100
+MOST_OFFSET: Final = 1000
+SEARCH_SECONDS: Final = 2.0
+"""After which an answer has no more snippets, and duplicates are not looked for."""
+
+
+@get("/search", opt=opens(Role.READ, gives=SearchResults))
+async def search(
+    request: AnyRequest,
+    service: Asked,
+    q: Annotated[str, QueryParameter(description="words, phrases and fields, at most 1,000 characters")],
+    host: FromQuery[str | None] = None,
+    lang: FromQuery[str | None] = None,
+    since: Annotated[int | None, QueryParameter(description="in microseconds since 1970")] = None,
+    until: Annotated[int | None, QueryParameter(description="the same; exclusive")] = None,
+    status: Annotated[int | None, QueryParameter(description="any 2xx if left out; 0 for any", ge=0, le=999)] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=MOST_HITS)] = 10,
+    offset: Annotated[int, QueryParameter(ge=0, le=MOST_OFFSET)] = 0,
+    collapse: FromQuery[bool] = True,
+    length: Annotated[int, QueryParameter(description="of a snippet; 0 for none", ge=0, le=1000)] = DEFAULT_LENGTH,
+) -> Response[bytes]:
+    """Pages that answer a query, one of each cluster; the job `index` makes and updates the index."""
+    options = SearchOptions(host=host, lang=lang, since=since, until=until, status=status)
+    options |= SearchOptions(limit=limit, offset=offset, collapse=collapse, length=length, seconds=SEARCH_SECONDS)
+    return await ask(request, service, lambda: service.store.search(q, **options))
+
+
 @post("/collapse", status_code=200, opt=opens(Role.READ, gives={"urls": list[str], "taken": list[bytes] | None}))
 @takes(is_long=True)
 async def collapse(
@@ -444,7 +472,7 @@ async def urls(
 
 PAGES: Final = [
     put_page, put_body, put_pages, put_verdicts, get_page, has_page, get_body, delete_page, get_pages, history,
-    validators, anchors, add_anchor, similar, snippets, collapse, find, rejected, orphans, urls,
+    validators, anchors, add_anchor, similar, snippets, search, collapse, find, rejected, orphans, urls,
 ]  # fmt: skip
 
 
@@ -700,7 +728,7 @@ BEAT_SECONDS: Final = 15
 async def start_job(
     request: AnyRequest, service: Service, *, kind: str, options: dict[str, Any] = NO_OPTIONS
 ) -> Response[bytes]:
-    """Start a compaction, sweep, backup, check or reindexing; see `docstore.serving.service` for their options."""
+    """Start a compaction, sweep, backup, check, reindexing or indexing; see `docstore.serving.service` for options."""
     return reply(request, service.jobs.start(kind, options, is_local=context_of(request.scope).is_local), 202)
 
 

@@ -1,5 +1,5 @@
 """The open store, asked from an event loop: what blocks runs in bounded pools of threads; and jobs, in threads of
-their own: compact, sweep, backup, check, reindex.
+their own: compact, sweep, backup, check, reindex, index.
 
 Knows the public class of a store; must not know HTTP beyond refusals.  Reads and writes have pools of their own: a
 read waits for no commit.
@@ -550,6 +550,11 @@ def _reindex(store: DocumentStore, progress: Progress, *, dry_run: bool = False)
     return reindex(store, dry_run=dry_run, on_progress=lambda report: progress("pages", report.pages, 0)).as_dict()
 
 
+def _index(store: DocumentStore, progress: Progress, *, again: bool = False) -> Any:
+    """See `docstore.search.index`; needs the extra `docstore[search]`."""
+    return store.search_index().update(lambda pages: progress("pages", pages, 0), again=again)
+
+
 def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None) -> Any:
     """See `docstore.reports.dedup`."""
     if by is not None and by not in list(By):
@@ -564,4 +569,5 @@ KINDS: Final[Mapping[str, Callable[..., Any]]] = {
     "check": _check,
     "reindex": _reindex,
     "dedup-stats": _dedup_stats,
+    "index": _index,
 }

@@ -457,12 +457,14 @@ class Table:
             cells.sort(key=_order)
         return cells
 
-    def scan_captures(self, start: bytes = b"", end: bytes | None = None) -> Iterator[ScannedRow]:
+    def scan_captures(
+        self, start: bytes = b"", end: bytes | None = None, others: Iterable[str] = ()
+    ) -> Iterator[ScannedRow]:
         """Rows that have captures, with all their capture records and what was computed after the write, as stored.
 
-        `row_captures` says which of them are live.
+        `row_captures` says which of them are live.  With cells of other families, rows that have these alone come too.
         """
-        families = tuple(sorted({CAPTURE_FAMILY, *LATER_FAMILIES}))
+        families = tuple(sorted({CAPTURE_FAMILY, *others, *LATER_FAMILIES}))
         for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
             cells = self.stored_row(row.row_key, ReadSpec(families)) if row.truncated else row.cells
             yield ScannedRow(row.row_key, cells, truncated=False)

@@ -11,8 +11,8 @@ apart are dropped; only then a map of positions is made.  ``ss`` and U+00DF are 
 A query is cut into words; runs of a script without blanks between words into pairs of neighbouring characters (a
 character takes its marks with it), for the reader's words cannot be known: pairs in a row mark the whole run.
 
-A word of the query is found where a word of the text begins: as the whole word, else, from PREFIX_CHARACTERS on, as
-its beginning.  In scripts without blanks it is found anywhere.
+A word of the query is found where a word of the text begins: as the whole word, or as its beginning (`beginning_of`).
+In scripts without blanks it is found anywhere.  The search index has the same rules.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ from docstore.reference.words import UNICODE
 
 PREFIX_CHARACTERS: Final = 4
 """Shorter query words are found as whole words only."""
+HANGUL_PREFIX: Final = 2
+"""The same in syllables of Hangul, whose nouns are followed by particles."""
+INDIC_PREFIX: Final = 3
+"""The same in the scripts of India; vowel signs at the end, which inflection changes, are left out of the beginning."""
 MAX_TERMS: Final = 32
 """Words of a query that count; the others are left out."""
 
@@ -63,6 +67,28 @@ class _Unspaced:
 
 
 UNSPACED: Final = _Unspaced()
+
+
+_VOWEL_SIGNS: Final = "".join(
+    mark for mark in map(chr, range(0x0900, 0x0E00)) if category(mark)[0] == "M" and not combining(mark)
+)
+"""Of the scripts of India, with the signs of nasal sounds."""
+
+
+def beginning_of(word: str) -> str:
+    """What other forms of a folded word begin with; "" if only the word itself is looked for."""
+    last = word[-1:]
+    if "\uac00" <= last <= "\ud7a3":
+        return word if len(word) >= HANGUL_PREFIX else ""
+    if "\u0900" <= last < "\u0e00":
+        stem = word.rstrip(_VOWEL_SIGNS)
+        return stem if len(word) >= INDIC_PREFIX and len(stem) > 1 else ""
+    return word if len(word) >= PREFIX_CHARACTERS and last not in UNSPACED else ""
+
+
+def fold(text: str) -> str:
+    """A text with its characters folded, accents dropped."""
+    return _wide_form(text)[0]
 
 
 def is_word_character(character: str) -> bool:
@@ -249,7 +275,7 @@ def _find_in_words(padded: str, spelling: str, _: bool, limit: int, start: int, 
     """Places of a word in a narrow form; the blank before a word stands where the word begins in the text."""
     found: _Places = []
     find = padded.find
-    beginning = f" {spelling}" if len(spelling) >= PREFIX_CHARACTERS else f" {spelling} "
+    beginning = f" {spelling}" if beginning_of(spelling) else f" {spelling} "
     length = len(spelling)
     first = find(beginning, start, end + 2)
     while first >= 0:
@@ -266,25 +292,27 @@ def _find_in_words(padded: str, spelling: str, _: bool, limit: int, start: int, 
 def _find_anywhere(folded: str, spelling: str, spaced: bool, limit: int, start: int, end: int) -> _Places:
     """Places of a term in a text that is folded character by character."""
     found: _Places = []
-    length, size = len(spelling), len(folded)
+    size = len(folded)
     find = folded.find
-    prefixes = length >= PREFIX_CHARACTERS
-    first = find(spelling, start, end)
+    beginning = (beginning_of(spelling) if spaced else "") or spelling
+    prefixes = spaced and beginning_of(spelling) != ""
+    length = len(beginning)
+    first = find(beginning, start, end)
     while first >= 0:
-        behind = first + length
+        after = first + length
         if not spaced:
-            while behind < size and folded[behind] > "\u02ff" and unicodedata.category(folded[behind])[0] == "M":
-                behind += 1
-            found.append((first, behind, True))
+            while after < size and folded[after] > "\u02ff" and unicodedata.category(folded[after])[0] == "M":
+                after += 1
+            found.append((first, after, True))
         elif first == 0 or not _continues(folded[first - 1]):
-            whole = behind == size or not _continues(folded[behind])
+            while after < end and _continues(folded[after]):
+                after += 1
+            whole = folded[first:after] == spelling and not (after < size and _continues(folded[after]))
             if whole or prefixes:
-                while behind < end and _continues(folded[behind]):
-                    behind += 1
-                found.append((first, behind, whole))
+                found.append((first, after, whole))
         if len(found) == limit:
             break
-        first = find(spelling, behind, end)
+        first = find(beginning, after, end)
     return found
 
 

@@ -6,8 +6,8 @@ message is for the user.  Time is linear in the body; a caller bounds the body.
 
 Which reader, by the body's head (first 1024 bytes, after a byte order mark), first that holds:
 
-1. a body that starts as a PDF, PNG, GIF, JPEG, ZIP or RAR file does: none; gzip: that of the XML in it, if it is a feed
-   or site map;
+1. a body that starts as a PDF does: `pdf`, if the extra is installed; as a PNG, GIF, JPEG, ZIP or RAR file: none; gzip:
+   that of the XML in it, if it is a feed or site map;
 2. the root element is one of `LIST_ROOTS`, whatever the type says among HTML, XML and no type: `vocabulary`;
 3. type text/html or application/xhtml+xml; an XML type with root ``html``; no type, no zero byte in the head (a UTF-16
    mark excuses them), and it begins with ``<`` and a letter or ``!`` (not an SVG image), or with ``<?xml`` and has
@@ -20,6 +20,9 @@ Plain text and Markdown are none if the head has control characters, as binary f
 *Plain text*: its lines.  *Markdown*: rules for what pages use of CommonMark (headings, lists, quotes, code, links,
 tables, emphasis, front matter) make HTML of it, which `page.read` reads.  Words are what fingerprints are made of, and
 markup has hardly any, so a full parser would find the same text.  Indented code is text; nested link brackets stay.
+
+*JSON*: the strings under the usual names of content (CONTENT_NAMES), in their order, HTML in them as HTML; the first
+under a name of TITLE_NAMES that is nearest to the root is the title.  JSON without any has no text.
 
 *Shell*: an HTML page with under `SHELL_WORDS` words of main text gets the ``articleBody`` of its JSON-LD, if exactly
 one object has one, of at least that many words.  Longer pages keep their text: JSON-LD repeats it at best.
@@ -53,7 +56,8 @@ SHELL_WORDS: Final = 50
 JSON_LD_LIMIT_BYTES: Final = 1 << 20
 
 _GZIP: Final = b"\x1f\x8b\x08"
-_BINARY_STARTS: Final = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
+_PDF: Final = b"%PDF-"
+_BINARY_STARTS: Final = (_PDF, b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
 _HEAD_BYTES: Final = 1024
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -139,6 +143,8 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
         if _root(_head(body)) not in LIST_ROOTS:
             return None
         media_type, content_type = "", None
+    if body.startswith(_PDF):
+        return pdf_text(body)
     if body.startswith(_BINARY_STARTS):
         return None
     body = body[:TEXT_LIMIT_BYTES]
@@ -148,7 +154,7 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     if is_xml or is_list or (not media_type and _starts_xml(head)):
         found: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
         return found  # lxml is loaded for XML alone
-    reader = READERS.get(media_type or "text/plain")
+    reader = READERS.get("application/json" if media_type.endswith("+json") else media_type or "text/plain")
     return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
 
 
@@ -351,8 +357,71 @@ def _inline(line: str, targets: dict[str, str]) -> str:
     return restored(line.replace("|", " ") if line.lstrip().startswith("|") else line)
 
 
+# --- PDF and JSON
+
+
+def pdf_text(body: bytes) -> Text | None:
+    """The text of a PDF file; None if no library for it is installed.
+
+    Raises:
+        Unreadable: it is damaged, needs a password, or takes too much.
+    """
+    pdf = import_module("docstore.text.pdf")
+    if not pdf.is_installed():
+        return None
+    found = pdf.read(body)
+    if "error" in found:
+        raise Unreadable(found["error"])
+    lines = found["text"].replace("\0", "\ufffd").replace("\n", BREAK)
+    return Text(fold_blocks(lines), title=" ".join(found["title"].split()), lang=found["lang"])
+
+
+TITLE_NAMES: Final = ("title", "headline", "name")
+CONTENT_NAMES: Final = frozenset(
+    {*TITLE_NAMES, "subtitle", "description", "summary", "abstract", "excerpt", "caption", "articlebody"}
+    | {"body", "content", "content_html", "content_text", "html", "text", "full_text", "message", "comment"}
+)
+"""In lower case; WordPress has its strings one deeper, under `rendered`."""
+_WRAPPED: Final = ("rendered", "value", "#text")
+
+
+def json_text(body: bytes, content_type: str | None) -> Text | None:
+    """The strings of JSON that are content by their names.
+
+    Raises:
+        Unreadable: it is no JSON.
+    """
+    encoding, source = charset.decode(body, content_type)
+    try:
+        root = json.loads(source, strict=False, parse_int=str)
+    except ValueError as error:
+        raise Unreadable(f"no JSON: {error}") from error
+    except RecursionError as error:
+        raise Unreadable("JSON that is nested too deep") from error
+    title, title_depth, blocks = "", 0, []
+    waiting: list[tuple[str, Any, int]] = [("", root, 0)]
+    while waiting:
+        name, value, depth = waiting.pop()
+        if isinstance(value, dict):
+            inner = [
+                (name if key in _WRAPPED else key.lower(), one, depth + 1)
+                for key, one in value.items()
+                if not key.startswith("_")  # WordPress: `_links`
+            ]
+            waiting += reversed(inner)
+        elif isinstance(value, list):
+            waiting += ((name, one, depth + 1) for one in reversed(value))
+        elif isinstance(value, str) and name in CONTENT_NAMES:
+            text = shown(value) if "<" in value or "&" in value else fold_blocks(value.replace("\n", BREAK))
+            if name in TITLE_NAMES and text and (not title or depth < title_depth):
+                title, title_depth = " ".join(text.split()), depth
+            blocks += [text] if text else []
+    return Text("\n".join(blocks), encoding, title=title) if blocks else None
+
+
 READERS: Final[dict[str, Reader]] = {
     "text/plain": plain,
+    "application/json": json_text,
     "text/markdown": markdown,
     "text/x-markdown": markdown,
     "text/x-web-markdown": markdown,

@@ -1,0 +1,213 @@
+"""Find pages by words: the search index of a store, made and asked; both need the extra `docstore[search]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from docstore.cli import answers, arguments, output
+from docstore.cli.opening import open_in
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.search.answers import Hit, IndexReport, SearchOptions, SearchResults
+from docstore.serving.wire import report_of
+from docstore.store import DocumentStore
+
+if TYPE_CHECKING:
+    from docstore.attach import Store
+
+# --- docstore index
+
+
+INDEX_DESCRIPTION = """\
+Make the search index of a store, or bring it up to date: the newest live page
+of each URL with its anchors and notes.  Only pages that came, changed or went
+since are written.  A stopped run continues where it was.  After pages went, no
+word of them is in the index's files.  With --follow it goes on until Ctrl-C,
+next to a crawl that writes through the server; on HBase, next to any."""
+
+INDEX_EXAMPLES = """\
+docstore index
+docstore index --follow --every 30
+docstore index --again --index /fast/search --json
+"""
+IDLE_SHARE = 4
+"""With --follow: so many times the time of an update is waited until the next one."""
+
+
+def add_index_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--follow", action="store_true", help="go on until interrupted")
+    parser.add_argument(
+        "--every",
+        metavar="SECONDS",
+        type=arguments.positive,
+        default=10,
+        help=f"with --follow: wait so long, and {IDLE_SHARE} times as long as an update takes (default: 10)",
+    )
+    parser.add_argument("--again", action="store_true", help="make it from nothing")
+    _add_index(parser)
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "{pages, added, changed, removed, scrubbed, unreadable, index_bytes, seconds} an update")
+
+
+def run_index(args: argparse.Namespace) -> int:
+    """Update the index."""
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        if args.follow and isinstance(store, DocumentStore) and store.opened.engine.caps.single_writer:
+            raise InvalidArgument(
+                "--follow would keep all writers out of the store; start `docstore serve`, and it follows the server, "
+                "or call `store.search_index().update()` in the process that writes"
+            )
+        show = output.progress_of_count(args, stack, " pages", "index")
+        again = args.again
+        while True:
+            report = _update(args, store, show, again=again)
+            if args.json:
+                output.json_line(asdict(report))
+            elif not args.follow or report.added or report.changed or report.removed:
+                _print_report(report)
+            if not args.follow:
+                return EXIT_OK
+            again = False
+            sys.stdout.flush()  # whoever reads it through a pipe waits
+            time.sleep(max(args.every, IDLE_SHARE * report.seconds))
+
+
+def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] | None, *, again: bool) -> IndexReport:
+    if isinstance(store, DocumentStore):
+        return store.search_index(args.index).update(show, again=again)
+    _refuse_files(args)
+    told = None if show is None else (lambda _stage, done, _total: show(done))
+    return store.run_job("index", {"again": again}, report_of(IndexReport), told)
+
+
+def _print_report(report: IndexReport) -> None:
+    changes = f"{report.added} added, {report.changed} changed, {report.removed} removed"
+    lines = [
+        ("pages", f"{report.pages}: {changes}  in {report.seconds:.1f} s"),
+        ("index", output.size(report.index_bytes)),
+    ]
+    if report.scrubbed:
+        lines.append(("added again", f"{report.scrubbed}, so that words of removed pages leave the files"))
+    if report.unreadable:
+        lines.append(("unreadable", f"{report.unreadable} pages; `docstore check` names them"))
+    output.table(lines)
+
+
+# --- docstore search
+
+
+SEARCH_DESCRIPTION = """\
+Print the pages that answer a query, best first, one of each cluster of
+duplicates.  A query has words, "phrases", +words that have to be there and
+-words that must not, and fields: title: headings: main: description: keywords:
+anchor: url: note: host: lang:.  Words of four letters or more also find words
+that begin with them.  Exit code 1 if there is no page."""
+
+SEARCH_EXAMPLES = """\
+docstore search stack buffer
+docstore search '"address space" -windows' --host llvm.org --limit 20
+docstore search title:safestack --json
+docstore search 'रेल लड़का' --lang hi --since 2020 --synonyms groups.xml
+"""
+
+
+def add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("query", metavar="QUERY", nargs="+", help="words, phrases and fields, see above")
+    parser.add_argument("--host", metavar="HOST", help="only pages of this host, or of one below it")
+    parser.add_argument("--lang", metavar="LANG", help="only pages in this language, such as hi")
+    arguments.add_times(parser)
+    parser.add_argument(
+        "--status", metavar="N", type=_status, help="only pages with this HTTP status; any for all (default: 2xx)"
+    )
+    parser.add_argument("--limit", metavar="N", type=arguments.positive, default=10, help="most pages (default: 10)")
+    parser.add_argument("--offset", metavar="N", type=int, default=0, help="leave out the first N")
+    parser.add_argument("--no-collapse", action="store_true", help="show duplicates too")
+    parser.add_argument("--length", metavar="N", type=int, default=200, help="characters of a snippet; 0 for none")
+    parser.add_argument("--boosts", metavar="FILE", help="TOML: how much a match counts by its field")
+    parser.add_argument(
+        "--synonyms", metavar="FILE", help="words that mean the same: XML (<synonyms><group><syn>), or a group a line"
+    )
+    _add_index(parser)
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "one JSON object a line: one a page")
+
+
+def run_search(args: argparse.Namespace) -> int:
+    """Search."""
+    with ExitStack() as stack:
+        found = _found(args, open_in(stack, args))
+    for rank, hit in enumerate(found.hits, args.offset + 1):
+        if args.json:
+            output.json_line(_fields(hit))
+        else:
+            _print_hit(rank, hit)
+    output.note(f"{found.total} {'page matches' if found.total == 1 else 'pages match'}")
+    return EXIT_OK if found.hits else EXIT_NOTHING_FOUND
+
+
+def _found(args: argparse.Namespace, store: Store) -> SearchResults:
+    options = SearchOptions(
+        host=args.host,
+        lang=args.lang,
+        since=args.since,
+        until=args.until,
+        status=args.status,
+        limit=args.limit,
+        offset=args.offset,
+        collapse=not args.no_collapse,
+        length=args.length,
+    )
+    query = " ".join(args.query)
+    if isinstance(store, DocumentStore):
+        return store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
+    _refuse_files(args)
+    return store.search(query, **options)
+
+
+def _fields(hit: Hit) -> dict[str, Any]:
+    verdict = None if hit.verdict is None else {"kind": str(hit.verdict.kind), "of_url": hit.verdict.of_url}
+    snippet = None if hit.snippet is None else answers.snippet_fields(hit.snippet)
+    shown = {name: getattr(hit, name) for name in ("url", "title", "timestamp", "status", "score", "duplicates")}
+    return shown | {"verdict": verdict, "snippet": snippet}
+
+
+def _print_hit(rank: int, hit: Hit) -> None:
+    output.styled_line([f"{rank:>3}  ", output.Styled(output.one_line(hit.title or hit.url), "bold")])
+    verdict = "" if hit.verdict is None else f"  {hit.verdict.kind}"
+    more = f"  +{hit.duplicates} duplicates" if hit.duplicates else ""
+    status = "" if hit.status == 200 else f"  {hit.status}"
+    facts = f"{output.iso(hit.timestamp)}{status}{verdict}{more}  {hit.score:.1f}"
+    output.line(f"     {output.shown_url(hit.url)}  {facts}")
+    if hit.snippet is not None:
+        output.styled_line(["     ", *answers.snippet_pieces(hit.snippet, html=False)])
+
+
+# --- what both have
+
+
+def _add_index(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--index", metavar="DIR", help="of the index (default: search in the store's folder)")
+
+
+def _refuse_files(args: argparse.Namespace) -> None:
+    """A server has the index in its store's folder, and boosts and synonyms by `search.toml` there."""
+    for name in ("index", "boosts", "synonyms"):
+        if getattr(args, name, None):
+            raise InvalidArgument(
+                f"--{name} goes only with a store that no server holds; servers read search.toml in the store's folder"
+            )
+
+
+def _status(text: str) -> int:
+    return 0 if text == "any" else arguments.status(text)

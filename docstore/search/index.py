@@ -1,0 +1,453 @@
+"""The index of a store: a tantivy index of the newest live page of each row, made and kept by comparing.
+
+One pass goes over the rows in order.  What the index holds says itself what it was made of: with each page it has
+
+    row     63 bits of the BLAKE3 of the row key
+    state   63 bits of what the page was made of: time, arrival, checksums, anchors and notes
+    time    of the capture, in microseconds
+
+so a page is added if its row is not there or has another state, and removed if no row has it.  A capture that arrives
+late is found whatever its time is, and one that lies below the live one changes nothing.  A visit that found the same
+bytes changes nothing either: the index shows the capture that it confirms.  Each commit of tantivy replaces one file
+(`meta.json`), so after a kill the index is that of the last commit, and the next pass adds what is missing.
+
+No text is stored, only row keys; but the words of a removed page stay in its segment until that is merged.  So if a
+page has gone (deleted, purged, or no longer kept by a policy), a file `scrub` is written before its removal is
+committed.  As long as it is there, an update ends with adding the other pages of those segments again, which empties
+them, and tantivy removes their files.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import tantivy
+from blake3 import blake3
+
+from docstore.model import capture
+from docstore.model.capture import NOTE_FAMILY, Column
+from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.keys import shown_url, url_of
+from docstore.model.types import Cell
+from docstore.reference.words import words
+from docstore.search.answers import IndexReport
+from docstore.storage.captures import CaptureRecord, sound_records
+from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.files import PRIVATE, translated
+from docstore.storage.unreadable import Place
+from docstore.storage.values import READ_AHEAD_BYTES, through_moves
+from docstore.store import DocumentStore
+from docstore.text.finding import fold
+
+INDEX_FOLDER: Final = "search"
+"""In the folder of a store."""
+FORMAT: Final = "docstore search 1\n"
+FORMAT_FILE, SCRUB_FILE, META_FILE = "FORMAT", "scrub", "meta.json"
+TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "anchor", "url", "note")
+"""Fields of words; `host` and `lang` are whole values, `status` and `time` numbers."""
+MOST_TEXT_BYTES: Final = 1 << 20
+MOST_ANCHORS: Final = 500
+"""Of a page; the others are left out."""
+COMMIT_PAGES: Final = 20_000
+ROWS_AHEAD: Final = 256
+HEAP_BYTES: Final = 128 << 20
+SCRUBS: Final = 3
+
+_VALUES: Final = {
+    "title": capture.TITLE,
+    "headings": capture.HEADINGS,
+    "main": capture.MAIN,
+    "description": capture.DESCRIPTION,
+    "keywords": capture.KEYWORDS,
+}
+_NEEDED: Final = (*_VALUES.values(), capture.LANG, capture.STATUS)
+
+
+def search_text(text: str) -> str:
+    """The words of a text as the index has them, with blanks between: those by which pages are compared, and without
+    accents, as snippets find them.
+    """
+    found = " ".join(words(text))
+    return found if found.isascii() else fold(found)
+
+
+class _Page(NamedTuple):
+    """A live page of the store, as a pass meets it."""
+
+    row_key: bytes
+    record: CaptureRecord
+    cells: Sequence[Cell]
+    row: int
+    state: int
+
+
+def _schema() -> tantivy.Schema:
+    made = tantivy.SchemaBuilder()
+    made.add_unsigned_field("row", indexed=True, fast=True)
+    made.add_unsigned_field("state", fast=True)
+    made.add_integer_field("time", fast=True)
+    made.add_unsigned_field("status", fast=True)
+    made.add_bytes_field("key", stored=True)
+    for name in ("host", "lang"):
+        made.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    for name in TEXT_FIELDS:
+        made.add_text_field(name, tokenizer_name="whitespace")
+    return made.build()
+
+
+class SearchIndex:
+    """The index of one store in one folder.  Thread-safe; one process updates it at a time, any number search it.
+
+    Args:
+        store: that it is an index of.
+        folder: where its files are.
+    """
+
+    def __init__(self, store: DocumentStore, folder: Path) -> None:
+        self.store = store
+        self.folder = folder
+        self.schema = _schema()
+        self._updating = threading.Lock()
+        self._seen_commits = -1
+        self._opening = threading.Lock()
+        self._opened: tuple[object, tantivy.Searcher] | None = None
+
+    # --- reading
+
+    def searcher(self) -> tantivy.Searcher:
+        """The index as of its last commit.
+
+        Raises:
+            InvalidArgument: there is none.
+            CorruptionError: it is damaged.
+        """
+        if self._format() != FORMAT:
+            raise InvalidArgument(f"there is no search index in {self.folder}: make it with `docstore index`")
+        try:
+            found = (self.folder / META_FILE).stat()
+            version = found.st_ino, found.st_mtime_ns
+        except OSError as error:
+            raise InvalidArgument(f"the search index in {self.folder} is not made yet: run `docstore index`") from error
+        with self._opening:
+            if self._opened is None or self._opened[0] != version:
+                self._opened = version, self._open().searcher()
+            return self._opened[1]
+
+    def _format(self) -> str:
+        with suppress(OSError):
+            return (self.folder / FORMAT_FILE).read_text(encoding="utf-8")
+        return ""
+
+    def _open(self) -> tantivy.Index:
+        with self.translated():
+            index = tantivy.Index(self.schema, path=str(self.folder))
+            index.config_reader("manual")
+            index.reload()
+            return index
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn an error of tantivy into one that says what to do."""
+        try:
+            yield
+        except ValueError as error:
+            if isinstance(error, DocstoreError):
+                raise
+            if "LockBusy" in str(error):
+                found = f"another process updates the search index in {self.folder}; wait for it"
+                raise StoreUnavailable(found) from error
+            if "No space left" in str(error):
+                raise StorageError(
+                    f"no space for the search index in {self.folder}: free some, run it again"
+                ) from error
+            found = f"the search index in {self.folder} is damaged: {error}"
+            raise CorruptionError(f"{found}; make it again with `docstore index --again`") from error
+
+    # --- updating
+
+    def update(self, on_progress: Callable[[int], None] | None = None, *, again: bool = False) -> IndexReport:
+        """Make the index that of the store as it is now; reading and writing go on meanwhile.
+
+        Args:
+            on_progress: called with the number of pages that were compared.
+            again: make it from nothing.
+        Raises:
+            StoreUnavailable: another process updates it.
+            InvalidArgument: the folder holds something else.
+        """
+        with self._updating, translated("update the search index", self.folder), self.translated():
+            started = time.monotonic()
+            commits = self.store.committer.commits  # of this process
+            can_tell = self.store.opened.engine.caps.single_writer and not self.store.table.ages_captures
+            if commits == self._seen_commits and can_tell and not again:
+                return IndexReport(index_bytes=self._bytes())
+            self._prepare(again=again)
+            passed = _Pass(self, self._open(), frozenset(), on_progress)
+            report = passed.run()
+            scrubbed = 0
+            for _ in range(SCRUBS):
+                if not (self.folder / SCRUB_FILE).exists():
+                    break
+                index = self._open()
+                rows = self._rows_beside_removed(index)
+                if rows is None:
+                    (self.folder / SCRUB_FILE).unlink()
+                else:
+                    scrubbed += _Pass(self, index, rows, on_progress).run()["changed"]
+            self._seen_commits = commits
+            return IndexReport(
+                **report, scrubbed=scrubbed, index_bytes=self._bytes(), seconds=time.monotonic() - started
+            )
+
+    def _prepare(self, *, again: bool) -> None:
+        """Make the folder fit for this version: empty, or with an index of this format."""
+        self.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        names = [path.name for path in self.folder.iterdir()]
+        if names and FORMAT_FILE not in names:
+            raise InvalidArgument(f"{self.folder} holds something else; give the path of a folder that is not there")
+        if again or self._format() != FORMAT:
+            for path in self.folder.iterdir():
+                if path.name != FORMAT_FILE:  # it goes last, so that a kill leaves a folder that is known
+                    path.unlink()
+            (self.folder / FORMAT_FILE).write_text(FORMAT, encoding="utf-8")
+
+    def writer(self, index: tantivy.Index) -> tantivy.IndexWriter:
+        """A writer of the index, in one thread: the same pages in the same order give the same segments."""
+        return index.writer(HEAP_BYTES, num_threads=1)
+
+    def _rows_beside_removed(self, index: tantivy.Index) -> frozenset[int] | None:
+        """Rows of pages that share a segment with removed ones; None if no segment has removed pages."""
+        segments = json.loads((self.folder / META_FILE).read_text(encoding="utf-8"))["segments"]
+        removed = {number for number, segment in enumerate(segments) if segment["deletes"]}
+        if not removed:
+            return None
+        searcher = index.searcher()
+        addresses = [one for one in _addresses(searcher) if one.segment_ord in removed]
+        return frozenset(_numbers(searcher, "row", addresses))
+
+    def _bytes(self) -> int:
+        return sum(path.stat().st_size for path in self.folder.iterdir())
+
+
+def _addresses(searcher: tantivy.Searcher) -> list[tantivy.DocAddress]:
+    found = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs), count=False)
+    return [address for _, address in found.hits]
+
+
+def _numbers(searcher: tantivy.Searcher, field: str, addresses: list[tantivy.DocAddress]) -> list[int]:
+    values: list[Any] = searcher.fast_field_values(field, addresses)
+    return values
+
+
+class _Pass:
+    """One pass over the rows of the store, which makes the index equal to them.
+
+    Args:
+        search: the index.
+        index: the same, opened.
+        again: rows that are added again though their state is the same.
+        on_progress: called with the number of pages that were compared.
+    """
+
+    def __init__(
+        self,
+        search: SearchIndex,
+        index: tantivy.Index,
+        again: frozenset[int],
+        on_progress: Callable[[int], None] | None,
+    ) -> None:
+        self._search = search
+        self._table = search.store.table
+        self._placement = search.store.opened.placement
+        self._index = index
+        self._again = again
+        self._on_progress = on_progress
+        searcher = index.searcher()
+        addresses = _addresses(searcher)
+        rows, *others = (_numbers(searcher, name, addresses) for name in ("row", "state", "time"))
+        self._known = dict(zip(rows, zip(*others, strict=True), strict=True))
+        self._writer = search.writer(index)
+        self._counts = dict.fromkeys(("pages", "added", "changed", "removed", "unreadable"), 0)
+        self._uncommitted = 0
+
+    def run(self) -> dict[str, int]:
+        """Compare and change; gives the counts of an `IndexReport`."""
+        try:
+            self._compare()
+            if self._known:
+                (self._search.folder / SCRUB_FILE).touch()
+            for row in self._known:
+                self._remove(row)
+            self._counts["removed"] = len(self._known)
+            self._writer.commit()
+            self._index.reload()
+            self._writer.garbage_collect_files()
+        except BaseException:
+            self._writer.rollback()
+            raise
+        finally:
+            self._writer.wait_merging_threads()
+        return self._counts
+
+    def _compare(self) -> None:
+        waiting: list[_Page] = []
+        waiting_bytes = 0
+        for page in self._pages():
+            self._counts["pages"] += 1
+            if self._on_progress is not None and self._counts["pages"] % ROWS_AHEAD == 0:
+                self._on_progress(self._counts["pages"])
+            known = self._known.pop(page.row, None)
+            if known is not None and known[0] == page.state and page.row not in self._again:
+                continue
+            if known is None:
+                self._counts["added"] += 1
+            else:
+                self._counts["changed"] += 1
+                if known[1] > page.record.timestamp:  # its newer capture has gone
+                    (self._search.folder / SCRUB_FILE).touch()
+                self._remove(page.row)
+            waiting.append(page)
+            waiting_bytes += sum(envelope_raw_bytes(value) for value in _needed(page.record))
+            if len(waiting) == ROWS_AHEAD or waiting_bytes >= READ_AHEAD_BYTES:
+                self._add(waiting)
+                waiting, waiting_bytes = [], 0
+        self._add(waiting)
+        if self._on_progress is not None:
+            self._on_progress(self._counts["pages"])
+
+    def _remove(self, row: int) -> None:
+        self._writer.delete_documents_by_query(tantivy.Query.term_query(self._search.schema, "row", row))
+
+    def _pages(self) -> Iterator[_Page]:
+        """The newest live page of each row, in row-key order, with its anchors and notes."""
+        for row in self._table.scan_captures(others=("anchor", NOTE_FAMILY)):
+            shown = next((one for one in self._table.row_captures(row.cells) if one.shows_page), None)
+            if shown is None:
+                continue
+            source = shown.source or shown.timestamp
+            record = next((one for one in sound_records(row.cells) if one.timestamp == source), None)
+            if record is None:
+                continue
+            cells = _shown(row.cells, source)
+            made_of = [b"%d %d" % (record.timestamp, record.arrived)]
+            made_of += [record.columns.get(column, b"") for column in (capture.CHECKSUM, capture.TEXT_CHECKSUM)]
+            for cell in cells:  # a long one has another ref after a compaction: then its page is added again
+                made_of += [cell.qualifier, b"%d" % cell.timestamp, cell.value]
+            state = blake3(b"\0".join(made_of))
+            yield _Page(row.row_key, record, cells, _number(blake3(row.row_key)), _number(state))
+
+    def _add(self, pages: Sequence[_Page]) -> None:
+        envelopes = [value for page in pages for value in _needed(page.record)]
+        try:
+            values = dict(zip(envelopes, self._placement.fetch_many(envelopes), strict=True))
+        except CorruptionError:  # compaction may have moved some, or one is damaged
+            values = {}
+        for page in pages:
+            columns = page.record.columns
+            if values:
+                texts = {column: values[columns[column]] for column in _NEEDED if column in columns}
+            else:
+                texts = self._texts_one_by_one(page)
+            self._writer.add_document(self._document(page, texts))
+        self._uncommitted += len(pages)
+        if self._uncommitted >= COMMIT_PAGES:
+            self._writer.commit()
+            self._uncommitted = 0
+
+    def _texts_one_by_one(self, page: _Page) -> dict[Column, bytes]:
+        """Values of a page; those that cannot be read are noted and left out."""
+
+        def read(column: Column) -> bytes | None:
+            def look_up() -> bytes | None:
+                record = self._table.record(page.row_key, page.record.timestamp)
+                return None if record is None else record.columns.get(column)
+
+            place = Place(page.row_key, *column, page.record.timestamp)
+            fetch = self._placement.fetch
+            return self._placement.unreadable.attempt(
+                lambda: through_moves(look_up, lambda value: b"" if value is None else fetch(value)), place
+            )
+
+        found = {column: read(column) for column in _NEEDED if column in page.record.columns}
+        self._counts["unreadable"] += None in found.values()
+        return {column: value for column, value in found.items() if value is not None}
+
+    def _document(self, page: _Page, texts: dict[Column, bytes]) -> tantivy.Document:
+        made = tantivy.Document()
+        made.add_unsigned("row", page.row)
+        made.add_unsigned("state", page.state)
+        made.add_integer("time", page.record.timestamp)
+        made.add_unsigned("status", int(texts.get(capture.STATUS) or b"0"))
+        made.add_bytes("key", page.row_key)
+        url = url_of(page.row_key)
+        for host in _hosts(urlsplit(url).hostname or ""):
+            made.add_text("host", host)
+        fields = {name: _text(texts.get(column, b"")) for name, column in _VALUES.items()}
+        fields["url"] = shown_url(url)
+        lang = _text(texts.get(capture.LANG, b""))
+        for cell in page.cells:
+            value = _text(self._placement.unreadable.attempt(partial(self._placement.fetch, cell.value)) or b"")
+            if cell.family == NOTE_FAMILY:
+                noted = capture.decode_note(value.encode())
+                if cell.qualifier == b"lang":
+                    lang = str(noted.get("lang", ""))
+                    continue
+                value = "\n".join(_strings(noted))
+            fields[cell.family] = f"{fields.get(cell.family, '')}\n{value}"
+        made.add_text("lang", lang_of(lang))
+        for name, text in fields.items():
+            if text:
+                made.add_text(name, search_text(text))
+        return made
+
+
+def _shown(cells: Iterable[Cell], timestamp: int) -> list[Cell]:
+    """The newest version of each anchor, and the notes of a capture, among the cells of a row."""
+    anchors = groupby((cell for cell in cells if cell.family == "anchor"), key=itemgetter(1))
+    notes = (cell for cell in cells if cell.family == NOTE_FAMILY and cell.timestamp == timestamp)
+    return [*(next(versions) for _, versions in islice(anchors, MOST_ANCHORS)), *notes]
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The strings of a note, apart from the annotator's version."""
+    if isinstance(value, dict):
+        value = [one for name, one in value.items() if name != "version"]
+    if isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+    elif isinstance(value, str):
+        yield value
+
+
+def _needed(record: CaptureRecord) -> list[bytes]:
+    return [record.columns[column] for column in _NEEDED if column in record.columns]
+
+
+def _number(hasher: blake3) -> int:
+    return int.from_bytes(hasher.digest(8), "big") >> 1
+
+
+def _text(value: bytes) -> str:
+    return value[:MOST_TEXT_BYTES].decode("utf-8", "replace")
+
+
+def _hosts(host: str) -> list[str]:
+    """A host and the domains that it is in."""
+    labels = host.split(".")
+    return [".".join(labels[start:]) for start in range(len(labels))]
+
+
+def lang_of(declared: str) -> str:
+    """The language of a declaration such as `en-US`; "" for none."""
+    first = declared.strip().lower().replace("_", "-").split("-")[0].split()
+    return first[0] if first and first[0].isalpha() else ""

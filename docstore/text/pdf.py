@@ -1,0 +1,103 @@
+"""Text of PDF files, with the extra `docstore[pdf]`: pypdf in a process of its own for each file.
+
+A file of strangers may take any time and memory to read, or crash the reader.  So the process that reads it has bounds:
+PAGES pages, SECONDS of processor time, MEMORY_BYTES of address space.  What goes beyond, is encrypted or damaged is
+`Unreadable`, with the cause; a file with more pages gives the text of the first ones.  Bounds of processor time and
+memory are the same on every load of the machine, so the same file gives the same text.
+
+This file is the program of that process, too: it imports nothing of docstore, and its answer is one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Final
+
+PAGES: Final = 500
+SECONDS: Final = 30
+WALL_SECONDS: Final = 300
+"""After which a process that does not use its processor time is given up."""
+MEMORY_BYTES: Final = 1 << 30
+LARGEST_BYTES: Final = 64 << 20
+MOST_CHARACTERS: Final = 8 << 20
+
+_DIVIDED: Final = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_])")
+"""A word that is divided at the end of a line."""
+
+
+@cache
+def is_installed() -> bool:
+    """Whether there is a library that reads PDF."""
+    return find_spec("pypdf") is not None
+
+
+def read(body: bytes) -> dict[str, str]:
+    """Text (one line a line), title and language of a PDF file; or why there is none, as `error`."""
+    if len(body) > LARGEST_BYTES:
+        return {"error": f"a PDF of {len(body)} bytes, above {LARGEST_BYTES}"}
+    command = [sys.executable, "-P", __file__]
+    try:
+        done = subprocess.run(command, input=body, capture_output=True, timeout=WALL_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return {"error": f"a PDF that takes more than {WALL_SECONDS} s"}
+    except OSError as error:
+        return {"error": f"no process for a PDF could be started: {error}"}
+    try:
+        found: dict[str, str] = json.loads(done.stdout)
+    except ValueError:  # the system has ended it
+        return {"error": f"a PDF that takes more than {SECONDS} s of processor time or {MEMORY_BYTES >> 20} MB"}
+    return found
+
+
+# --- the process
+
+
+def _main() -> None:
+    import resource  # noqa: PLC0415 - the process alone needs these
+
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    body = sys.stdin.buffer.read()
+    try:
+        answer = _read(body)
+    except MemoryError:
+        answer = {"error": f"a PDF that takes more than {MEMORY_BYTES >> 20} MB"}
+    except Exception as error:  # whatever pypdf raises for a damaged file
+        answer = {"error": f"a PDF that cannot be read: {type(error).__name__}: {str(error)[:200]}"}
+    sys.stdout.write(json.dumps(answer))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _read(body: bytes) -> dict[str, str]:
+    import io  # noqa: PLC0415
+    import logging  # noqa: PLC0415
+
+    import pypdf  # noqa: PLC0415
+
+    logging.disable(logging.CRITICAL)
+    reader = pypdf.PdfReader(io.BytesIO(body))
+    if reader.is_encrypted and not reader.decrypt(""):
+        return {"error": "a PDF that needs a password"}
+    texts: list[str] = []
+    length = 0
+    for page in reader.pages[:PAGES]:
+        texts.append(page.extract_text())
+        length += len(texts[-1])
+        if length > MOST_CHARACTERS:
+            break
+    root: Any = reader.trailer["/Root"]
+    title = reader.metadata.title if reader.metadata is not None else ""
+    text = _DIVIDED.sub("", "\n\n".join(texts))[:MOST_CHARACTERS]
+    return {"text": text, "title": str(title or ""), "lang": str(root.get("/Lang", ""))}
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,204 @@
+"""Search: how good its ranking is beside plain BM25, and how fast index and queries are.
+
+    python -m tools.bench.search quality DOCUMENTS QUERIES JUDGEMENTS
+    python -m tools.bench.search speed STORE [--queries 1000] [--copies 35]
+
+The first takes a collection in SMART's format, such as Cranfield's cran.all.1400, cran.qry and cranqrel: each document
+becomes a page with its title and text, and the reference gets the words of title and main text as the store has them,
+under the same BM25 (bm25s, method lucene, k1 1.2, b .75).  The second makes the index of a store from nothing, in a
+folder of its own, and asks queries of one to four words that stand together on pages of the store.  With copies every
+page is in the index so many times: how long queries take in a larger one.
+"""
+
+from __future__ import annotations
+
+import html
+import random
+import re
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import docstore
+from docstore.model.keys import url_of
+from docstore.reference.words import words
+from docstore.search.answers import SearchOptions
+from docstore.search.index import search_text
+from docstore.search.query import MOST_CHARACTERS
+from docstore.store import DocumentStore
+from tools.bench.harness import Section, run_commands
+
+DEPTH = 1000
+NOT_RELEVANT = "5"
+_URL = "https://collection.example/{}"
+
+Ranking = Callable[[str], list[str]]
+"""A query -> numbers of documents, best first."""
+
+
+def smart_records(path: Path) -> Iterator[dict[str, str]]:
+    """Records of a file in SMART's format: fields by letter."""
+    for record in re.split(r"^\.I ", path.read_text(encoding="utf-8", errors="replace"), flags=re.MULTILINE)[1:]:
+        number, *parts = re.split(r"^\.([A-Z])[ ]*$", record, flags=re.MULTILINE)
+        fields = zip(parts[::2], (" ".join(text.split()) for text in parts[1::2]), strict=True)
+        yield {"I": number.strip(), **dict(fields)}
+
+
+def judgements_of(path: Path) -> dict[int, set[str]]:
+    """Relevant documents by the place of the query in its file, counted from 1."""
+    found: dict[int, set[str]] = defaultdict(set)
+    for line in path.read_text().splitlines():
+        query, document, *grade = line.split()
+        if grade[:1] != [NOT_RELEVANT]:
+            found[int(query)].add(str(int(document)))
+    return found
+
+
+def quality(documents: Path, queries: Path, judgements: Path) -> Section:
+    """MAP and P@10 of the search beside plain BM25 on the same fields."""
+    import bm25s
+
+    relevant = judgements_of(judgements)
+    queried = enumerate((record["W"][:MOST_CHARACTERS] for record in smart_records(queries)), 1)
+    asked = [(place, query) for place, query in queried if place in relevant]
+    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+        _write(store, documents)
+        numbers, texts = [], []
+        for page in store.get_many(map(url_of, store.table.row_keys()), families=("text",)):
+            if page is not None:
+                numbers.append(page.url.rpartition("/")[2])
+                texts.append(words(f"{page.newest.title}\n{page.newest.text}"))
+        bm25 = bm25s.BM25(method="lucene", k1=1.2, b=0.75)
+        bm25.index(texts, show_progress=False)
+
+        def reference(query: str) -> list[str]:
+            known = [word for word in words(query) if word in bm25.vocab_dict]
+            found, _ = bm25.retrieve([known], k=min(DEPTH, len(numbers)), show_progress=False)
+            return [numbers[number] for number in found[0]]
+
+        store.search_index().update()
+        section = Section(
+            "Search: quality",
+            "python -m tools.bench.search quality DOCUMENTS QUERIES JUDGEMENTS",
+            ("ranking", "MAP", "P@10"),
+            notes=[f"{len(numbers)} pages, {len(asked)} queries."],
+        )
+        for name, ranking in {"plain BM25 (bm25s)": reference, **dict(_rankings(store, Path(folder)))}.items():
+            precisions = [_precisions(ranking(query), relevant[place]) for place, query in asked]
+            average, at_ten = (statistics.mean(column) for column in zip(*precisions, strict=True))
+            section.rows.append((name, f"{average:.4f}", f"{at_ten:.4f}"))
+    return section
+
+
+def _rankings(store: DocumentStore, folder: Path) -> Iterator[tuple[str, Ranking]]:
+    """The search with its own boosts, and with one part of it left out or alone."""
+    no_fields = "[fields]\nheadings = 0\ndescription = 0\nkeywords = 0\nanchor = 0\nurl = 0\nnote = 0\n"
+    variants = {
+        "docstore": "",
+        "docstore without nearness": "[words]\nnear = 0\n",
+        "docstore without beginnings of words": "[words]\nbeginning = 0\n",
+        "title and main text alone and alike, whole words": f"{no_fields}title = 1\n[words]\nnear = 0\nbeginning = 0\n",
+    }
+    for place, (name, boosts) in enumerate(variants.items()):
+        path = folder / f"{place}.toml"
+        path.write_text(boosts)
+
+        def ranking(query: str, path: Path = path) -> list[str]:
+            found = store.search(re.sub(r'["+:-]', " ", query), boosts=path, limit=DEPTH, collapse=False, length=0)
+            return [hit.url.rpartition("/")[2] for hit in found.hits]
+
+        yield name, ranking
+
+
+def _write(store: DocumentStore, documents: Path) -> None:
+    for record in smart_records(documents):
+        title, text = html.escape(record.get("T", "")), html.escape(record.get("W", ""))
+        body = f"<!doctype html><title>{title}</title><h1>{title}</h1><p>{text}</p>".encode()
+        store.put_page(_URL.format(record["I"]), body, headers={"Content-Type": "text/html; charset=utf-8"})
+
+
+def _precisions(ranking: Sequence[str], relevant: set[str]) -> tuple[float, float]:
+    """Average precision, and precision at ten."""
+    found, total = 0, 0.0
+    for place, number in enumerate(ranking, 1):
+        if number in relevant:
+            found += 1
+            total += found / place
+    return total / len(relevant), len(relevant.intersection(ranking[:10])) / 10
+
+
+class _Copying:
+    """A writer of an index that adds every page several times."""
+
+    def __init__(self, writer: Any, copies: int) -> None:
+        self._writer = writer
+        self._copies = copies
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def add_document(self, document: Any) -> None:
+        for _ in range(self._copies):
+            self._writer.add_document(document)
+
+
+def speed(store: Path, *, queries: int = 1000, copies: int = 1) -> Section:
+    """Pages a second into the index, its size, and how long queries take."""
+    with tempfile.TemporaryDirectory() as folder, docstore.open(store) as opened:
+        index = opened.search_index(folder)
+        if copies > 1:
+            make = index.writer
+            index.writer = lambda opened: _Copying(make(opened), copies)  # type: ignore[assignment,method-assign,return-value]
+        before = time.process_time()
+        report = index.update()
+        seconds = time.process_time() - before
+        bodies = opened.stats()["totals"]["body_bytes"]
+        section = Section(
+            "Search: speed",
+            "python -m tools.bench.search speed STORE",
+            ("what", "measured"),
+            [
+                ("pages", f"{report.pages}, {bodies / 1e6:.0f} MB of bodies; in the index {index.searcher().num_docs}"),
+                ("index made, processor time", f"{seconds:.1f} s, {report.pages / seconds:.0f} pages/s"),
+                ("index", f"{report.index_bytes / 1e6:.1f} MB, {report.index_bytes / bodies:.1%} of the bodies"),
+            ],
+        )
+        asked = _queries_of(opened, queries)
+        options: dict[str, SearchOptions] = {
+            "ten hits": {"collapse": False, "length": 0},
+            "the same, collapsed, with snippets": {},
+        }
+        for name, given in list(options.items())[: 1 if copies > 1 else None]:  # copies collapse
+            for query in asked[:20]:
+                opened.search(query, index=folder, **given)
+            times = []
+            for query in asked:
+                before = time.process_time()
+                opened.search(query, index=folder, **given)
+                times.append(1000 * (time.process_time() - before))
+            times.sort()
+            p50, p99 = times[len(times) // 2], times[len(times) * 99 // 100]
+            section.rows.append((f"a query, {name}, processor time, p50 and p99", f"{p50:.1f} and {p99:.1f} ms"))
+    return section
+
+
+def _queries_of(store: DocumentStore, count: int) -> list[str]:
+    """Runs of one to four words of pages, the same for the same store."""
+    choose = random.Random(1)
+    rows = list(store.table.row_keys())
+    found: list[str] = []
+    while len(found) < count:
+        page = store.get(url_of(choose.choice(rows)), families=("text",))
+        text = search_text(page.text or "").split() if page is not None else []
+        if len(text) > 20:
+            start = choose.randrange(len(text) - 4)
+            found.append(" ".join(text[start : start + choose.randint(1, 4)]))
+    return found
+
+
+if __name__ == "__main__":
+    run_commands(quality, speed)
