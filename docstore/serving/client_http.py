@@ -509,7 +509,7 @@ class Blocking:
 
     Args:
         session: of its calls.
-        connections: `send` gives an answer that has status, headers, `read` and `close`.
+        connections: `send` gives the head of an answer, `read` its next bytes; `release` ends it.
     """
 
     def __init__(self, session: Session, connections: Any) -> None:
@@ -528,10 +528,10 @@ class Blocking:
                     continue
                 try:
                     if step is READ:
-                        reply = answer.read()
+                        reply = self._connections.read(answer)
                         continue
                     if answer is not None:
-                        answer.close()
+                        self._connections.release(answer)
                         answer = None
                     if isinstance(step, Request):
                         reply = answer = self._connections.send(step)
@@ -543,7 +543,7 @@ class Blocking:
             return
         finally:
             if answer is not None:
-                answer.close()
+                self._connections.release(answer)
 
 
 class Awaiting:
