@@ -18,11 +18,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 60_410,
+    "lines of docstore/": 59_940,
     "lines of the core": 38_800,
-    "files of docstore/": 229,
-    "classes": 554,
-    "record types": 275,
+    "files of docstore/": 226,
+    "classes": 534,
+    "record types": 264,
     "files of a put": 48,
     "classes of a put": 58,
     "functions of a put": 311,
