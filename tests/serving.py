@@ -15,7 +15,7 @@ import httpx
 from docstore.serving.run import Addresses, Server
 from docstore.serving.settings import Limits, Settings
 from docstore.serving.telemetry import Log
-from docstore.serving.wire import Frame, FrameReader
+from docstore.serving.wire import FrameKind, FrameReader
 from docstore.store import DocumentStore, open_store
 
 START_SECONDS = 30.0
@@ -104,7 +104,7 @@ def serving(folder: Path, *, limits: Limits | None = None, **named: Any) -> Iter
                 log.close()
 
 
-def frames_of(raw: bytes) -> list[Frame]:
+def frames_of(raw: bytes) -> list[tuple[FrameKind, Any]]:
     """The frames of a whole stream."""
     reader = FrameReader()
     found = reader.feed(raw)

@@ -84,7 +84,8 @@ def run_index(args: argparse.Namespace) -> int:
 def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] | None, *, again: bool) -> IndexReport:
     if isinstance(store, DocumentStore):
         return store.search_index(args.index).update(show, again=again)
-    _refuse_files(args)
+    if args.index:
+        raise InvalidArgument("--index goes only with a store that no server holds: a server has its own")
     told = None if show is None else (lambda _stage, done, _total: show(done))
     return store.run_job("index", {"again": again}, report_of(IndexReport), told)
 
@@ -169,10 +170,7 @@ def _found(args: argparse.Namespace, store: Store) -> SearchResults:
         length=args.length,
     )
     query = " ".join(args.query)
-    if isinstance(store, DocumentStore):
-        return store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
-    _refuse_files(args)
-    return store.search(query, **options)
+    return store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
 
 
 def _fields(hit: Hit) -> dict[str, Any]:
@@ -198,15 +196,6 @@ def _print_hit(rank: int, hit: Hit) -> None:
 
 def _add_index(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", metavar="DIR", help="of the index (default: search in the store's folder)")
-
-
-def _refuse_files(args: argparse.Namespace) -> None:
-    """A server has the index in its store's folder, and boosts and synonyms by `search.toml` there."""
-    for name in ("index", "boosts", "synonyms"):
-        if getattr(args, name, None):
-            raise InvalidArgument(
-                f"--{name} goes only with a store that no server holds; servers read search.toml in the store's folder"
-            )
 
 
 def _status(text: str) -> int:

@@ -30,7 +30,6 @@ from docstore.serving.client_http import (
     Awaiting,
     Broken,
     Request,
-    Retries,
     Session,
     check_socket,
     parse_address,
@@ -49,7 +48,7 @@ def connect(
     if timeout_seconds <= 0 or retry_seconds < 0:
         raise InvalidArgument("timeout_seconds must be above 0, and retry_seconds 0 or more")
     address = parse_address(url)
-    return AsyncStore(Session(address, token, Retries(retry_seconds)), Connections(address, timeout_seconds))
+    return AsyncStore(Session(address, token, retry_seconds), Connections(address, timeout_seconds))
 
 
 class AsyncStore(StoreCalls, Awaiting):

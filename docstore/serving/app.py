@@ -110,10 +110,6 @@ def _routes() -> list[Any]:
 # --- what every request passes
 
 SHOWN_CHARACTERS: Final = 500
-STEP_BYTES: Final = 256 << 10
-"""A longer body is sent in steps: uvicorn waits for a slow client before each message, and not after the last one."""
-COUNTED_BYTES: Final = 1 << 20
-"""Longer answers take room; of shorter ones as many wait as there may be requests."""
 OPEN_PATHS: Final = ("/healthz",)
 """Paths for clients that must not wait in a queue and have no token."""
 _ANSWER_HEADERS: Final = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
@@ -162,34 +158,40 @@ class Middleware:
         if str(scope["type"]) != "http":
             await self._app(scope, receive, send)
             return
-        context = RequestContext(scope, receive, self._limits, self._memory, f"{self._prefix}-{next(self._numbers)}")
+        context = RequestContext(
+            scope, (receive, send), self._limits, self._memory, f"{self._prefix}-{next(self._numbers)}"
+        )
+        context.answer_headers = [
+            (b"x-request-id", context.request_id.encode()),
+            (b"docstore-boot", self._boot),
+            *_ANSWER_HEADERS,
+        ]
         state: dict[str, Any] = scope  # type: ignore[assignment]
         state[SCOPE_NAME] = context
-        answer = _Answer(send, self._limits.send_seconds, self._headers(context), context)
         started = time.perf_counter()
         self.working += 1
         trouble = None
         try:
             self._admit(context)
-            await self._idempotent.answer(context, receive, answer.send)
+            await self._idempotent.answer(context, receive, context.send)
         except Exception as raised:
-            # What `_Answer` refuses comes back inside an exception of the framework.
+            # What `context.send` refuses comes back inside an exception of the framework.
             error = raised.__cause__ if isinstance(raised.__cause__, Refusal) else raised
             status, body, headers = failure(error)
             trouble = (
                 body["error"]["message"] if isinstance(error, Refusal) else "".join(traceback.format_exception(error))
             )
-            if answer.status:
+            if context.status:
                 state.get(ABORT, bool)()
             else:
-                await refuse(answer.send, status, body, headers)
+                await refuse(context.send, status, body, headers)
         finally:
-            if answer.is_stuck:  # whatever became of the exception on its way through the framework
+            if context.is_stuck:  # whatever became of the exception on its way through the framework
                 trouble = "the client did not take its answer"
                 state.get(ABORT, bool)()
             self.working -= 1
             context.release()
-            self._note(context, answer, time.perf_counter() - started, trouble)
+            self._note(context, time.perf_counter() - started, trouble)
 
     def _admit(self, context: RequestContext) -> None:
         if context.scope["path"] in OPEN_PATHS:
@@ -201,17 +203,14 @@ class Middleware:
         if self.working > self._limits.requests:
             raise busy(f"{self._limits.requests} requests are worked on, which is the most")
 
-    def _headers(self, context: RequestContext) -> list[tuple[bytes, bytes]]:
-        return [(b"x-request-id", context.request_id.encode()), (b"docstore-boot", self._boot), *_ANSWER_HEADERS]
-
-    def _note(self, context: RequestContext, answer: _Answer, seconds: float, trouble: str | None) -> None:
+    def _note(self, context: RequestContext, seconds: float, trouble: str | None) -> None:
         scope: Any = context.scope
-        self._metrics.count_request(scope.get("path_template") or "other", scope["method"], answer.status, seconds)
+        self._metrics.count_request(scope.get("path_template") or "other", scope["method"], context.status, seconds)
         more = {"received_bytes": context.received_bytes, "error": trouble}
         if context.is_local:
             more["client"] = "unix"
         _log_request(
-            self._log, scope, answer.status, answer.sent_bytes, seconds,
+            self._log, scope, context.status, context.sent_bytes, seconds,
             id=context.request_id, client_name=context.client_name or None, **more,
         )  # fmt: skip
 
@@ -228,54 +227,6 @@ def _log_request(log: Log, scope: Any, status: int, sent_bytes: int, seconds: fl
         "milliseconds": round(seconds * 1000, 2),
     }
     log.write("request", **said | more)
-
-
-class _Answer:
-    """The way out of one answer: its headers, its count of bytes, and the time that a client may take."""
-
-    def __init__(self, send: Send, seconds: float, headers: list[tuple[bytes, bytes]], context: RequestContext) -> None:
-        self._send = send
-        self._seconds = seconds
-        self._headers = headers
-        self._context = context
-        self.status = 0
-        self.sent_bytes = 0
-        self.is_stuck = False
-
-    async def send(self, message: Any) -> None:
-        if message["type"] == "http.response.start":
-            if self._context.method == "GET":
-                self._hold(message)
-            self.status = message["status"]
-            given = list(message.get("headers", ()))
-            names = {name.lower() for name, _ in given}
-            message["headers"] = [*given, *(pair for pair in self._headers if pair[0] not in names)]
-            await self._send_part(message)
-            return
-        body = message.get("body", b"")
-        for start in range(0, len(body) - STEP_BYTES, STEP_BYTES):
-            await self._send_part({**message, "body": body[start : start + STEP_BYTES], "more_body": True})
-        last = max(0, -(-len(body) // STEP_BYTES) - 1) * STEP_BYTES
-        await self._send_part({**message, "body": body[last:]} if last else message)
-
-    async def _send_part(self, message: Any) -> None:
-        self.sent_bytes += len(message.get("body", b""))
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._send(message)
-        except TimeoutError:
-            self.is_stuck = True
-            raise
-
-    def _hold(self, start: Any) -> None:
-        """Count a long answer that was read as memory of the request, until its client has taken it.
-
-        Raises:
-            Refusal: 429, there is no room; that nothing was done is true of GET alone.
-        """
-        length = int(dict(start.get("headers", ())).get(b"content-length", b"0"))
-        if length > COUNTED_BYTES:
-            self._context.hold(length)
 
 
 def _check_query(query: bytes) -> None:
@@ -586,7 +537,6 @@ def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
 
 
 def _describe(operation: dict[str, Any], handler: Any, schemas: dict[str, Any]) -> None:
-    """Say what an operation takes, gives and needs."""
     options, takes = handler.opt, getattr(handler.fn, "message", None)
     operation["summary"] = handler.fn.__doc__.strip().splitlines()[0]
     operation["description"] = f"Needs the role {Role(options[ROLE]).name.lower()}."
@@ -654,7 +604,6 @@ def _choice(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
 
 
 def _record(kind: Any, made: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a record, or of the message that a function takes."""
     fields, needed, _ = fields_of(kind)
     schema: dict[str, Any] = {
         "type": "object",

@@ -13,11 +13,11 @@ import heapq
 import json
 import re
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 import re2
@@ -26,23 +26,19 @@ from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import KeyRange
 from docstore.model.types import Headers
+from docstore.serving import archive_captures
 from docstore.serving.archive_captures import (
     ALWAYS,
-    REVISIT_TYPE,
-    Budget,
-    CaptureIndex,
-    Digests,
-    Listed,
-    Span,
-    TooLong,
-    UsedUp,
-)
-from docstore.serving.archive_http import (
     LONGEST_HEADER,
     PLAIN,
     SECOND,
     Address,
     Answer,
+    Budget,
+    Digests,
+    Listed,
+    TooLong,
+    UsedUp,
     as_json,
     asked,
     digits14,
@@ -51,128 +47,109 @@ from docstore.serving.archive_http import (
     rows_of_path,
 )
 from docstore.serving.settings import ArchiveSettings
+from docstore.storage.cache import LruCache
+from docstore.storage.table import Table
 
+Place: TypeAlias = tuple[bytes, int]
+"""A place among captures: the row key at which to begin, and captures of its path to leave out."""
+Placed: TypeAlias = tuple[Place, Listed]
+Chosen: TypeAlias = tuple[list[Listed], Place | None, str]
+"""Captures in the order of the answer; where those after them begin; why the answer ends before the last one, or ""."""
 UNKNOWN = "-"
-_NDJSON = "text/x-ndjson; charset=utf-8"
 _ENDLESS = 1 << 60
 """A page that no question reaches."""
-
-
-class _Page(NamedTuple):
-    """Captures that a question chose.
-
-    Attributes:
-        listed: in the order of the answer.
-        next: where the captures after them begin; None if there are no more.
-        note: why the answer ends before the last one; "" where it does not.
-    """
-
-    listed: list[Listed]
-    next: Position | None
-    note: str
 
 
 class CdxAnswers:
     """Answers questions.  Thread-safe.
 
     Args:
-        index: of captures.
+        table: of pages.
         digests: where none is recorded.
         settings: bounds.
-        is_short: raise `TooLong` instead of reading a body.
     """
 
-    def __init__(
-        self, index: CaptureIndex, digests: Digests, settings: ArchiveSettings, *, is_short: bool = False
-    ) -> None:
-        self._index = index
+    def __init__(self, table: Table, digests: Digests, settings: ArchiveSettings) -> None:
+        self._table = table
         self._digests = digests
         self._settings = settings
-        self._is_short = is_short
-        self._starts = PageStarts()
+        self._starts: LruCache[tuple[KeyRange, int], tuple[float, list[Place]]] = LruCache(_QUESTIONS)
+        self._lock = Lock()
 
-    def answer(self, query: CdxQuery, address: str) -> Answer:
+    def answer(self, query: CdxQuery, address: str, *, is_short: bool = False) -> Answer:
         """The answer.
 
         Args:
             query: the question.
             address: path and query string that it came by, to which a resume key is added.
+            is_short: raise `TooLong` instead of reading a body.
         Raises:
             InvalidArgument: a page after the last one is asked for, or more than the budget allows.
             TooLong: see `is_short`.
         """
-        if self._is_short and not query.is_short:
+        if is_short and (query.needs_digest or not all(is_short for _, _, is_short in query.filters)):
             raise TooLong
-        budget = self._budget()
+        budget = self._budget(is_short=is_short)
         if query.show_pages:
-            return self._pages(query, budget)
-        chosen = self._chosen(query, budget)
-        listed = chosen.listed
+            number, _, is_all = self._count_pages(query, _ENDLESS, budget)
+            said = {"pages": number, "pageSize": query.page_rows, "blocks": number}
+            return as_json(200, said if is_all else {**said, "complete": False})
+        listed, following, note = self._chosen(query, budget)
         if not query.needs_digest and any(name == "digest" for _, name in query.fields):
-            if self._is_short and not all(map(self._digests.knows, listed)):
+            if is_short and not all(map(self._digests.known, listed)):
                 raise TooLong
             listed = self._digests.filled(listed)[0]
-        headers = _notes(query, chosen, budget, address)
+        headers = _notes(following, note, budget, address)
+        if query.output == "json" and not listed:  # the 404 that clients of JSON expect
+            why = f"; but the question {note} before the end" if note else ""
+            return as_json(404, {"message": f"No Captures found for: {query.url}{why}"}, headers)
+        text = "".join(_line(one, query) for one in listed)
         if query.output == "json":
-            if not listed:
-                return nothing_found(query.url, chosen.note, headers)
-            return Answer(200, (("Content-Type", _NDJSON), *headers), "".join(_json(listed, query)).encode())
-        if query.output == "cdxj":
-            text = "".join(_cdxj(listed, query))
-        else:
-            text = "".join(f"{' '.join(_value(one, name) for _, name in query.fields)}\n" for one in listed)
-        if query.show_resume_key and chosen.next is not None:
-            text += f"\n{chosen.next.token()}\n"
+            return Answer(200, (("Content-Type", "text/x-ndjson; charset=utf-8"), *headers), text.encode())
+        if query.show_resume_key and following is not None:
+            text += f"\n{_token(following)}\n"
         return Answer(200, (("Content-Type", PLAIN), *headers), text.encode())
 
     # --- which captures
 
-    def _chosen(self, query: CdxQuery, budget: Budget) -> _Page:
+    def _chosen(self, query: CdxQuery, budget: Budget) -> Chosen:
         if query.page is not None:
             return self._of_page(query, query.page, budget)
+        start = _parse_token(query.resume_key) if query.resume_key else (query.rows.start, 0)
         if query.path_key:
-            listed = _cut(query, self._shown(query, self._of_path(query, budget), budget))
+            captures = archive_captures.of_path(self._table, query.path_key, budget, query.span)[start[1] :]
+            listed = _cut(query, self._shown(query, [(start, one) for one in captures], budget))
             return self._bounded(listed)
+        placed = self._shown(query, self._walk(query, start, budget, query.span), budget)
         if query.reverse or query.closest is not None or (query.limit or 0) < 0:
-            return self._of_all(query, budget)
-        return self._in_order(query, budget)
+            return self._of_all(query, (one for _, one in placed))
+        return self._in_order(query, placed)
 
-    def _of_path(self, query: CdxQuery, budget: Budget) -> Iterator[_Placed]:
-        found = self._index.of_path(query.path_key, budget, query.span)
-        start = _resumed(query)
-        for number, one in enumerate(found):
-            if number >= start.skip:
-                yield Position(query.rows.start, number), one
-
-    def _in_order(self, query: CdxQuery, budget: Budget) -> _Page:
-        """The first rows of a question over many URLs."""
+    def _in_order(self, query: CdxQuery, placed: Iterator[Placed]) -> Chosen:
         most = self._settings.answer_rows if query.limit is None else query.limit
         left_bytes = self._settings.answer_bytes
         chosen: list[Listed] = []
         try:
-            for place, one in self._shown(query, self._walk(query, _resumed(query), budget, query.span), budget):
+            for place, one in placed:
                 left_bytes -= _about_bytes(one)
                 if len(chosen) == most:
-                    return _Page(chosen, place, f"shows {most} rows, the most without limit" * (query.limit is None))
+                    return chosen, place, f"shows {most} rows, the most without limit" * (query.limit is None)
                 if left_bytes < 0:
-                    return _Page(chosen, place, self._too_long())
+                    return chosen, place, self._too_long()
                 chosen.append(one)
         except UsedUp as used_up:
-            return _Page(chosen, Position(used_up.resume_at, 0), used_up.reason)
-        return _Page(chosen, None, "")
+            return chosen, (used_up.resume_at, 0), used_up.reason
+        return chosen, None, ""
 
-    def _of_all(self, query: CdxQuery, budget: Budget) -> _Page:
+    def _of_all(self, query: CdxQuery, listed: Iterator[Listed]) -> Chosen:
         """Rows of a question over many URLs that all have to be looked at before the first is known."""
         most = self._settings.answer_rows
         limit = most if query.limit is None else query.limit
         if abs(limit) > most:
             raise InvalidArgument(f"with sort or a negative limit, at most {most} rows; ask with limit={most} or less")
-        placed = self._shown(query, self._walk(query, _resumed(query), budget, query.span), budget)
-        listed = (one for _, one in placed)
         try:
             if query.closest is not None and limit >= 0:
-                distance = _distance(query.closest)
-                return self._bounded(heapq.nsmallest(limit, listed, key=distance))
+                return self._bounded(heapq.nsmallest(limit, listed, key=_distance(query.closest)))
             if query.closest is not None or (query.reverse and limit < 0):
                 raise InvalidArgument("a negative limit goes with plain order only; leave out sort or the sign")
             last = list(deque(listed, maxlen=abs(limit)))
@@ -183,130 +160,141 @@ class CdxAnswers:
             ) from used_up
         return self._bounded(last[::-1] if query.reverse else last)
 
-    def _of_page(self, query: CdxQuery, page: int, budget: Budget) -> _Page:
-        start = self._page_start(query, page, budget)
+    def _of_page(self, query: CdxQuery, page: int, budget: Budget) -> Chosen:
+        number, start, is_all = self._count_pages(query, page, budget)
+        if start is None and is_all:
+            raise InvalidArgument(f"page {page}: there are {number} pages, counted from 0")
+        if start is None:
+            raise InvalidArgument(
+                f"page {page} comes after the {number} pages that one question can count; ask again, and it goes on "
+                "from there, or ask for one page after the other"
+            )
         budget = self._budget()  # what was spent on finding the page counts for itself
-        rows, left_bytes = query.page_rows, self._settings.answer_bytes
-        taken: list[_Placed] = []
-        following: Position | None = None
+        left_bytes = self._settings.answer_bytes
+        taken: list[Placed] = []
+        following: Place | None = None
         note = ""
         try:
             for place, one in self._walk(query, start, budget, ALWAYS):
                 left_bytes -= _about_bytes(one)
-                if len(taken) == rows or (left_bytes < 0 and taken):
+                if len(taken) == query.page_rows or (left_bytes < 0 and taken):
                     following = place
                     break
                 taken.append((place, one))
         except UsedUp as used_up:
-            following, note = Position(used_up.resume_at, 0), used_up.reason
+            following, note = (used_up.resume_at, 0), used_up.reason
         if not taken and page and following is None:
             raise InvalidArgument(f"page {page} comes after the last one; ask with showNumPages=true for their number")
         if following is not None:
-            self._starts.note(query.rows, rows, page + 1, following)
-        in_span = (placed for placed in taken if query.span.start <= placed[1].timestamp < query.span.end)
-        return _Page(_cut(query, self._shown(query, in_span, budget)), None, note)
+            self._note_start(query, page + 1, following)
+        in_span = (placed for placed in taken if query.span[0] <= placed[1].timestamp < query.span[1])
+        return _cut(query, self._shown(query, in_span, budget)), None, note
 
-    # --- pages
+    # --- where pages begin, so that page 40 does not look at the 39 before it again
+    #
+    # Starts are kept for some minutes: a client that asks for one page after the other finds each at once.  Pages of a
+    # store that is written to may shift.
 
-    def _pages(self, query: CdxQuery, budget: Budget) -> Answer:
-        """The number of pages; less than all, and it says so, where the budget does not reach to the end."""
-        number, _, is_all = self._counted(query, _ENDLESS, budget)
-        said: dict[str, int | bool] = {"pages": number, "pageSize": query.page_rows, "blocks": number}
-        if not is_all:
-            said["complete"] = False
-        return as_json(200, said)
-
-    def _page_start(self, query: CdxQuery, page: int, budget: Budget) -> Position:
-        known, start = self._starts.nearest(query.rows, query.page_rows, page)
-        if known == page:
-            return start
-        number, found, is_all = self._counted(query, page, budget)
-        if found is not None:
-            return found
-        if is_all:
-            raise InvalidArgument(f"page {page}: there are {number} pages, counted from 0")
-        raise InvalidArgument(
-            f"page {page} comes after the {number} pages that one question can count; ask again, and it goes on from "
-            "there, or ask for one page after the other"
-        )
-
-    def _counted(self, query: CdxQuery, page: int, budget: Budget) -> tuple[int, Position | None, bool]:
+    def _count_pages(self, query: CdxQuery, page: int, budget: Budget) -> tuple[int, Place | None, bool]:
         """Count pages on to the start of `page`.
 
         Returns:
             The number of pages counted, the start of `page` if it was reached, and whether all were counted.
         """
         rows = query.page_rows
-        known, start = self._starts.nearest(query.rows, rows, page)
+        with self._lock:
+            starts = self._known_starts(query)
+            known = min(page, len(starts) - 1)
+            start = starts[known]
         if known == page:
             return page, start, False
-        seen, path_key, in_path = -start.skip, b"", 0
+        seen, path_key, in_path = -start[1], b"", 0
         try:
-            for key, count in self._index.counts(_from(query.rows, start.row_key), budget):
+            for key, count in archive_captures.counts(self._table, _from(query.rows, start[0]), budget):
                 in_path = in_path + count if key == path_key else count
                 path_key = key
                 seen += count
                 while seen > rows:
                     known, seen = known + 1, seen - rows
-                    start = Position(key + b" ", in_path - seen)
-                    self._starts.note(query.rows, rows, known, start)
+                    start = (key + b" ", in_path - seen)
+                    self._note_start(query, known, start)
                     if known == page:
                         return page, start, False
         except UsedUp:
             return known + (seen > 0), None, False
         return known + (seen > 0), None, True
 
+    def _note_start(self, query: CdxQuery, page: int, start: Place) -> None:
+        """Cache where a page begins, if the start of the one before it is cached."""
+        with self._lock:
+            starts = self._known_starts(query)
+            if len(start[0]) > _LONGEST_KEY:
+                return
+            if page == len(starts) < _STARTS:
+                starts.append(start)
+            elif page < len(starts):
+                starts[page] = start
+
+    def _known_starts(self, query: CdxQuery) -> list[Place]:
+        """REQUIRES: self._lock."""
+        key = (query.rows, query.page_rows)
+        made, starts = self._starts.get(key) or (0.0, [])
+        if not starts or time.monotonic() - made > _START_SECONDS:
+            starts = [(query.rows.start, 0)]
+            self._starts.put(key, (time.monotonic(), starts))
+        return starts
+
     # --- pieces
 
-    def _budget(self) -> Budget:
-        return Budget(self._settings.scan_rows, self._settings.scan_seconds)
+    def _budget(self, *, is_short: bool = False) -> Budget:
+        settings = self._settings
+        return Budget(settings.scan_rows, settings.scan_seconds, settings.row_captures, is_short=is_short)
 
-    def _bounded(self, listed: list[Listed]) -> _Page:
+    def _bounded(self, listed: list[Listed]) -> Chosen:
         """Rows that have their order, as many as one answer may have."""
         most = max(1, self._settings.answer_bytes // max(map(_about_bytes, listed), default=1))
-        return _Page(listed[:most], None, self._too_long() if len(listed) > most else "")
+        return listed[:most], None, self._too_long() if len(listed) > most else ""
 
     def _too_long(self) -> str:
         return f"has about {self._settings.answer_bytes} bytes, the most that one answer may have"
 
-    def _walk(self, query: CdxQuery, start: Position, budget: Budget, span: Span) -> Iterator[_Placed]:
+    def _walk(self, query: CdxQuery, start: Place, budget: Budget, span: tuple[int, int]) -> Iterator[Placed]:
         """Captures of a question over many URLs, with their places, from a place on."""
-        for path_key, captures in self._index.groups(_from(query.rows, start.row_key), budget, span):
+        for path_key, captures in archive_captures.groups(self._table, _from(query.rows, start[0]), budget, span):
             first = path_key + b" "
-            skip = start.skip if first == start.row_key else 0
+            skip = start[1] if first == start[0] else 0
             for number, one in enumerate(captures[skip:], skip):
-                yield Position(first, number), one
+                yield (first, number), one
 
-    def _shown(self, query: CdxQuery, placed: Iterable[_Placed], budget: Budget) -> Iterator[_Placed]:
+    def _shown(self, query: CdxQuery, placed: Iterable[Placed], budget: Budget) -> Iterator[Placed]:
         """Those at the port that pass the filters, without those that collapse."""
-        if query.port is not None:
-            placed = (one for one in placed if one[1].address.port == query.port)
-        if query.needs_digest:
-            placed = self._with_digests(placed)
-        if query.filters:
-            placed = (one for one in placed if _passes(query.filters, one[1], budget))
-        for field, length in query.collapses:
-            placed = _collapsed(field, length, placed)
-        return iter(placed)
-
-    def _with_digests(self, placed: Iterable[_Placed]) -> Iterator[_Placed]:
         left: int | None = None
+        before: list[str | None] = [None for _ in query.collapses]
         for place, one in placed:
-            (listed,), left = self._digests.filled([one], left)
-            yield place, listed
+            if query.port is not None and one.address.port != query.port:
+                continue
+            if query.needs_digest:
+                (one,), left = self._digests.filled([one], left)
+            if query.filters:
+                budget.check_filters()
+                if not all(holds(_value(one, field)) for field, holds, _ in query.filters):
+                    continue
+            if not _is_collapsed(query, one, before):
+                yield place, one
 
 
 def _from(rows: KeyRange, row_key: bytes) -> KeyRange:
     return KeyRange(min(max(rows.start, row_key), rows.end), rows.end)
 
 
-def _resumed(query: CdxQuery) -> Position:
-    return parse_token(query.resume_key) if query.resume_key else Position(query.rows.start, 0)
-
-
-def _passes(filters: Sequence[Filter], one: Listed, budget: Budget) -> bool:
-    budget.check_filters()
-    return all(rule.holds(_value(one, rule.field)) != rule.inverted for rule in filters)
+def _is_collapsed(query: CdxQuery, one: Listed, before: list[str | None]) -> bool:
+    """Whether a capture begins as the one before it in a field; each field compares what the fields before it leave."""
+    for number, (field, length) in enumerate(query.collapses):
+        value = _value(one, field)[:length]
+        if value == before[number]:
+            return True
+        before[number] = value
+    return False
 
 
 def _about_bytes(one: Listed) -> int:
@@ -314,30 +302,18 @@ def _about_bytes(one: Listed) -> int:
     return 2 * len(one.url) + 200
 
 
-def _collapsed(field: str, length: int | None, placed: Iterable[_Placed]) -> Iterator[_Placed]:
-    before: str | None = None
-    for place, one in placed:
-        value = _value(one, field)[:length]
-        if value != before:
-            yield place, one
-        before = value
-
-
 def _distance(closest: int) -> Callable[[Listed], int]:
     return lambda one: abs(one.timestamp - one.timestamp % SECOND - closest)
 
 
-def _cut(query: CdxQuery, placed: Iterable[_Placed]) -> list[Listed]:
+def _cut(query: CdxQuery, placed: Iterable[Placed]) -> list[Listed]:
     """Captures that are all there, sorted and cut as the question wants."""
     listed = [one for _, one in placed]
     if query.closest is not None:
         listed.sort(key=_distance(query.closest))
     elif query.reverse:
         listed.reverse()
-    limit = query.limit
-    if limit is None:
-        return listed
-    return listed[:limit] if limit >= 0 else listed[limit:]
+    return listed[: query.limit] if query.limit is None or query.limit >= 0 else listed[query.limit :]
 
 
 # --- printing
@@ -353,7 +329,7 @@ def _value(one: Listed, field: str) -> str:
         case "url":
             return one.url
         case "mime":
-            return REVISIT_TYPE if one.is_revisit else one.media_type
+            return "warc/revisit" if one.is_revisit else one.media_type
         case "status":
             return UNKNOWN if one.is_revisit or not one.status else str(one.status)
         case "digest":
@@ -363,38 +339,44 @@ def _value(one: Listed, field: str) -> str:
     return UNKNOWN
 
 
-def _json(listed: Iterable[Listed], query: CdxQuery) -> Iterator[str]:
-    for one in listed:
-        yield json.dumps({asked: _value(one, name) for asked, name in query.fields}) + "\n"
+def _line(one: Listed, query: CdxQuery) -> str:
+    if query.output == "json":
+        return json.dumps({named: _value(one, name) for named, name in query.fields}) + "\n"
+    if query.output == "cdxj":
+        fields = {named: _value(one, name) for named, name in query.fields if name not in ("urlkey", "timestamp")}
+        return f"{one.address.surt} {digits14(one.timestamp)} {json.dumps(fields)}\n"
+    return " ".join(_value(one, name) for _, name in query.fields) + "\n"
 
 
-def _cdxj(listed: Iterable[Listed], query: CdxQuery) -> Iterator[str]:
-    for one in listed:
-        fields = {asked: _value(one, name) for asked, name in query.fields if name not in ("urlkey", "timestamp")}
-        yield f"{one.address.surt} {digits14(one.timestamp)} {json.dumps(fields)}\n"
-
-
-def nothing_found(url: str, note: str, headers: Headers = ()) -> Answer:
-    """The 404 that clients of JSON expect."""
-    said = {"message": f"No Captures found for: {url}" + (f"; but the question {note} before the end" if note else "")}
-    return as_json(404, said, headers)
-
-
-def _notes(query: CdxQuery, chosen: _Page, budget: Budget, address: str) -> Headers:
+def _notes(following: Place | None, note: str, budget: Budget, address: str) -> Headers:
     """Headers that say what the answer leaves out, and where it goes on."""
     notes: list[tuple[str, str]] = []
-    if chosen.note:
-        notes.append(("X-Docstore-Incomplete", f"the answer {chosen.note}"))
+    if note:
+        notes.append(("X-Docstore-Incomplete", f"the answer {note}"))
     elif budget.cut_rows:
         notes.append(("X-Docstore-Incomplete", "only the newest captures of a URL; ask with from and to for others"))
-    if chosen.next is not None:
-        path, _, asked = address.partition("?")
-        kept = "&".join(part for part in asked.split("&") if not part.startswith("resumeKey="))
-        key = quote(chosen.next.token())
-        link = f'<{path}?{kept}&resumeKey={key}>; rel="next"'
+    if following is not None:
+        path, _, query = address.partition("?")
+        kept = "&".join(part for part in query.split("&") if not part.startswith("resumeKey="))
+        link = f'<{path}?{kept}&resumeKey={quote(_token(following))}>; rel="next"'
         if len(link) <= LONGEST_HEADER:
             notes.append(("Link", link))
     return tuple(notes)
+
+
+def _token(place: Place) -> str:
+    return base64.urlsafe_b64encode(b"%d " % place[1] + place[0]).decode().rstrip("=")
+
+
+def _parse_token(token: str) -> Place:
+    try:
+        raw = base64.urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
+        skip, blank, row_key = raw.partition(b" ")
+        if blank and skip.isdigit() and len(skip) <= 9:
+            return row_key, int(skip)
+    except (binascii.Error, ValueError):
+        pass
+    raise InvalidArgument(f"resumeKey {token[:60]!r} is none that this server gave; begin without one")
 
 
 # --- questions: the parameters of `/web/cdx`, with the names of both families of clients
@@ -422,23 +404,11 @@ _MATCHED_CHARACTERS = 4096
 """So much of a value an expression sees: linear time is long where both are."""
 _SHORT_EXPRESSION = 100
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
-_DOMAIN_END = b"-"
-
-
-class Filter(NamedTuple):
-    """A condition on one field.
-
-    Attributes:
-        field: its pywb name.
-        inverted: it must not hold.
-        holds: of a value.
-        is_short: takes microseconds.
-    """
-
-    field: str
-    inverted: bool
-    holds: Callable[[str], bool]
-    is_short: bool
+_QUESTIONS: Final = 64
+"""Whose starts of pages are cached: so many of each, for so long."""
+_STARTS: Final = 2000
+_LONGEST_KEY: Final = 1024
+_START_SECONDS: Final = 600.0
 
 
 class CdxQuery(NamedTuple):
@@ -450,7 +420,7 @@ class CdxQuery(NamedTuple):
         rows: what it ranges over.
         port: only captures at this port; None for any.
         span: only captures of this time.
-        filters: all must hold.
+        filters: field, whether its value passes, and whether that takes microseconds; all must pass.
         collapses: fields in order; of adjacent rows with the same beginning of a field, of so many characters or all of
             it, the first is shown.
         reverse: newest and last first.
@@ -469,8 +439,8 @@ class CdxQuery(NamedTuple):
     path_key: bytes
     rows: keys.KeyRange
     port: bytes | None
-    span: Span
-    filters: tuple[Filter, ...]
+    span: tuple[int, int]
+    filters: tuple[tuple[str, Callable[[str], bool], bool], ...]
     collapses: tuple[tuple[str, int | None], ...]
     reverse: bool
     closest: int | None
@@ -484,14 +454,9 @@ class CdxQuery(NamedTuple):
     show_resume_key: bool
 
     @property
-    def is_short(self) -> bool:
-        """Whether little has to be done for each capture."""
-        return not self.needs_digest and all(rule.is_short for rule in self.filters)
-
-    @property
     def needs_digest(self) -> bool:
         """Whether a digest decides what is shown."""
-        return "digest" in {rule.field for rule in self.filters} | {field for field, _ in self.collapses}
+        return "digest" in {field for field, *_ in (*self.filters, *self.collapses)}
 
 
 def wants_json(query_string: bytes) -> bool:
@@ -515,10 +480,17 @@ def parse_query(query_string: bytes) -> CdxQuery:
     given = ask.get("url", "").strip()
     if not given:
         raise InvalidArgument("the parameter url is missing; write url=https://HOST/PATH, url=HOST/* or url=*.HOST")
-    url, match_type = _wildcards(given, _one_of("matchType", ask.get("matchType", "") or "exact", _MATCH_TYPES))
-    address = asked(url).address
+    url, match_type = given, _one_of("matchType", ask.get("matchType", "") or "exact", _MATCH_TYPES)
+    if given.startswith("*."):
+        url, match_type = given[2:].removesuffix("*"), "domain"
+    elif given.endswith("*"):
+        url, match_type = given[:-1], "prefix"
+    address = asked(url)
+    rules = [value for name, value in pairs if name == "filter"]
+    if len(rules) > _MOST_FILTERS:
+        raise InvalidArgument(f"{len(rules)} filters; at most {_MOST_FILTERS} are applied")
     sort = _one_of("sort", ask.get("sort", ""), _SORTS)
-    closest = ask.get("closest", "")
+    closest, start, last = (ask.get(name, "") for name in ("closest", "from", "to"))
     rows, port = _rows(match_type, url, address, ask.get("end", ""))
     page_rows = _number(ask, "pageSize", PAGE_ROWS)
     return CdxQuery(
@@ -526,8 +498,8 @@ def parse_query(query_string: bytes) -> CdxQuery:
         path_key=address.path_key if match_type == "exact" else b"",
         rows=rows,
         port=port,
-        span=_span(ask.get("from", ""), ask.get("to", "")),
-        filters=_filters([value for name, value in pairs if name == "filter"]),
+        span=(earliest(start) if start else ALWAYS[0], latest(last) + 1 if last else ALWAYS[1]),
+        filters=tuple(_filter(rule) for rule in rules if rule),
         collapses=tuple(_collapse(value) for name, value in pairs if name == "collapse" and value),
         reverse=sort == "reverse" or ask.get("reverse", "") in {"true", "1"},
         closest=earliest(closest) if closest else None,
@@ -542,14 +514,6 @@ def parse_query(query_string: bytes) -> CdxQuery:
     )
 
 
-def _wildcards(url: str, match_type: str) -> tuple[str, str]:
-    if url.startswith("*."):
-        return url[2:].removesuffix("*"), "domain"
-    if url.endswith("*"):
-        return url[:-1], "prefix"
-    return url, match_type
-
-
 def _rows(match_type: str, url: str, address: Address, end: str) -> tuple[keys.KeyRange, bytes | None]:
     """What a question ranges over, and at which port."""
     path_key = address.path_key
@@ -562,26 +526,16 @@ def _rows(match_type: str, url: str, address: Address, end: str) -> tuple[keys.K
         return keys.prefix_range_of_key(host + b")"), address.port or None
     if match_type == "domain":
         is_address = b"." in host or host.startswith(b"[")
-        end_key = host + (b"*" if is_address else _DOMAIN_END)
+        end_key = host + (b"*" if is_address else b"-")
         return keys.KeyRange(host + b")", end_key), address.port or None
-    stop = rows_of_path(asked(end).address.path_key).start if end else host + b"*"
+    stop = rows_of_path(asked(end).path_key).start if end else host + b"*"
     start = rows_of_path(path_key).start
     if stop < start:
         raise InvalidArgument(f"matchType=range: end={end} lies before url={url}")
     return keys.KeyRange(start, stop), None
 
 
-def _span(first: str, last: str) -> Span:
-    return Span(earliest(first) if first else ALWAYS.start, latest(last) + 1 if last else ALWAYS.end)
-
-
-def _filters(rules: Sequence[str]) -> tuple[Filter, ...]:
-    if len(rules) > _MOST_FILTERS:
-        raise InvalidArgument(f"{len(rules)} filters; at most {_MOST_FILTERS} are applied")
-    return tuple(_filter(rule) for rule in rules if rule)
-
-
-def _filter(rule: str) -> Filter:
+def _filter(rule: str) -> tuple[str, Callable[[str], bool], bool]:
     """``[!]field:expression`` for the whole value, ``[!]=field:value``, or ``[!]~field:expression`` for its beginning.
 
     Without a sign Wayback matches the whole value; with ``~`` pywb matches the beginning.
@@ -591,13 +545,13 @@ def _filter(rule: str) -> Filter:
     field, colon, wanted = condition.removeprefix(sign).partition(":")
     if not colon:
         raise InvalidArgument(f"filter {rule[:100]!r} has no colon; write filter=[!][=~]FIELD:VALUE")
-    name = _field(field)
+    name, inverted = _field(field), rule.startswith("!")
     if sign == "=":
-        return Filter(name, rule.startswith("!"), wanted.__eq__, True)
+        return name, lambda value: (value == wanted) != inverted, True
     expression = _compiled(wanted)
     matches = expression.match if sign == "~" else expression.fullmatch
     is_short = name not in ("url", "urlkey") and len(wanted) <= _SHORT_EXPRESSION
-    return Filter(name, rule.startswith("!"), lambda value: matches(value[:_MATCHED_CHARACTERS]) is not None, is_short)
+    return name, lambda value: (matches(value[:_MATCHED_CHARACTERS]) is not None) != inverted, is_short
 
 
 @lru_cache(maxsize=64)
@@ -612,15 +566,12 @@ def _compiled(expression: str) -> Any:
     try:
         return re2.compile(expression, options)
     except (re2.error, UnicodeError) as error:
+        why = error.args[0] if error.args else ""
+        said = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
         raise InvalidArgument(
-            f"regular expression {expression[:100]!r} is not understood: {_words(error)}; the syntax is that of RE2, "
+            f"regular expression {expression[:100]!r} is not understood: {said}; the syntax is that of RE2, "
             "which has no back references and no look-around"
         ) from error
-
-
-def _words(error: Exception) -> str:
-    said = error.args[0] if error.args else ""
-    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
 
 
 def _field(name: str) -> str:
@@ -654,83 +605,3 @@ def _one_of(name: str, value: str, words: Sequence[str]) -> str:
     if value not in words:
         raise InvalidArgument(f"{name} must be one of {', '.join(filter(None, words))}, not {value[:40]!r}")
     return value
-
-
-# --- where pages begin, so that page 40 does not look at the 39 before it again
-#
-# Starts are kept for some minutes: a client that asks for one page after the other finds each at once.  Pages of a
-# store that is written to may shift.
-
-_QUESTIONS = 64
-_STARTS = 2000
-_LONGEST_KEY = 1024
-_SECONDS = 600.0
-
-
-class Position(NamedTuple):
-    """A place among captures: the row key at which to begin, and captures of its path to leave out."""
-
-    row_key: bytes
-    skip: int
-
-    def token(self) -> str:
-        """As a resume key."""
-        return base64.urlsafe_b64encode(b"%d " % self.skip + self.row_key).decode().rstrip("=")
-
-
-def parse_token(token: str) -> Position:
-    """The position of a resume key.
-
-    Raises:
-        InvalidArgument: it is none.
-    """
-    try:
-        raw = base64.urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
-        skip, blank, row_key = raw.partition(b" ")
-        if blank and skip.isdigit() and len(skip) <= 9:
-            return Position(row_key, int(skip))
-    except (binascii.Error, ValueError):
-        pass
-    raise InvalidArgument(f"resumeKey {token[:60]!r} is none that this server gave; begin without one")
-
-
-_Placed: TypeAlias = tuple[Position, Listed]
-"""A capture, and where it lies."""
-
-
-class PageStarts:
-    """Starts of pages by question.  Thread-safe."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._starts: OrderedDict[tuple[KeyRange, int], tuple[float, list[Position]]] = OrderedDict()
-        self._lock = Lock()
-
-    def nearest(self, rows: KeyRange, page_rows: int, page: int) -> tuple[int, Position]:
-        """The last page up to `page` whose start is known, and its start."""
-        with self._lock:
-            starts = self._known(rows, page_rows)
-            number = min(page, len(starts) - 1)
-            return number, starts[number]
-
-    def note(self, rows: KeyRange, page_rows: int, page: int, start: Position) -> None:
-        """Cache where a page begins, if the one before it is known."""
-        with self._lock:
-            starts = self._known(rows, page_rows)
-            if len(start.row_key) > _LONGEST_KEY:
-                return
-            if page == len(starts) < _STARTS:
-                starts.append(start)
-            elif page < len(starts):
-                starts[page] = start
-
-    def _known(self, rows: KeyRange, page_rows: int) -> list[Position]:
-        key = (rows, page_rows)
-        made, starts = self._starts.get(key, (0.0, []))
-        if not starts or self._clock() - made > _SECONDS:
-            starts = [Position(rows.start, 0)]
-            self._starts[key] = (self._clock(), starts)
-        self._starts.move_to_end(key)
-        while len(self._starts) > _QUESTIONS:
-            self._starts.popitem(last=False)
-        return starts

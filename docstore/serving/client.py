@@ -34,7 +34,6 @@ from docstore.serving.client_http import (
     Blocking,
     Broken,
     Request,
-    Retries,
     Session,
     check_peer,
     check_socket,
@@ -75,10 +74,10 @@ def connect(
     if timeout_seconds <= 0 or retry_seconds < 0:
         raise InvalidArgument("timeout_seconds must be above 0, and retry_seconds 0 or more")
     address = parse_address(url)
-    session = Session(address, token, Retries(min(retry_seconds, CONNECT_PATIENCE_SECONDS)))
+    session = Session(address, token, min(retry_seconds, CONNECT_PATIENCE_SECONDS))
     store = RemoteStore(session, Connections(address, timeout_seconds))
     store.about()
-    session.retries = Retries(retry_seconds)
+    session.patience_seconds = retry_seconds
     return store
 
 
@@ -275,53 +274,6 @@ class RemoteCells(CellCalls, Blocking):
 # --- connections: TCP, TLS or a unix socket.  Any number of threads may ask, each has its own meanwhile
 
 
-class _Answer:
-    """An answer as it comes.
-
-    Args:
-        connections: that keep the connection for the next request, if all of this one has been read.
-        connection: on which the request has gone out.
-        response: its head.
-    """
-
-    def __init__(
-        self, connections: Connections, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
-    ) -> None:
-        self._connections = connections
-        self._connection: http.client.HTTPConnection | None = connection
-        self._response = response
-        self.status = response.status
-        self.headers = response.headers
-
-    def read(self) -> bytes:
-        """The next bytes of the body; b"" at its end.
-
-        Raises:
-            Broken: it was cut off.
-        """
-        response = self._response
-        try:
-            if chunk := response.read1(READ_BYTES):
-                return chunk
-            if not response.isclosed():
-                response.read()  # the end of a chunked body
-        except (OSError, http.client.HTTPException) as error:
-            raise Broken(_words(error), reached=True) from error
-        if response.length:
-            raise Broken(f"the answer was cut off, {response.length} bytes before its end", reached=True)
-        return b""
-
-    def close(self) -> None:
-        """End the answer; a second call does nothing, as another thread may have the connection by then."""
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        if self._response.isclosed() and not self._response.will_close:
-            self._connections.keep(connection)
-        else:
-            connection.close()
-
-
 class Connections:
     """Connections to one server.  Thread-safe; a forked child makes its own.
 
@@ -335,6 +287,7 @@ class Connections:
         self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
+        self._in_use: dict[http.client.HTTPResponse, http.client.HTTPConnection] = {}
         self._process = os.getpid()
         self._is_closed = False
         self._tls = ssl.create_default_context() if address.scheme == "https" else None
@@ -344,7 +297,7 @@ class Connections:
         if self._is_closed:
             raise StoreUnavailable("this store is closed; connect again")
 
-    def send(self, request: Request) -> _Answer:
+    def send(self, request: Request) -> http.client.HTTPResponse:
         """Send a request, and read the head of its answer.
 
         Raises:
@@ -371,17 +324,38 @@ class Connections:
         for connection in idle:
             connection.close()
 
-    def keep(self, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection for the next request."""
+    def read(self, answer: http.client.HTTPResponse) -> bytes:
+        """The next bytes of an answer; b"" at its end.
+
+        Raises:
+            Broken: it was cut off.
+        """
+        try:
+            if chunk := answer.read1(READ_BYTES):
+                return chunk
+            if not answer.isclosed():
+                answer.read()  # the end of a chunked body
+        except (OSError, http.client.HTTPException) as error:
+            raise Broken(_words(error), reached=True) from error
+        if answer.length:
+            raise Broken(f"the answer was cut off, {answer.length} bytes before its end", reached=True)
+        return b""
+
+    def release(self, answer: http.client.HTTPResponse) -> None:
+        """End an answer; its connection is kept if all of it was read.  A second call does nothing."""
+        connection = self._in_use.pop(answer, None)
+        if connection is None:
+            return
         with self._lock:
-            if self._process == os.getpid() and len(self._idle) < MOST_IDLE and not self._is_closed:
+            is_whole = answer.isclosed() and not answer.will_close
+            if is_whole and self._process == os.getpid() and len(self._idle) < MOST_IDLE and not self._is_closed:
                 self._idle.append(connection)
                 return
         connection.close()
 
     # --- pieces
 
-    def _sent(self, connection: http.client.HTTPConnection, request: Request) -> _Answer:
+    def _sent(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was read: the answer says why
                 connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
@@ -389,7 +363,8 @@ class Connections:
             if request.method != "HEAD" and response.length is None and not response.chunked:
                 # `http.client` takes a head that was cut off for a whole one; every whole one says how its body ends.
                 raise Broken("the head of the answer was cut off", reached=True)
-            return _Answer(self, connection, response)
+            self._in_use[response] = connection
+            return response
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise Broken(_words(error), reached=True) from error

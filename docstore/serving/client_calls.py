@@ -7,11 +7,12 @@ store checks them, so that a wrong call fails in the same way and is not sent.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, Unpack
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from docstore.model import keys
 from docstore.model.capture import STORED_REFUSED
@@ -51,6 +52,8 @@ from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
 from docstore.serving.wire import plain, weight
+
+_T = TypeVar("_T")
 
 # --- what the server says of itself
 
@@ -238,7 +241,8 @@ class StoreCalls:
         outcomes: list[PutResult | Exception | None] = []
         outcomes += [_refusal_of(page) or _refusal_of_length(page, self._limits) for page in pages]
         sent = [number for number, outcome in enumerate(outcomes) if outcome is None]
-        for numbers in _requests(pages, sent, self._limits):
+        limits = self._limits
+        for numbers in _batches(sent, lambda number: weight(pages[number]), limits.batch_pages, limits.request_bytes):
             message = {"pages": [_timed(pages[number]) for number in numbers], **_sent_options(options, policies)}
             call = Call("POST", "/v1/pages", list[PutResult], "results", message=message, writes=True)
             results: list[PutResult | Exception]
@@ -366,8 +370,21 @@ class StoreCalls:
         return found
 
     @Asks
-    def search(self, query: str, **options: Unpack[SearchOptions]) -> Steps[SearchResults]:
+    def search(
+        self,
+        query: str,
+        *,
+        index: str | Path | None = None,
+        boosts: str | Path | None = None,
+        synonyms: str | Path | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> Steps[SearchResults]:
         """See `DocumentStore.search`; index, boosts and synonyms are the server's, and so is the time that it takes."""
+        if index or boosts or synonyms:
+            raise InvalidArgument(
+                "index, boosts and synonyms go only with a store that no server holds; a server has its index, and "
+                "search.toml for the others, in the store's folder"
+            )
         given: dict[str, Any] = {name: value for name, value in options.items() if name != "seconds"}
         times = {name: _at_micros(given.get(name)) for name in ("since", "until")}
         return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"q": query, **given, **times}))
@@ -445,22 +462,21 @@ def _checked_url(url: str) -> str:
 
 
 def _url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
-    """URLs in lists, each fit for a request.
-
-    Args:
-        urls: of pages.
-        limits: of one request.
-        most: URLs of a list, if the answer holds fewer than the request.
-    """
+    """URLs in lists, each fit for a request; `most` of a list, if the answer holds fewer than the request."""
     most = limits.urls if most is None else min(most, limits.urls)
-    batch: list[str] = []
+    return _batches(urls, lambda url: 8 + len(url.encode("utf-8", "surrogatepass")), most, limits.call_bytes)
+
+
+def _batches(items: Iterable[_T], size_bytes: Callable[[_T], int], most: int, request_bytes: int) -> Iterator[list[_T]]:
+    """Items in lists, each fit for a request, by their number and bytes; an item that is too long goes alone."""
+    batch: list[_T] = []
     batch_bytes = 0
-    for url in urls:
-        length = 8 + len(url.encode("utf-8", "surrogatepass"))
-        if batch and (len(batch) >= most or batch_bytes + length > limits.call_bytes - ROOM_BYTES):
+    for item in items:
+        length = size_bytes(item)
+        if batch and (len(batch) >= most or batch_bytes + length > request_bytes - ROOM_BYTES):
             yield batch
             batch, batch_bytes = [], 0
-        batch.append(url)
+        batch.append(item)
         batch_bytes += length
     if batch:
         yield batch
@@ -575,7 +591,6 @@ class CellCalls:
 
 
 def _row_fields(url_or_row_key: str | bytes) -> dict[str, object]:
-    """The fields that name a row."""
     if isinstance(url_or_row_key, bytes):
         return {"row_key": url_or_row_key}
     return {"url": _checked_url(url_or_row_key)}
@@ -642,18 +657,3 @@ def _refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
 
 def _refused(page: Page, error: str) -> PutResult:
     return PutResult(str(page.url), 0, Verdict(VerdictKind.NEW), Previous.NONE, 0.0, STORED_REFUSED, error)
-
-
-def _requests(pages: Sequence[Page], numbers: Iterable[int], limits: Limits) -> Iterator[list[int]]:
-    """Numbers of pages, cut into what one request holds."""
-    part: list[int] = []
-    part_bytes = 0
-    for number in numbers:
-        length = weight(pages[number])
-        if part and (len(part) >= limits.batch_pages or part_bytes + length > limits.request_bytes - ROOM_BYTES):
-            yield part
-            part, part_bytes = [], 0
-        part.append(number)
-        part_bytes += length
-    if part:
-        yield part

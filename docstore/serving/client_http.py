@@ -139,25 +139,17 @@ def check_peer(connected: socket.socket, path: str) -> None:
 # --- backoff: exponential with jitter, for a bounded time
 
 
-class Retries(NamedTuple):
-    """How long a call that failed is made again.
-
-    Attributes:
-        patience_seconds: from its first failure on; 0 makes it once.
-        first_seconds: longest first pause; each next one is twice as long.
-        most_seconds: longest pause, unless the server asks for a longer one.
-    """
-
-    patience_seconds: float = 30.0
-    first_seconds: float = 0.05
-    most_seconds: float = 5.0
+FIRST_PAUSE_SECONDS: Final = 0.05
+"""The longest first pause; each next one is twice as long."""
+LONGEST_PAUSE_SECONDS: Final = 5.0
+"""Unless the server asks for a longer one."""
 
 
 class Backoff:
     """The attempts of one call.
 
     Args:
-        retries: how long.
+        patience_seconds: how long it is made again, from its first failure on; 0 makes it once.
         clock: seconds, monotonic.
         share: a random number from 0 to 1.
     Attributes:
@@ -165,9 +157,12 @@ class Backoff:
     """
 
     def __init__(
-        self, retries: Retries, clock: Callable[[], float] = time.monotonic, share: Callable[[], float] = random.random
+        self,
+        patience_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        share: Callable[[], float] = random.random,
     ) -> None:
-        self._retries = retries
+        self._patience_seconds = patience_seconds
         self._clock = clock
         self._share = share
         self._failures = 0
@@ -184,10 +179,10 @@ class Backoff:
         now = self._clock()
         if self._began is None:
             self._began = now
-        longest = min(self._retries.most_seconds, self._retries.first_seconds * 2.0**self._failures)
+        longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0**self._failures)
         pause = (retry_after or 0.0) + longest * (0.5 + self._share() / 2)
         self._failures = min(self._failures + 1, 60)
-        if now + pause - self._began > self._retries.patience_seconds:
+        if now + pause - self._began > self._patience_seconds:
             raise error
         return pause
 
@@ -284,15 +279,15 @@ class Session:
     Attributes:
         address: of the server.
         boot: names the run of the server, once it has said so.
-        retries: how long calls are made again.
+        patience_seconds: how long calls are made again.
     """
 
-    def __init__(self, address: Address, token: str | None, retries: Retries) -> None:
+    def __init__(self, address: Address, token: str | None, patience_seconds: float) -> None:
         if token is not None and not (token.isascii() and token.isprintable()):
             raise InvalidArgument("a token is printable ASCII, as the server's token file has it")
         self.address = address
         self.boot = ""
-        self.retries = retries
+        self.patience_seconds = patience_seconds
         self._common = {"host": address.authority, "user-agent": f"docstore/{__version__}"}
         if token:
             self._common["authorization"] = f"Bearer {token}"
@@ -317,7 +312,7 @@ class Session:
     def answer(self, call: Call) -> Steps[Answer]:
         """The answer to a call, whatever it says; the request is sent until there is one."""
         request = self._request(call, wire.MSGPACK)
-        attempts = Backoff(self.retries)
+        attempts = Backoff(self.patience_seconds)
         while True:
             head = yield from _sent(request)
             answer: Answer | Broken = head if isinstance(head, Broken) else (yield from self._whole(head))
@@ -338,7 +333,7 @@ class Session:
             key: if the route starts from the beginning each time: what orders its items, so that those before are
                 dropped.
         """
-        attempts = Backoff(self.retries)
+        attempts = Backoff(self.patience_seconds)
         last: Any = None
         count = 0
         while (call := next_call(last, count)) is not None:
@@ -346,12 +341,12 @@ class Session:
             if not isinstance(answer, Broken) and answer.status == 200:
                 reader = wire.FrameReader()
                 while not isinstance(raw := (yield READ), Broken) and raw:
-                    for frame in reader.feed(raw):
-                        if frame.kind is wire.FrameKind.ERROR:
-                            raise wire.error_of(frame.value)
-                        if frame.kind is wire.FrameKind.ITEMS:
+                    for frame, value in reader.feed(raw):
+                        if frame is wire.FrameKind.ERROR:
+                            raise wire.error_of(value)
+                        if frame is wire.FrameKind.ITEMS:
                             attempts.succeeded()
-                            items: list[Any] = wire.read(list[kind], frame.value, "items")
+                            items: list[Any] = wire.read(list[kind], value, "items")
                             if key is not None and last is not None:
                                 items = [item for item in items if key(item) > key(last)]
                             yield items
@@ -421,7 +416,6 @@ class Session:
         return Request(call.method, target, headers, body)
 
     def _whole(self, head: Any) -> Steps[Answer | Broken]:
-        """The rest of an answer."""
         parts: list[bytes] = []
         while not isinstance(part := (yield READ), Broken) and part:
             parts.append(part)
@@ -515,7 +509,7 @@ class Blocking:
 
     Args:
         session: of its calls.
-        connections: `send` gives an answer that has status, headers, `read` and `close`.
+        connections: `send` gives the head of an answer, `read` its next bytes; `release` ends it.
     """
 
     def __init__(self, session: Session, connections: Any) -> None:
@@ -534,10 +528,10 @@ class Blocking:
                     continue
                 try:
                     if step is READ:
-                        reply = answer.read()
+                        reply = self._connections.read(answer)
                         continue
                     if answer is not None:
-                        answer.close()
+                        self._connections.release(answer)
                         answer = None
                     if isinstance(step, Request):
                         reply = answer = self._connections.send(step)
@@ -549,7 +543,7 @@ class Blocking:
             return
         finally:
             if answer is not None:
-                answer.close()
+                self._connections.release(answer)
 
 
 class Awaiting:

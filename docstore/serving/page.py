@@ -53,7 +53,7 @@ LARGEST_TIME: Final = 2**62
 Given = Mapping[str, str]
 """Parameters of a request."""
 VIEWS: Final[Mapping[str, tuple[str, Callable[[Service, Given], dict[str, Any]]]]] = {
-    "/": ("overview.html", lambda service, _given: overview(service.store, service.metrics.rate.minutes())),
+    "/": ("overview.html", lambda service, _given: overview(service.store, service.metrics.minutes())),
     "/page": (
         "lookup.html",
         lambda service, given: lookup(service.store, given.get("url", ""), _time(given, "at")),
@@ -155,7 +155,6 @@ def _time(given: Given, name: str) -> int | None:
 
 
 def _base(admission: Admission, context: RequestContext, service: Service) -> dict[str, Any]:
-    """Values of every template."""
     may_change = context.role >= Role.ADMIN
     jobs = [asdict(job) for job in service.jobs.list()]
     return {
@@ -164,7 +163,7 @@ def _base(admission: Admission, context: RequestContext, service: Service) -> di
         "client_name": context.client_name,
         "jobs": jobs,
         "running": [job for job in jobs if job["state"] == "running"],
-        "trouble": service.health.trouble(),
+        "trouble": service.trouble(),
         "may_change": may_change,
         "proof": admission.proof(context) if may_change else "",
         "archive_url": service.archive_url,
@@ -414,7 +413,6 @@ def _start(row_key: str) -> str:
 
 
 def _troubles(stats: dict[str, Any]) -> list[str]:
-    """What an operator has to look at."""
     found = []
     if stats.get("lost") or stats.get("lost_commits"):
         found.append(
@@ -526,7 +524,6 @@ def _canonical(store: DocumentStore, page: Document) -> tuple[str, float] | None
 
 
 def _folder(url: str) -> str:
-    """The URL up to its last slash."""
     return url[: url.rindex("/") + 1] if url.count("/") > 2 else url
 
 

@@ -20,7 +20,7 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import zstandard
 from blake3 import blake3
@@ -31,7 +31,7 @@ from docstore.serving.settings import Limits, Settings
 from docstore.serving.wire import error_fields, status_of
 
 if TYPE_CHECKING:
-    from litestar.types import Receive, Scope
+    from litestar.types import Receive, Scope, Send
 
 # --- tokens: a file that only its owner can read; a line is ``ROLE TOKEN [name]``, with ROLE read, write or admin
 
@@ -47,14 +47,6 @@ class Role(enum.IntEnum):
     READ = 1
     WRITE = 2
     ADMIN = 3
-
-
-class Token(NamedTuple):
-    """One token of the file."""
-
-    digest: bytes
-    role: Role
-    name: str
 
 
 class Tokens:
@@ -75,16 +67,16 @@ class Tokens:
         self._tokens = _read(self._path)
         return len(self._tokens)
 
-    def find(self, given: str) -> Token | None:
-        """The token that was given; compares with all of them."""
+    def find(self, given: str) -> tuple[Role, str] | None:
+        """Role and name of the token that was given; compares with all of them."""
         digest = _digest(given)
         found = None
-        for token in self._tokens:
-            if hmac.compare_digest(token.digest, digest):
-                found = token
+        for known, role, name in self._tokens:
+            if hmac.compare_digest(known, digest):
+                found = role, name
         return found
 
-    def of_header(self, authorization: str, schemes: Sequence[str]) -> Token | None:
+    def of_header(self, authorization: str, schemes: Sequence[str]) -> tuple[Role, str] | None:
         """The token of an Authorization header.
 
         Args:
@@ -109,7 +101,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _read(path: Path) -> list[Token]:
+def _read(path: Path) -> list[tuple[bytes, Role, str]]:
     try:
         mode = path.stat().st_mode
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -127,7 +119,7 @@ def _says_something(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def _token(path: Path, number: int, line: str) -> Token:
+def _token(path: Path, number: int, line: str) -> tuple[bytes, Role, str]:
     words = line.split()
     roles = {role.name.lower(): role for role in Role if role}
     if not 2 <= len(words) <= 3 or words[0] not in roles:
@@ -139,7 +131,7 @@ def _token(path: Path, number: int, line: str) -> Token:
             f"{path}:{number}: the token has {len(words[1])} characters; at least {SHORTEST_TOKEN}, such as "
             "`openssl rand -hex 24` gives"
         )
-    return Token(_digest(words[1]), roles[words[0]], words[2] if len(words) == 3 else f"line {number}")
+    return _digest(words[1]), roles[words[0]], words[2] if len(words) == 3 else f"line {number}"
 
 
 # --- refusals, and errors as answers
@@ -218,7 +210,7 @@ def _details(extra: Any) -> str:
     return "; ".join(words)
 
 
-# --- the context of a request: its client, its body, and what it holds until it is answered
+# --- the context of a request: its client, its body, its answer, and what it holds until it is answered
 
 SCOPE_NAME: Final = "docstore.request"
 """Under which an ASGI scope has its context."""
@@ -231,6 +223,10 @@ _WINDOW_BYTES: Final = 8 << 20
 _PIECE_BYTES: Final = 1 << 20
 _STEP_BYTES: Final = 256
 """Of a frame of unknown length at a time.  Four bytes can stand for 128 KiB: these come to 8 MiB at most."""
+_SENT_STEP_BYTES: Final = 256 << 10
+"""A longer answer is sent in steps: uvicorn waits for a slow client before each message, and not after the last one."""
+_COUNTED_BYTES: Final = 1 << 20
+"""Longer answers take room; of shorter ones as many wait as there may be requests."""
 LONG_BYTES: Final = 32 << 10
 """What is longer is decoded in a thread."""
 
@@ -266,7 +262,7 @@ class RequestContext:
 
     Args:
         scope: of ASGI; its headers are read once.
-        receive: gives the parts of the body.
+        line: `receive`, which gives the parts of the body, and `send` of ASGI.
         limits: of the server.
         memory: that all bodies share.
     Attributes:
@@ -277,14 +273,15 @@ class RequestContext:
         headers: the last one of each name, in lower case.
         received_bytes: of the body, so far.
         body_digest: of the body as it came, once all of it is here; b"" before that, and without an idempotency key.
+        answer_headers: that the answer gets where it does not set them itself.
+        status: of the answer; 0 before it begins.
+        sent_bytes: of its body.
+        is_stuck: the client did not take it in time.
     """
 
-    __slots__ = (
-        "_body", "_held_bytes", "_limits", "_memory", "_most_bytes", "_receive", "body_digest", "client_name",
-        "headers", "is_local", "method", "received_bytes", "request_id", "role", "scope",
-    )  # fmt: skip
-
-    def __init__(self, scope: Scope, receive: Receive, limits: Limits, memory: MemoryBudget, request_id: str) -> None:
+    def __init__(
+        self, scope: Scope, line: tuple[Receive, Send], limits: Limits, memory: MemoryBudget, request_id: str
+    ) -> None:
         self.scope = scope
         self.request_id = request_id
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -298,7 +295,11 @@ class RequestContext:
         self.body_digest = b""
         self._limits = limits
         self._most_bytes = limits.request_bytes
-        self._receive = receive
+        self._receive, self._send = line
+        self.answer_headers: list[tuple[bytes, bytes]] = []
+        self.status = 0
+        self.sent_bytes = 0
+        self.is_stuck = False
         self._memory = memory
         self._held_bytes = 0
         self._body: bytes | None = None
@@ -322,6 +323,37 @@ class RequestContext:
             else:
                 raise Refusal(415, f"Content-Encoding {encoding!r:.50} is none of zstd, identity")
         return self._body
+
+    async def send(self, message: Any) -> None:
+        """Send a part of the answer; the client has to take it in time.
+
+        Raises:
+            Refusal: 429, there is no room for a long answer that was read; that nothing was done is true of GET alone.
+        """
+        if message["type"] == "http.response.start":
+            sent = list(message.get("headers", ()))
+            length = int(dict(sent).get(b"content-length", b"0"))
+            if self.method == "GET" and length > _COUNTED_BYTES:
+                self.hold(length)
+            self.status = message["status"]
+            names = {name.lower() for name, _ in sent}
+            message["headers"] = [*sent, *(pair for pair in self.answer_headers if pair[0] not in names)]
+            await self._send_part(message)
+            return
+        body = message.get("body", b"")
+        for start in range(0, len(body) - _SENT_STEP_BYTES, _SENT_STEP_BYTES):
+            await self._send_part({**message, "body": body[start : start + _SENT_STEP_BYTES], "more_body": True})
+        last = max(0, -(-len(body) // _SENT_STEP_BYTES) - 1) * _SENT_STEP_BYTES
+        await self._send_part({**message, "body": body[last:]} if last else message)
+
+    async def _send_part(self, message: Any) -> None:
+        self.sent_bytes += len(message.get("body", b""))
+        try:
+            async with asyncio.timeout(self._limits.send_seconds):
+                await self._send(message)
+        except TimeoutError:
+            self.is_stuck = True
+            raise
 
     def release(self) -> None:
         """Free what the request holds; it is answered."""
@@ -486,7 +518,7 @@ class Admission:
             return
         token = self._tokens.of_header(context.headers.get("authorization", ""), ("bearer",))
         if token is not None:
-            context.role, context.client_name = token.role, token.name
+            context.role, context.client_name = token
 
     # Visitors of the operator's page: HTTP Basic with a token as the password; changes carry a proof.  A browser keeps
     # Basic credentials for one origin, host and port: unlike a cookie they never reach the archive API, which shows
@@ -498,7 +530,7 @@ class Admission:
         if context.role is Role.NONE and self._tokens is not None:
             token = self._tokens.of_header(context.headers.get("authorization", ""), ("basic",))
             if token is not None:
-                context.role, context.client_name = token.role, token.name
+                context.role, context.client_name = token
         return context.role
 
     def proof(self, context: RequestContext) -> str:

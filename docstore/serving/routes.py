@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple, TypedDict, Unpack
+from typing import Annotated, Any, Final, NamedTuple, Unpack
 
 import re2
 from blake3 import blake3
@@ -119,7 +119,7 @@ async def acknowledge_lost(request: AnyRequest, service: Asked) -> Response[byte
 @get("/healthz", opt=opens(Role.NONE, gives=dict[str, Any]))
 async def health(request: AnyRequest, service: Asked, writes: FromQuery[bool] = False) -> Response[bytes]:
     """Whether the server answers; with `writes=1` also whether it writes: 503 if not."""
-    trouble = await service.read(service.health.trouble) if writes else ""
+    trouble = await service.read(service.trouble) if writes else ""
     if trouble:
         return reply(request, {"status": "writes fail"}, 503)
     return reply(request, {"status": "ok"})
@@ -537,30 +537,33 @@ MOST_EXPRESSION_BYTES: Final = 1000
 _RE2_MEMORY_BYTES: Final = 8 << 20
 
 
-class RowName(TypedDict, total=False):
-    """How a message names a row: by one of them."""
-
-    url: str | None
-    row_key: bytes | None
-
-
 @post("/cells/read", status_code=200, opt=opens(Role.READ, gives={"row": Row | None}))
 @takes()
 async def read_row(
-    request: AnyRequest, service: Service, *, spec: ReadSpec | None = None, **name: Unpack[RowName]
+    request: AnyRequest,
+    service: Service,
+    *,
+    spec: ReadSpec | None = None,
+    url: str | None = None,
+    row_key: bytes | None = None,
 ) -> Response[bytes]:
     """The cells of one row, by `url` or `row_key`; null if it has no such cells."""
-    row = _row(**name)
+    row = _row(url, row_key)
     return await ask(request, service, lambda: {"row": service.store.cells.read_row(row, spec or ReadSpec())})
 
 
 @post("/cells/slices", status_code=200, opt=opens(Role.READ, streams=True))
 @takes()
 async def slices(
-    request: AnyRequest, service: Service, *, spec: ReadSpec | None = None, **name: Unpack[RowName]
+    request: AnyRequest,
+    service: Service,
+    *,
+    spec: ReadSpec | None = None,
+    url: str | None = None,
+    row_key: bytes | None = None,
 ) -> Stream:
     """The cells of one row, however many."""
-    row = _row(**name)
+    row = _row(url, row_key)
     return await stream(request, service, lambda: service.store.cells.slices(row, spec=spec or ReadSpec()))
 
 
@@ -623,10 +626,11 @@ async def check_and_mutate(
     condition: Condition,
     then: list[AnyMutation],
     otherwise: Sequence[AnyMutation] = (),
-    **name: Unpack[RowName],
+    url: str | None = None,
+    row_key: bytes | None = None,
 ) -> Response[bytes]:
     """Change a row by whether a condition holds, atomically."""
-    row = _row(**name)
+    row = _row(url, row_key)
     call = partial(service.store.cells.check_and_mutate, row, condition, then, otherwise)
     return reply(request, {"held": await service.write(call, takes_room=False)})
 
@@ -634,10 +638,15 @@ async def check_and_mutate(
 @post("/cells/read-modify-write", status_code=200, opt=opens(Role.WRITE, gives={"cells": list[Cell]}))
 @takes(is_long=True)
 async def read_modify_write(
-    request: AnyRequest, service: Service, *, rules: list[Append | Increment], **name: Unpack[RowName]
+    request: AnyRequest,
+    service: Service,
+    *,
+    rules: list[Append | Increment],
+    url: str | None = None,
+    row_key: bytes | None = None,
 ) -> Response[bytes]:
     """Append to or add to the newest values of columns, atomically."""
-    row = _row(**name)
+    row = _row(url, row_key)
     return reply(request, {"cells": await service.write(service.store.cells.read_modify_write, row, rules)})
 
 
@@ -662,7 +671,7 @@ async def put_notes(request: AnyRequest, service: Service, *, notes: list[SentNo
 CELLS: Final = [read_row, slices, scan, apply, check_and_mutate, read_modify_write, put_notes]
 
 
-def _row(url: str | None = None, row_key: bytes | None = None) -> str | bytes:
+def _row(url: str | None, row_key: bytes | None) -> str | bytes:
     if url is not None and row_key is None:
         return url
     if row_key is not None and url is None:
@@ -719,7 +728,7 @@ BEAT_SECONDS: Final = 15
 async def start_job(
     request: AnyRequest, service: Service, *, kind: str, options: dict[str, Any] = NO_OPTIONS
 ) -> Response[bytes]:
-    """Start a compaction, sweep, backup, check, reindexing or indexing; see `docstore.serving.jobs` for options."""
+    """Start a compaction, sweep, backup, check, reindexing or indexing; see `docstore.serving.service` for options."""
     return reply(request, service.jobs.start(kind, options, is_local=context_of(request.scope).is_local), 202)
 
 
@@ -744,7 +753,7 @@ async def get_job(
 @get("/jobs/{name:str}/events", opt=opens(Role.READ, gives=bytes))
 async def follow_job(service: Asked, name: FromPath[str]) -> Stream:
     """A job each time that it changes, as server-sent events."""
-    service.jobs.get(name)
+    service.jobs.find(name)
 
     async def events() -> AsyncIterator[bytes]:
         async for job in service.jobs.follow(name, BEAT_SECONDS):

@@ -31,9 +31,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.serving.app import logged, make_api
 from docstore.serving.archive_app import ArchiveApp
-from docstore.serving.jobs import Jobs
 from docstore.serving.request import ABORT, Tokens
-from docstore.serving.service import Service
+from docstore.serving.service import Jobs, Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
 from docstore.serving.telemetry import Log, Metrics
 from docstore.storage.heap import give_back_freed
@@ -171,7 +170,7 @@ class Server:
                 pid=os.getpid(),
             )
             stop = asyncio.create_task(self._stopping.wait())
-            tidying = asyncio.create_task(tidy(watch=self._service.health.trouble))
+            tidying = asyncio.create_task(tidy(watch=self._service.trouble))
             await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
             stop.cancel()
             tidying.cancel()
@@ -230,7 +229,6 @@ class Server:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Of uvloop where it is installed."""
     try:
         import uvloop  # noqa: PLC0415 - not there on every system
     except ImportError:
@@ -474,7 +472,6 @@ def remove_socket(path: Path) -> None:
 
 
 def _remove_dead(path: Path) -> None:
-    """Remove the socket of a server that is gone."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise InvalidArgument(f"{path} is there and is no socket; give another with --unix PATH")

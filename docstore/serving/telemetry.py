@@ -94,17 +94,22 @@ class Log:
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
+MINUTES = 60
+
 
 class Metrics:
     """Counts what a server does.  Thread-safe.
 
-    Attributes:
-        rate: pages written in each of the last minutes.
+    Args:
+        clock: seconds since a fixed time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = CollectorRegistry()
-        self.rate = Rate()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._minutes = [0] * (MINUTES + 1)
+        self._minute = int(clock() // 60)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -145,7 +150,9 @@ class Metrics:
             kind = (str(result.verdict.kind), result.stored)
             counts[kind] = counts.get(kind, 0) + 1
             written += result.stored != STORED_REFUSED
-        self.rate.add(written)
+        with self._lock:
+            self._drop_old_minutes()
+            self._minutes[-1] += written
         for kind, count in counts.items():
             self._pages.labels(*kind).inc(count)
         self._page_bytes.inc(body_bytes)
@@ -165,42 +172,15 @@ class Metrics:
             Gauge(name, text, registry=registry).set(value)
         return generate_latest(self.registry) + generate_latest(registry)
 
-
-# --- pages written in each of the last minutes
-
-MINUTES = 60
-
-
-class Rate:
-    """Counts pages by minute, for an hour.  Thread-safe.
-
-    Args:
-        clock: seconds since a fixed time.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._pages = [0] * (MINUTES + 1)
-        self._minute = self._now()
-
-    def add(self, pages: int) -> None:
-        """So many pages were written now."""
-        with self._lock:
-            self._go_on()
-            self._pages[-1] += pages
-
     def minutes(self) -> list[int]:
-        """Pages of each of the last MINUTES minutes, the oldest first, and of the minute that is not over."""
+        """Pages written in each of the last MINUTES minutes, the oldest first, and in the minute that is not over."""
         with self._lock:
-            self._go_on()
-            return list(self._pages)
+            self._drop_old_minutes()
+            return list(self._minutes)
 
-    def _now(self) -> int:
-        return int(self._clock() // 60)
-
-    def _go_on(self) -> None:
-        passed = min(self._now() - self._minute, MINUTES + 1)
+    def _drop_old_minutes(self) -> None:
+        """REQUIRES: self._lock."""
+        passed = min(int(self._clock() // 60) - self._minute, MINUTES + 1)
         if passed > 0:
-            self._pages = self._pages[passed:] + [0] * passed
-            self._minute = self._now()
+            self._minutes = self._minutes[passed:] + [0] * passed
+            self._minute = int(self._clock() // 60)

@@ -26,7 +26,7 @@ import struct
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgpack
 import zstandard
@@ -104,7 +104,6 @@ def plain(value: object) -> Any:
 
 
 def _plain_of(value: object) -> Any:
-    """Subclasses of the plain types."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -154,7 +153,6 @@ def _refuse_constant(name: str) -> None:
 
 
 def _textual(value: Any) -> Any:
-    """Plain data without bytes."""
     if isinstance(value, bytes):
         try:
             return value.decode()
@@ -240,7 +238,6 @@ def read(kind: Any, given: object, where: str = "the message") -> Any:
 
 @functools.cache
 def _reader(kind: Any) -> _Read:
-    """What reads values of a type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if kind in _SCALARS:
         return _SCALARS[kind]
@@ -587,18 +584,6 @@ class FrameKind(enum.IntEnum):
     """The last one: an error, as `error_fields` writes it."""
 
 
-class Frame(NamedTuple):
-    """One frame, unpacked.
-
-    Attributes:
-        kind: what it is.
-        value: an array for ITEMS, else a map.
-    """
-
-    kind: FrameKind
-    value: Any
-
-
 def encode_items(items: Sequence[object], *, compress: bool = False) -> bytes:
     """A frame of items.
 
@@ -648,14 +633,14 @@ class FrameReader:
         self._items = 0
         self.ended = False
 
-    def feed(self, raw: bytes) -> list[Frame]:
-        """Take more bytes; gives the frames that are complete now.
+    def feed(self, raw: bytes) -> list[tuple[FrameKind, Any]]:
+        """Take more bytes; gives the frames that are complete now: an array for ITEMS, else a map.
 
         Raises:
             InvalidArgument: not a stream of frames, too long, or with a wrong count at its end.
         """
         self._pending += raw
-        found: list[Frame] = []
+        found: list[tuple[FrameKind, Any]] = []
         start = 0
         with memoryview(self._pending) as pending:
             while len(pending) - start >= _HEADER.size:
@@ -690,19 +675,19 @@ class FrameReader:
             raise InvalidArgument(f"a frame of {length} bytes is too long: at most {self._limit_bytes}")
         return FrameKind(number), length
 
-    def _frame(self, kind: FrameKind, payload: bytes) -> Frame:
+    def _frame(self, kind: FrameKind, payload: bytes) -> tuple[FrameKind, Any]:
         value = from_msgpack(decompressed(payload, self._limit_bytes) if kind is FrameKind.ITEMS_ZSTD else payload)
         if kind in (FrameKind.ITEMS, FrameKind.ITEMS_ZSTD):
             if type(value) is not list:
                 raise InvalidArgument("a frame of items must hold an array")
             self._items += len(value)
-            return Frame(FrameKind.ITEMS, value)
+            return FrameKind.ITEMS, value
         if type(value) is not dict:
             raise InvalidArgument(f"a frame of kind {kind.name} must hold a map")
         if kind is FrameKind.END and value.get("count") != self._items:
             raise InvalidArgument(f"the stream had {self._items} items, and its end says {value.get('count')!r:.40}")
         self.ended = kind in (FrameKind.END, FrameKind.ERROR)
-        return Frame(kind, value)
+        return kind, value
 
 
 def decompressed(payload: bytes, limit_bytes: int) -> bytes:

@@ -140,8 +140,9 @@ class Placement:
         return self._dictionaries.noting_use()
 
     def forget_dictionaries(self) -> None:
-        """Look up anew which dictionaries are in use: compaction has changed that."""
+        """Look up again which dictionaries are in use, and where bases lie: compaction has changed that."""
         self._dictionaries.forget()
+        self._envelopes.clear()
 
     def progress(self) -> list[SegmentProgress]:
         """How far segments are written: for the manifest, with the group's rows."""

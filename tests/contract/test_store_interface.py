@@ -41,6 +41,7 @@ SCHEMA = Schema(families=(docstore.ColumnFamily("notes"),))
 
 INSIDE = {
     "opened",
+    "search_index",
     "rehearse",
     "post_again",
     "apply_duplicates",

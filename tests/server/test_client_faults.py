@@ -21,7 +21,7 @@ from docstore.model.errors import CommitUnknown, StoreUnavailable
 from docstore.model.types import Append, Page, ReadSpec
 from docstore.serving import aio
 from docstore.serving.client import connect
-from docstore.serving.client_http import Backoff, Retries
+from docstore.serving.client_http import Backoff
 from docstore.serving.wire import to_msgpack
 from tests.serving import Serving, serving
 
@@ -317,17 +317,17 @@ def test_an_address_that_is_none_is_refused(url: Any) -> None:
 def test_pauses_grow_are_random_and_end() -> None:
     now = [0.0]
     error = StoreUnavailable("down")
-    backoff = Backoff(Retries(10, 1, 4), clock=lambda: now[0], share=lambda: 1.0)
+    backoff = Backoff(10, clock=lambda: now[0], share=lambda: 1.0)
     pauses = []
     with pytest.raises(StoreUnavailable, match="down"):
         while True:
             pauses.append(backoff.pause(error))
             now[0] += pauses[-1]
-    assert pauses == [1, 2, 4]
-    backoff = Backoff(Retries(10, 1, 4), clock=lambda: 0.0, share=lambda: 0.0)
-    assert backoff.pause(error, retry_after=3) == 3.5
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
+    backoff = Backoff(10, clock=lambda: 0.0, share=lambda: 0.0)
+    assert backoff.pause(error, retry_after=3) == 3.025
     backoff.succeeded()
-    assert backoff.pause(error) == 0.5
+    assert backoff.pause(error) == 0.025
 
 
 def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from docstore.model.types import Page
+from docstore.model.types import Page, Previous, PutResult, Verdict, VerdictKind
 from docstore.serving.page import side_by_side
-from docstore.serving.telemetry import MINUTES, Rate
+from docstore.serving.telemetry import MINUTES, Metrics
 from tests.serving import Serving, serving
 
 TEMPLATES = Path(__file__).parent.parent.parent / "docstore" / "serving" / "templates"
@@ -309,10 +309,11 @@ def test_jobs_are_started_and_stopped_by_who_may(guarded: Serving) -> None:
 
 def test_the_rate_moves_on_with_the_minutes() -> None:
     seconds = [0.0]
-    rate = Rate(lambda: seconds[0])
-    rate.add(5)
+    rate = Metrics(lambda: seconds[0])
+    result = PutResult("", 0, Verdict(VerdictKind.NEW), Previous.NONE, 0.0, "body")
+    rate.count_results([result] * 5, 0)
     seconds[0] = 61
-    rate.add(2)
+    rate.count_results([result] * 2, 0)
     assert rate.minutes()[-2:] == [5, 2]
     seconds[0] = 60.0 * MINUTES
     assert rate.minutes()[:2] == [5, 2]

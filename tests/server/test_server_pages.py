@@ -128,7 +128,7 @@ def test_many_pages_are_read_as_frames_and_as_lines(served: Serving) -> None:
         answer = served.http.post(
             "/v1/pages/get", json={"urls": wanted}, headers={"accept": "application/vnd.docstore.frames", **headers}
         )
-        items = [item for one in frames_of(answer.content) if one.kind is FrameKind.ITEMS for item in one.value]
+        items = [item for kind, value in frames_of(answer.content) if kind is FrameKind.ITEMS for item in value]
         assert read(list[Document | None], items) == [served.store.get(wanted[0]), None]
     lines = served.http.post("/v1/pages/get", json={"urls": wanted}).text.splitlines()
     assert len(lines) == 3 and lines[1] == "null" and lines[2] == '{"end":{"count":2}}'

@@ -16,7 +16,7 @@ from docstore.model.capture import PAYLOAD_DIGEST, STATUS, TYPE
 from docstore.model.types import Policy, ReadSpec, VerdictKind
 from docstore.reports.check import check
 from docstore.serving.archive_app import ArchiveApp
-from docstore.serving.archive_captures import Budget, CaptureIndex, Digests
+from docstore.serving.archive_captures import Budget, Digests, of_path
 from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
 from tests.archive_case import CAPTURES, Recorded, ask, make_store
@@ -325,7 +325,7 @@ def test_a_digest_that_nobody_recorded_is_worked_out_and_kept(tmp_path: Path) ->
 def test_a_page_that_is_deleted_meanwhile_gets_no_row_again(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         store.put_page("http://a.test/", b"hello")
-        listed = CaptureIndex(store.table, 10).of_path(b"test,a)/", Budget(100, 10))
+        listed = of_path(store.table, b"test,a)/", Budget(100, 10, 10))
         digests = Digests(store, 1000, keep=True)
         found, left = digests.filled(listed)
         assert (found[0].digest, left) == ("VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N", 995)
@@ -343,7 +343,7 @@ def test_a_page_that_is_deleted_meanwhile_gets_no_row_again(tmp_path: Path) -> N
 
         store.delete("http://a.test/")
         store.put_page("http://a.test/", b"hello")
-        listed = CaptureIndex(store.table, 10).of_path(b"test,a)/", Budget(100, 10))
+        listed = of_path(store.table, b"test,a)/", Budget(100, 10, 10))
         assert Digests(Deleting(), 1000, keep=True).filled(listed)[0][0].digest
         assert list(store.cells.scan()) == []
 

@@ -12,7 +12,7 @@ pytest.importorskip("re2")
 
 from docstore.model.types import Headers, Policy, VerdictKind
 from docstore.serving.archive_app import ArchiveApp
-from docstore.serving.archive_http import digits14
+from docstore.serving.archive_captures import digits14
 from docstore.serving.settings import ArchiveSettings
 from docstore.store import DocumentStore, open_store
 from tests.archive_case import BASE, Reply, ask, make_store

@@ -267,8 +267,8 @@ def test_a_stream_comes_back_however_it_is_cut_into_pieces(groups: list[list[byt
     reader = shapes.FrameReader()
     found = [frame for start in range(0, len(raw), step) for frame in reader.feed(raw[start : start + step])]
     reader.close()
-    assert [frame.value[1:] for frame in found[:-1]] == groups
-    assert found[-1] == shapes.Frame(shapes.FrameKind.END, {"count": count, "next": b"k"})
+    assert [value[1:] for _, value in found[:-1]] == groups
+    assert found[-1] == (shapes.FrameKind.END, {"count": count, "next": b"k"})
 
 
 def test_a_stream_that_is_cut_off_anywhere_is_noticed() -> None:

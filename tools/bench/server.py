@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 import docstore
 from docstore.model.types import Page
-from docstore.serving.archive_http import digits14
+from docstore.serving.archive_captures import digits14
 from docstore.serving.client import connect
 from tools.bench.harness import Section, load_pages, median, memory_of, processor_seconds, run_commands, seconds_of
 

@@ -426,7 +426,6 @@ class Compaction:
                 if self._bodies.is_pinned():
                     return 0
                 gone = [name for name in names if name not in needed and name not in used]
-                if gone:
-                    opened.dictionaries.remove(gone)
-                    opened.placement.forget_dictionaries()  # none of these may be held for the next values
+                opened.dictionaries.remove(gone)
+                opened.placement.forget_dictionaries()  # none of these may be held for the next values
         return len(gone)
