@@ -43,7 +43,6 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup, Collapser
 from docstore.reading.documents import Document, DocumentReader
-from docstore.reading.lookup import Lookup
 from docstore.storage.table import Table, declared_families
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -138,7 +137,7 @@ class DocumentStore:
             bodies=opened.schema.bodies,
         )
         self._committer = opened.committer(durability)
-        self.clusters = ClusterLookup(self._table, opened.placement)
+        self.clusters = ClusterLookup(self._table, opened.placement.fetch)
         self._reader = DocumentReader(self._table, opened.placement)
         self.cells = CellStore(self._table, opened.placement, self._committer, clock)
 
@@ -475,8 +474,15 @@ class DocumentStore:
         self._check_open()
         if type(versions) is not int or versions != 1:  # reads of one capture count microseconds
             checked_spec(ReadSpec(versions=versions))
-        lookup = Lookup(self._reader, None if at is None else micros(at), versions, families)
-        return lookup.find(url, follow=follow, variants=variants, follow_duplicates=follow_duplicates)
+        return self._reader.find(
+            url,
+            at=None if at is None else micros(at),
+            versions=versions,
+            families=families,
+            follow=follow,
+            variants=variants,
+            follow_duplicates=follow_duplicates,
+        )
 
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
@@ -611,7 +617,7 @@ class DocumentStore:
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
-        module = importlib.import_module("docstore.reading.orphans")
+        module = importlib.import_module("docstore.reading.queries")
         return (one for one in module.rejected(self.table, self.opened.placement) if one is not None)
 
     def orphans(self) -> Iterator[Orphan]:
@@ -619,7 +625,7 @@ class DocumentStore:
 
         In row-key order.  A page leaves the list when its URL is stored, or is rejected for a live page.
         """
-        module = importlib.import_module("docstore.reading.orphans")
+        module = importlib.import_module("docstore.reading.queries")
         return (one for one in module.orphans(self.table, self.opened.placement) if one is not None)
 
     def stored_bytes(self) -> int:

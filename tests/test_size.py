@@ -18,11 +18,11 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_030,
-    "lines of the core": 37_060,
-    "files of docstore/": 212,
-    "classes": 491,
-    "record types": 236,
+    "lines of docstore/": 57_960,
+    "lines of the core": 36_990,
+    "files of docstore/": 210,
+    "classes": 487,
+    "record types": 234,
     "files of a put": 47,
     "classes of a put": 57,
     "functions of a put": 304,

@@ -62,14 +62,7 @@ class Row(NamedTuple):
 
 
 class CellStore:
-    """Cells of page rows.  Thread-safe.
-
-    Args:
-        table: of pages.
-        placement: where values lie.
-        committer: of all writers.
-        clock: microseconds since 1970.
-    """
+    """Cells of page rows.  Thread-safe."""
 
     def __init__(
         self,

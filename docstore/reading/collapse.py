@@ -7,7 +7,7 @@ joined into chains: two pages are one result only if both are within the thresho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from docstore.model import capture
@@ -25,14 +25,6 @@ class Rows(Protocol):
 
     def stored_row(self, row_key: bytes, spec: ReadSpec) -> Sequence[Cell]:
         """The cells of a row."""
-        ...
-
-
-class Fetches(Protocol):
-    """Where the values of cells are read."""
-
-    def fetch(self, envelope: bytes, /) -> bytes:
-        """The value that a cell's value leads to."""
         ...
 
 
@@ -60,9 +52,9 @@ class Membership(NamedTuple):
 class ClusterLookup:
     """Reads which cluster a page belongs to.  Thread-safe."""
 
-    def __init__(self, table: Rows, placement: Fetches) -> None:
+    def __init__(self, table: Rows, fetch: Callable[[bytes], bytes]) -> None:
         self._table = table
-        self._placement = placement
+        self._fetch = fetch  # gives the value that a cell's value leads to
 
     def of(self, row_key: bytes, at: int | None = None) -> Membership | None:
         """What the newest version up to a time belongs to; None where there is none."""
@@ -80,7 +72,7 @@ class ClusterLookup:
             first = one
         place = self._place(row_key, {seen.source, first.source})
         if place is None and capture.VERDICT in seen.columns:
-            verdict = capture.decode_verdict(self._placement.fetch(seen.columns[capture.VERDICT]))
+            verdict = capture.decode_verdict(self._fetch(seen.columns[capture.VERDICT]))
             if verdict.kind in SAME_PAGE:
                 named = (verdict.of_row_key, verdict.of_timestamp, verdict.similarity)
                 return Membership(row_key, first.timestamp, None, *named, seen.timestamp)
@@ -91,7 +83,7 @@ class ClusterLookup:
         for timestamp in timestamps:
             spec = ReadSpec((family,), qualifier, timestamp, timestamp + 1)
             for cell in self._table.stored_row(row_key, spec):
-                return capture.decode_cluster_place(self._placement.fetch(cell.value))
+                return capture.decode_cluster_place(self._fetch(cell.value))
         return None
 
     def group(self, page: Membership) -> bytes:

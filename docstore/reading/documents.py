@@ -1,15 +1,17 @@
-"""Rows as documents: what `get` returns, built from the cells of a page's row.
+"""Rows as documents: what `get` returns, built from the cells of a page's row, and which row answers a URL.
 
-Knows the table, the columns of `capture` and where values lie; must not know the index or how pages are
-written.  It reads only the families asked for, and fetches only values that are shown.
+Knows the table, the columns of `capture`, where values lie, how URLs vary and what a redirect is; must not know the
+index or how pages are written.  It reads only the families asked for, and fetches only values that are shown.
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from docstore.model import capture
+from docstore.model import capture, keys
 from docstore.model.capture import Column, Entry, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, SKETCH_BYTES
@@ -22,11 +24,12 @@ from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import READ_AHEAD_BYTES, through_moves
 
-if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+if TYPE_CHECKING:
     from docstore.storage.port import Values
 
-
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
+MAX_REDIRECTS = 10
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 ROWS_AHEAD = 256
 """Rows that `get_many` looks up before it reads their values."""
 
@@ -250,7 +253,7 @@ class DocumentReader:
         most_bytes: of a capture's values, uncompressed: `get` raises LongDocument for others.  None for no bound.
     """
 
-    def __init__(self, table: Table, placement: "Values", *, most_bytes: int | None = None) -> None:
+    def __init__(self, table: Table, placement: Values, *, most_bytes: int | None = None) -> None:
         self._table = table
         self._placement = placement
         self._most_bytes = most_bytes
@@ -281,6 +284,55 @@ class DocumentReader:
             end = found.timestamp
         return Document(row_key, tuple(captures)) if captures else None
 
+    def find(
+        self,
+        url: str,
+        *,
+        at: int | None,
+        versions: int,
+        families: Sequence[str] | None,
+        follow: bool = False,
+        variants: bool = False,
+        follow_duplicates: bool = False,
+    ) -> Document | None:
+        """The page of a URL; `Document.via` lists the URLs that led to another one.
+
+        Args:
+            url: asked for.
+            at, versions, families: as in `get`.
+            follow: follow stored redirects, as far as they lead to stored pages.
+            variants: if there is no such page, try the other scheme, with or without `www`, and the other Unicode
+                normal form.
+            follow_duplicates: if the newest fetch was rejected, give the page that it duplicates.
+        """
+
+        def read(one: str) -> Document | None:
+            return self.get(keys.row_key(one), at=at, versions=versions, families=families)
+
+        document, via = None, [keys.canonical_url(url)]
+        pointer = self.rejected_for(keys.row_key(url), at=at) if follow_duplicates else None
+        if pointer is not None:
+            document = self.get(pointer.row_key, at=pointer.timestamp, versions=versions, families=families)
+        if document is None:
+            document, via = read(url), []
+        if document is None and variants:
+            others = [*keys.variants(url), *keys.normal_forms(keys.canonical_url(url))]
+            document = next(filter(None, map(read, others)), None)
+            via = [keys.canonical_url(url)]
+        while document is not None and follow and len(via) < MAX_REDIRECTS:
+            target = self._redirect_target(document, at)
+            found = None if target is None or target in via else read(target)
+            if found is None:
+                break
+            via.append(document.url)
+            document = found
+        return document._replace(via=tuple(via)) if document is not None and via else document
+
+    def _redirect_target(self, document: Document, at: int | None) -> str | None:
+        http = self.get(document.row_key, at=at, families=("http",))
+        location = None if http is None or http.status not in REDIRECT_STATUSES else http.newest.header("location")
+        return keys.resolve(document.url, location) if location else None
+
     def live(self, pointer: PagePointer) -> Document | None:
         """The live capture of a row at that very time; None if it is not there, or cannot be read, which is noted."""
         timestamp, row_key = pointer
@@ -299,12 +351,7 @@ class DocumentReader:
         return found
 
     def rejections(self, row_key: bytes, *, end: int | None = None) -> Iterator[Capture]:
-        """Captures that a policy rejected, newest first: their time, checksum and verdict.
-
-        Args:
-            row_key: of the page.
-            end: only those before this timestamp.
-        """
+        """Captures that a policy rejected, newest first: their time, checksum and verdict."""
         for one in self._table.captures(row_key, end):
             if one.kind == CAPTURE_REJECTED:
                 yield self._bounded(one, wanted=("dedup",))
@@ -444,7 +491,11 @@ class DocumentReader:
         columns = found.columns
         if wanted == ("page",):
             return Capture(found.timestamp, _body(columns[capture.BODY], fetch_value))
-        fetch = _Fetcher(columns, fetch_value)
+
+        def fetch(column: Column) -> bytes:
+            envelope = columns.get(column)
+            return b"" if envelope is None else fetch_value(envelope)
+
         fields: dict[str, object] = {}
         if "page" in wanted and capture.BODY in columns:
             fields["body"] = _body(columns[capture.BODY], fetch_value)
@@ -491,16 +542,6 @@ def _raw_bytes(found: LiveCapture, wanted: tuple[str, ...]) -> int:
     return sum(envelope_raw_bytes(envelope) for envelope in _needed(found, wanted))
 
 
-class _Fetcher:
-    def __init__(self, columns: Mapping[Column, bytes], fetch_value: Callable[[bytes], bytes]) -> None:
-        self._columns = columns
-        self._fetch_value = fetch_value
-
-    def __call__(self, column: Column) -> bytes:
-        envelope = self._columns.get(column)
-        return b"" if envelope is None else self._fetch_value(envelope)
-
-
 _TEXT_FIELDS = (
     ("title", capture.TITLE),
     ("text", capture.MAIN),
@@ -513,7 +554,7 @@ _TEXT_FIELDS = (
 )
 
 
-def _http_fields(fetch: _Fetcher) -> dict[str, object]:
+def _http_fields(fetch: Callable[[Column], bytes]) -> dict[str, object]:
     headers = fetch(capture.HEADERS)
 
     def text(column: Column) -> str:

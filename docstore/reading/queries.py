@@ -1,4 +1,4 @@
-"""What the index answers of a store: pages like one, and pages by the names under which others know them.
+"""What is asked of a whole store: pages like one, pages by other names, rejected captures and what to fetch again.
 
 Knows the index, the detector and committed pages.  Loading it loads numpy, which other reading never needs.
 """
@@ -6,34 +6,25 @@ Knows the index, the detector and committed pages.  Loading it loads numpy, whic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
 from docstore.dedup.detector import MAX_VERIFIED, Detector, Thresholds
 from docstore.dedup.index import HashIndex
-from docstore.model import keys
+from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
+from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
+from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
-from docstore.model.types import VerdictKind
-from docstore.reading.answers import Similar
+from docstore.model.types import Verdict, VerdictKind
+from docstore.reading.answers import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.reading.pages import StoredPages
-from docstore.storage.port import Backend
+from docstore.storage.port import Backend, Values
 from docstore.storage.table import Table
 
 GOOD_STATUS = 200
 """Of a page that is not stored and asks for others like it."""
-
-
-class _QueryPage(NamedTuple):
-    """A page that is asked about: its row, b"" where it is not stored, body, content type and status."""
-
-    row_key: bytes
-    body: bytes
-    content_type: str | None
-    status: int
 
 
 class IndexQueries:
@@ -54,22 +45,22 @@ class IndexQueries:
         if threshold is not None and not 0 < threshold <= 1:
             raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
         least = self._thresholds.least if threshold is None else threshold
-        asked = self._query_page(page)
-        analysis = self._kernel.analyse(asked.body, asked.content_type)
+        row_key, body, content_type, status = self._query_page(page)
+        analysis = self._kernel.analyse(body, content_type)
         pages = StoredPages(self._table, self._opened.placement)
         detector = Detector(
             self._index(), self._kernel, pages, self._thresholds, title_rule=self._opened.schema.title_rule
         )
         found: dict[PagePointer, Similar] = {}
-        for pointer, kind in detector.equal(asked.row_key, asked.body, analysis, status=asked.status):
+        for pointer, kind in detector.equal(row_key, body, analysis, status=status):
             if pointer not in found and pages.is_readable(pointer):
                 found[pointer] = _similar(pointer, kind)
                 if len(found) == limit:
                     break
-        if near_compares(asked.status, analysis.word_count):
+        if near_compares(status, analysis.word_count):
             wanted = self._thresholds.at_least(least)
-            matches, _ = detector.matches(asked.row_key, analysis, max(limit, MAX_VERIFIED))
-            standing, apart = detector.by_titles(asked.row_key, asked.body, analysis, matches, least)
+            matches, _ = detector.matches(row_key, analysis, max(limit, MAX_VERIFIED))
+            standing, apart = detector.by_titles(row_key, body, analysis, matches, least)
             for some, is_apart in ((standing, False), (apart, True)):
                 for match in some:
                     kind = wanted.kind(match.jaccard, max(match.contained, match.contains))
@@ -95,14 +86,15 @@ class IndexQueries:
         """An index of one question's own: the sequencer's belongs to the sequencer."""
         return HashIndex(self._opened.engine, self._buckets)
 
-    def _query_page(self, page: bytes | str) -> _QueryPage:
+    def _query_page(self, page: bytes | str) -> tuple[bytes, bytes, str | None, int]:
+        """Row key, b"" if the page is not stored, body, content type and status of a page that is asked about."""
         if isinstance(page, bytes):
-            return _QueryPage(b"", page, None, GOOD_STATUS)
+            return b"", page, None, GOOD_STATUS
         row_key = keys.row_key(page)
         document = self._reader.get(row_key, families=("page", "http"))
         if document is None:
             raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
-        return _QueryPage(row_key, document.body or b"", document.newest.header("content-type"), document.status or 0)
+        return row_key, document.body or b"", document.newest.header("content-type"), document.status or 0
 
 
 def _similar(
@@ -110,3 +102,39 @@ def _similar(
 ) -> Similar:
     reason = REASON_TITLE_MISMATCH if kind is VerdictKind.NEW else ""
     return Similar(keys.url_of(pointer.row_key), pointer.timestamp, kind, alike, contained, contains, reason)
+
+
+# --- rejected captures, and those whose content may be nowhere any more
+#
+# Both scans give None for each row without a find: a stream that reads for many clients can let others go first.
+
+
+def rejected(table: Table, placement: Values) -> Iterator[tuple[str, int, Verdict] | None]:
+    """Captures that a policy rejected: URL, timestamp, verdict; in row-key order.  None for each other row."""
+    for row in table.scan_captures():
+        has_found = False
+        for one in table.row_captures(row.cells):
+            if one.kind == CAPTURE_REJECTED and capture.VERDICT in one.columns:
+                has_found = True
+                verdict = capture.decode_verdict(placement.fetch(one.columns[capture.VERDICT]))
+                yield url_of(row.row_key), one.timestamp, capture.shown_verdict(verdict)
+        if not has_found:
+            yield None
+
+
+def orphans(table: Table, placement: Values) -> Iterator[Orphan | None]:
+    """Orphans of a store, in row-key order; one scan of the captures, no body is read.  None for each other row."""
+    pages = StoredPages(table, placement)
+    for row in table.scan_captures():
+        newest = next((one for one in table.row_captures(row.cells) if capture.VERDICT in one.columns), None)
+        if newest is None or newest.kind != CAPTURE_REJECTED:
+            yield None
+            continue
+        verdict = capture.decode_verdict(placement.fetch(newest.columns[capture.VERDICT]))
+        of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
+        if pages.stands(of):
+            yield None
+            continue
+        loss = Loss.GONE if pages.page(of) is None else Loss.CHANGED
+        checksum = placement.fetch(newest.columns[capture.CHECKSUM]) if capture.CHECKSUM in newest.columns else b""
+        yield Orphan(url_of(row.row_key), newest.timestamp, checksum, capture.shown_verdict(verdict), loss)

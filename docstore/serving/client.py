@@ -141,7 +141,7 @@ class RemoteStore(StoreCalls, Blocking):
 
         # The server has fetched the values.
         rows = SimpleNamespace(captures=captures, stored_row=stored_row, fetch=lambda value: value)
-        return ClusterLookup(rows, rows)
+        return ClusterLookup(rows, rows.fetch)
 
     @property
     def unreadable(self) -> UnreadableValues:

@@ -34,7 +34,7 @@ from docstore.model.types import (
     Schema,
     SetCell,
 )
-from docstore.reading import orphans as scans
+from docstore.reading import queries
 from docstore.reading.answers import Similar
 from docstore.reading.cells import Row
 from docstore.reading.collapse import Collapser
@@ -432,7 +432,7 @@ async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
 
     def found() -> Iterator[Any]:
-        for one in scans.rejected(service.store.table, service.store.opened.placement):
+        for one in queries.rejected(service.store.table, service.store.opened.placement):
             yield PAUSE if one is None else Rejected(*one)._asdict()
 
     return await stream(request, service, found)
@@ -443,7 +443,7 @@ async def orphans(request: AnyRequest, service: Asked) -> Stream:
     """Rejected pages to fetch again."""
 
     def found() -> Iterator[Any]:
-        for one in scans.orphans(service.store.table, service.store.opened.placement):
+        for one in queries.orphans(service.store.table, service.store.opened.placement):
             yield PAUSE if one is None else one
 
     return await stream(request, service, found)

@@ -25,7 +25,6 @@ from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
 from docstore.model.types import Page, PutResult, micros
 from docstore.reading.documents import Document, DocumentReader, LongDocument
-from docstore.reading.lookup import Lookup
 from docstore.reports.check import check
 from docstore.reports.dedup import By, dedup_stats
 from docstore.serving.archive_captures import payload_digest
@@ -133,9 +132,9 @@ class Service:
             make: of the page; None if there is none.
             url, at, families, follows: see `DocumentStore.get`.
         """
-        short = Lookup(self._short_reader, None if at is None else micros(at), 1, families)
+        moment = None if at is None else micros(at)
         try:
-            return make(short.find(url, **{"follow": False, "variants": False, "follow_duplicates": False, **follows}))
+            return make(self._short_reader.find(url, at=moment, versions=1, families=families, **follows))
         except LongDocument:
             return await self.read(lambda: make(self.store.get(url, at=at, families=families, **follows)))
 

@@ -35,8 +35,7 @@ from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, header_of
-from docstore.reading.documents import DocumentReader
-from docstore.reading.lookup import MAX_REDIRECTS, REDIRECT_STATUSES
+from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers
 from docstore.reference.words import words
 from docstore.storage.bases import value_name

@@ -14,7 +14,7 @@ import docstore
 from docstore import Policy, Previous, Schema, UnsupportedFormat, VerdictKind
 from docstore.model.capture import decode_verdict
 from docstore.model.keys import row_key, same_host
-from docstore.reading import orphans as scans
+from docstore.reading import queries as scans
 from docstore.storage.schema import decode_schema, encode_schema
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)

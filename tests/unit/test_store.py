@@ -84,10 +84,10 @@ def test_short_texts_and_non_html_are_not_judged_by_text(store: docstore.Documen
     put(store, "https://a.example/login", page("please log in to go on", "Shop"))
     other = put(store, "https://b.example/login", page("please log in to go on ", "Shop").replace(b"p>", b"div>"))
     assert (other.verdict.kind, other.verdict.reason) == (VerdictKind.NEW, "short_text")
-    pdf = store.put_page(
-        "https://a.example/x.pdf", b"%PDF-1.4 " + os.urandom(900), headers={"Content-Type": "application/pdf"}
+    image = store.put_page(
+        "https://a.example/x.png", b"\x89PNG\r\n" + os.urandom(900), headers={"Content-Type": "image/png"}
     )
-    assert (pdf.verdict.kind, pdf.verdict.reason) == (VerdictKind.NEW, "no_text")
+    assert (image.verdict.kind, image.verdict.reason) == (VerdictKind.NEW, "no_text")
 
 
 def test_empty_bodies_are_never_exact(store: docstore.DocumentStore) -> None:
