@@ -132,14 +132,15 @@ def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Pa
     with docstore.open(tmp_path / "s") as store:
         store.compact()
     before = all_records(tmp_path / "s")
+    (number,) = (int(file.stem) for file in (tmp_path / "s" / "segments").glob("*.seg"))
     shutil.rmtree(tmp_path / "s" / "engine")
     (tmp_path / "engine").rename(tmp_path / "s" / "engine")
     with docstore.open(tmp_path / "s") as store:
-        assert [one.segment for one in store.opened.set_aside] == [2]
+        assert [one.segment for one in store.opened.set_aside] == [number]
         assert len(store.lost) > 0  # the old rows refer to segments that are gone
     assert values(list(records_set_aside(Files(), tmp_path / "s" / "set-aside"))) == before
     with docstore.open(tmp_path / "s") as store:
-        assert store.opened.bodies.tail().segment > 2  # its number is not given again
+        assert store.opened.bodies.tail().segment > number  # its number is not given again
 
 
 def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> None:
