@@ -24,6 +24,7 @@ from multiprocessing import get_context
 from typing import NamedTuple
 
 from docstore.model.types import (
+    GCPolicy,
     Page,
     Policy,
     PutResult,
@@ -219,6 +220,55 @@ def _longest_hold(store: DocumentStore, act: Callable[[], object]) -> tuple[floa
 HELD = {"delete-held": held_by_delete, "compaction-held": held_by_compaction, "pruning-held": held_by_pruning}
 
 
+ROW_SHORT = 10
+ROW_CALLS = 40
+
+
+def row_costs(captures: int, *, visits: bool, policy: GCPolicy) -> dict[str, float]:
+    """Microseconds of processor time of one call on a URL with so many captures, or a capture and so many visits."""
+    url = "http://a.example/"
+
+    def page(number: int) -> Page:
+        is_visit = visits and number
+        return _at(url, b"" if is_visit else body(number), number)._replace(status=304 if is_visit else 200)
+
+    with fresh_store(schema=Schema(captures=policy)) as store:
+        _write(store, map(page, range(captures)))
+        later = iter(range(captures, captures + 10 * ROW_CALLS))
+        calls: dict[str, Callable[[], object]] = {
+            "get": lambda: store.get(url),
+            "newest": lambda: store.get(url, families=()),
+            "validators": lambda: store.validators(url),
+            "visit": lambda: store.put_page(url, b"", status=304, fetched_at=START + next(later) * MILLISECOND),
+            "put": lambda: store.put_page(url, body(number := next(later)), fetched_at=START + number * MILLISECOND),
+        }
+        found = {}
+        for name, call in calls.items():
+            call()
+            began = time.process_time()
+            for _ in range(ROW_CALLS):
+                call()
+            found[name] = (time.process_time() - began) / ROW_CALLS * 1e6
+        return found
+
+
+def row_section(count: int) -> Section:
+    """A line a kind of row: what calls on a URL of `count` captures cost, over those on one of ten."""
+    section = Section(f"Growth: a URL with {count:,} captures, us a call and ratio to {ROW_SHORT}", COMMAND, ())
+    for visits in (False, True):
+        for about, policy in (
+            ("no policy", GCPolicy()),
+            ("max_versions=3", GCPolicy(3)),
+            ("by age", GCPolicy(None, 10**12)),
+        ):
+            few, many = (row_costs(number, visits=visits, policy=policy) for number in (ROW_SHORT, count))
+            section.columns = ("captures", *many)
+            cells = [f"{many[name]:.0f} ({many[name] / few[name]:.2f})" for name in many]
+            section.rows.append((f"{'visits' if visits else 'bodies'}, {about}", *cells))
+            print(*section.rows[-1], flush=True)
+    return section
+
+
 def growth_section(names: Sequence[str], count: int, most_seconds: float) -> Section:
     """A line a scenario: what a page costs as pages of its kind become many."""
     step = max(1, count // SLICES)
@@ -270,7 +320,7 @@ def held_section(names: Sequence[str], count: int) -> Section:
 def main(
     *,
     pages: int = PAGES,
-    only: tuple[str, ...] = (*SCENARIOS, *HELD),
+    only: tuple[str, ...] = (*SCENARIOS, *HELD, "row"),
     seconds: float = SECONDS,
     memory: bool = False,
 ) -> Iterator[Section]:
@@ -284,6 +334,8 @@ def main(
             yield growth_section(scenarios, pages, seconds)
         if held:
             yield held_section(held, pages)
+        if "row" in only:
+            yield row_section(pages)
 
 
 if __name__ == "__main__":
