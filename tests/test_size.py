@@ -18,19 +18,19 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 57_960,
-    "lines of the core": 36_990,
+    "lines of docstore/": 58_010,
+    "lines of the core": 37_020,
     "files of docstore/": 210,
     "classes": 487,
     "record types": 234,
     "files of a put": 47,
     "classes of a put": 57,
-    "functions of a put": 304,
+    "functions of a put": 305,
     "caches of a put": 5,
     "LevelDB keys of a put": 5,
     "LevelDB keys of a group": 6,
     "lines of Rust": 10_690,
-    "lines of tools/": 8_640,
+    "lines of tools/": 8_690,
 }
 
 

@@ -51,7 +51,7 @@ from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Own
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, Condition, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
 from docstore.storage.counts import FAMILY as COUNTS_FAMILY
 from docstore.storage.counts import TAKEN, TOTALS, fold_shared
@@ -59,6 +59,7 @@ from docstore.storage.envelope import encode_inline
 from docstore.storage.parts import Progress
 from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport
+from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import CAPTURE_FAMILIES, Table, is_later
 
 _PAGES = "pages"
@@ -256,7 +257,10 @@ class StoreUpkeep:
                 step.run(after if number == first else b"", self._seen(step.name, done, regions[number], total))
             done += len(regions[number])
         if not self._dry_run:
-            gone = [RowMutations(_META, name, [DeleteRow()]) for name in (COMPACTION_ROW, PURGED_ROW)]
+            gone = [
+                RowMutations(_META, COMPACTION_ROW, [DeleteRow()]),
+                RowMutations(_META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")]),
+            ]
             self._engine.mutate_rows(gone, self._durability)
         if self._on_progress is not None:
             self._on_progress(done, done)

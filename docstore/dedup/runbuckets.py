@@ -589,6 +589,7 @@ class RunBuckets(Buckets):
     def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
         with self._lock:
+            self._take_unknown()
             try:
                 return self._levels.find(keys, new)
             except CorruptionError as error:  # runs are not verified at open: that would read all of them
@@ -598,6 +599,7 @@ class RunBuckets(Buckets):
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
         with self._lock:
+            self._take_unknown()
             try:
                 proposal = self._levels.propose(query, new)
             except CorruptionError as error:
@@ -641,6 +643,17 @@ class RunBuckets(Buckets):
                     self._take(number, texts)
                 else:
                     self._unknown.append(number)
+
+    def _take_unknown(self) -> None:
+        """Take groups of unknown outcome that the log has, without waiting for the next commit."""
+        while self._unknown:
+            number, *others = self._unknown
+            cells = self._engine.read_row(TABLE, _log_key(number))
+            if not cells:
+                return
+            self._unknown = []
+            self._take(number, _logged(cells)[1])
+            self._unknown += others
 
     def _take(self, number: int, texts: Sequence[Logged]) -> None:
         """Take the texts of a group into the table in memory, and those of groups before it of unknown outcome."""

@@ -229,6 +229,8 @@ COMPACTION_ROW = b"compaction"
 """Where a maintenance run on HBase that has not ended goes on; see `cluster/upkeep.py`."""
 PURGED_ROW = b"purged"
 """Cell m: -> random bytes of the last `delete --purge`, until a compaction has rewritten all segments."""
+PURGED_LAST = b"last"
+"""Qualifier of a second cell of PURGED_ROW with the same bytes, which stays: a search index compares it."""
 COPY_ROW = b"copy"
 """Of a store that `docstore copy` writes: m:source -> what names the store that it is a copy of; m:finished -> msgpack
 {"rows", "cells"}, once a run has ended; and of a run that has not, m:range: + first row key of a range of rows that is

@@ -143,7 +143,12 @@ class SeenPages:
             self._buckets.rebuild()
 
     def is_posted(self, pointer: PagePointer, checksum: bytes) -> bool:
-        """Whether its body leads to a page, and its text and title too where they are compared."""
+        """Whether its body leads to a page, and its text and title too where they are compared.
+
+        True for a capture that a policy hides: maintenance removes its postings.
+        """
+        if self._pages.capture(pointer) is None:
+            return True
         title = self._pages.title(pointer)
         page = self._pages.page(pointer)  # None if the title cannot be read: `docstore check` lists the cell itself
         if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):

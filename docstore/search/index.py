@@ -37,6 +37,7 @@ from blake3 import blake3
 from docstore.model import capture
 from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.format import PURGED_LAST, PURGED_ROW
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
 from docstore.reference.words import words
@@ -44,6 +45,7 @@ from docstore.search.answers import IndexReport
 from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.files import PRIVATE, translated
+from docstore.storage.schema import META_FAMILY
 from docstore.storage.unreadable import Place
 from docstore.storage.values import READ_AHEAD_BYTES, through_moves
 from docstore.store import DocumentStore
@@ -52,7 +54,7 @@ from docstore.text.finding import fold
 INDEX_FOLDER: Final = "search"
 """In the folder of a store."""
 FORMAT: Final = "docstore search 1\n"
-FORMAT_FILE, SCRUB_FILE, META_FILE = "FORMAT", "scrub", "meta.json"
+FORMAT_FILE, SCRUB_FILE, PURGE_FILE, META_FILE = "FORMAT", "scrub", "purged", "meta.json"
 TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "anchor", "url", "note")
 """Fields of words; `host` and `lang` are whole values, `status` and `time` numbers."""
 MOST_TEXT_BYTES: Final = 1 << 20
@@ -192,6 +194,10 @@ class SearchIndex:
             if commits == self._seen_commits and can_tell and not again:
                 return IndexReport(index_bytes=self._bytes())
             self._prepare(again=again)
+            purge = self.store.opened.engine.newest("meta", PURGED_ROW, META_FAMILY, PURGED_LAST)
+            token = b"" if purge is None else purge.value
+            if token != self._scrubbed_purge():  # a page may have been put again since: nothing else would tell
+                (self.folder / SCRUB_FILE).touch()
             passed = _Pass(self, self._open(), frozenset(), on_progress)
             report = passed.run()
             scrubbed = 0
@@ -204,6 +210,7 @@ class SearchIndex:
                     (self.folder / SCRUB_FILE).unlink()
                 else:
                     scrubbed += _Pass(self, index, rows, on_progress).run()["changed"]
+            (self.folder / PURGE_FILE).write_bytes(token)
             self._seen_commits = commits
             return IndexReport(
                 **report, scrubbed=scrubbed, index_bytes=self._bytes(), seconds=time.monotonic() - started
@@ -234,6 +241,11 @@ class SearchIndex:
         searcher = index.searcher()
         addresses = [one for one in _addresses(searcher) if one.segment_ord in removed]
         return frozenset(_numbers(searcher, "row", addresses))
+
+    def _scrubbed_purge(self) -> bytes:
+        """The last purge whose words have left the files."""
+        path = self.folder / PURGE_FILE
+        return path.read_bytes() if path.exists() else b""
 
     def _bytes(self) -> int:
         return sum(path.stat().st_size for path in self.folder.iterdir())

@@ -51,7 +51,14 @@ def search(
     **options: Unpack[SearchOptions],
 ) -> SearchResults:
     """See `DocumentStore.search`."""
-    limit, offset = options.get("limit", 10), options.get("offset", 0)
+    limit, offset, status = options.get("limit", 10), options.get("offset", 0), options.get("status")
+    if not all(type(one) is int for one in (limit, offset, status or 0)) or not 0 <= (status or 0) <= 999:
+        raise InvalidArgument(f"limit, offset and status are numbers, not {limit!r}, {offset!r} and {status!r}")
+    for text in (query, options.get("host") or "", options.get("lang") or ""):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{text!r:.80} has a lone surrogate, and so no page") from error
     if not 0 < limit <= MOST_RANKS or not 0 <= offset <= MOST_RANKS:
         raise InvalidArgument(f"limit is from 1 and offset from 0, to {MOST_RANKS}, not {limit} and {offset}")
     seconds = options.get("seconds")

@@ -21,7 +21,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW, PURGED_ROW
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW, PURGED_LAST, PURGED_ROW
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import (
     DeleteCells,
@@ -100,8 +100,9 @@ class PageDeleter:
         with self._committer.lock:
             plan = Plan()
             if purge:  # before the row: without it, the same call again finds nothing to do
-                token = SetCell(META_FAMILY, b"", 0, os.urandom(8))
-                plan.write(Stage.ALLOCATION, [RowMutations("meta", PURGED_ROW, [token])])
+                token = os.urandom(8)  # compaction removes it under b"" once the bytes are gone; the other stays
+                tokens = [SetCell(META_FAMILY, qualifier, 0, token) for qualifier in (b"", PURGED_LAST)]
+                plan.write(Stage.ALLOCATION, [RowMutations("meta", PURGED_ROW, tokens)])
                 plan.write(Stage.ALLOCATION, [RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
                 plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, sorted(linked)))
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])

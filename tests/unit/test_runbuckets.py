@@ -372,7 +372,7 @@ def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(st
         assert store.all_found(again)
 
 
-def test_a_group_of_unknown_outcome_that_was_written_is_found_after_the_next_commit(store: Store) -> None:
+def test_a_group_of_unknown_outcome_that_was_written_is_found(store: Store) -> None:
     buckets = store.open()
     put(store, buckets, 0)
     for number in (1, 2):
@@ -380,6 +380,7 @@ def test_a_group_of_unknown_outcome_that_was_written_is_found_after_the_next_com
         buckets.post(new, number, query(number).first_keys())
         commit_postings(store.engine, buckets, new, known=False)
         store.committed.append(query(number))
+    assert store.all_found(buckets)  # without waiting for a commit
     put(store, buckets, 3)
     for again in (buckets, store.open()):  # the first is not closed: a crash
         assert store.all_found(again)

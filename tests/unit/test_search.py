@@ -322,6 +322,27 @@ def test_deleted_pages_are_not_shown_and_leave_the_files(store: DocumentStore) -
     assert (again.added, again.pages) == (len(PAGES) + 1, len(PAGES) + 1)
 
 
+def test_words_of_a_purged_page_leave_though_its_url_was_put_again(store: DocumentStore) -> None:
+    index = store.search_index()
+    url = "https://secret.example/"
+    put(store, url, "The xylophonist wrote this.")
+    put(store, "https://other.example/", "A page that stays.")
+    index.update()
+    store.delete(url, purge=True)
+    put(store, url, "Other words.", fetched_at=FIRST + DAY)
+    store.compact()
+    assert index.update().scrubbed > 0
+    assert not terms(index, "xylophonist")
+
+
+@pytest.mark.parametrize("options", [{"status": -1}, {"status": 10**30}, {"host": "\ud800"}, {"lang": "\ud800"}])
+def test_a_wrong_option_is_no_damaged_index(store: DocumentStore, options: Any) -> None:
+    with pytest.raises(InvalidArgument):
+        store.search("word", **options)
+    with pytest.raises(InvalidArgument):
+        store.search("host:a\ud800")
+
+
 def test_a_scrub_that_was_stopped_goes_on(store: DocumentStore) -> None:
     index = store.search_index()
     put(store, "https://secret.example/", "The xylophonist wrote this.")

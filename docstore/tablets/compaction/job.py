@@ -32,7 +32,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import DeleteRow, ReadSpec, RowMutations
+from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
 from docstore.storage.counts import fold
 from docstore.storage.envelope import envelope_raw_bytes
@@ -40,6 +40,7 @@ from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport
+from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.commit import Committer
@@ -148,6 +149,7 @@ class Compaction:
         self._done_bytes = 0
         self._total_bytes = 0
         self._left_values = 0
+        self._made: set[bytes] = set()
 
     def run(self, numbers: Sequence[int] | None, *, dry_run: bool) -> CompactionReport:
         """Do it, or say what there is to do."""
@@ -222,6 +224,7 @@ class Compaction:
         numbers = {tablet.number for tablet in chosen}
         chosen = [tablet for tablet in opened.manifest.tablets() if whole or tablet.number in numbers]
         selection = self._selection(chosen, full=bool(purged))
+        before = set(opened.dictionaries.names())
         alone, marks_number = left_alone(rows, selection, marked, named, first_new)
         old = {row.number for row in rows} - alone
         report.skipped_segments = len(alone)
@@ -254,8 +257,10 @@ class Compaction:
         report.removed_dictionaries = self._drop_dictionaries(named)
         with committer.lock:
             plan = fold(opened.engine)
-            if whole and not report.kept_segments and purged == self._purged():
-                plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteRow()])])
+            # Writers may have used dictionaries from before the purge, until their tablet had new ones.
+            is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
+            if whole and is_clean and purged == self._purged():
+                plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")])])
             committer.commit(plan)
         if whole:
             self._upkeep().recount()
@@ -295,7 +300,8 @@ class Compaction:
 
     def _purged(self) -> bytes:
         """Names the last purge after which not all segments have been rewritten; b"" for none."""
-        return b"".join(cell.value for cell in self._opened.engine.read_row(META, PURGED_ROW))
+        found = self._opened.engine.newest(META, PURGED_ROW, META_FAMILY, b"")
+        return b"" if found is None else found.value
 
     def _selection(self, chosen: Sequence[Tablet], *, full: bool = False) -> Selection:
         tablets = {tablet.number: tablet for tablet in self._opened.manifest.tablets()}
@@ -343,7 +349,8 @@ class Compaction:
             if not relocator.moved.left and relocator.moved.lost_races == before:
                 break
         self._left_values += relocator.moved.left
-        if envelopes:
+        self._made.update(made.checksum for made in dictionaries.values())
+        if envelopes or not is_part:  # a tablet without values uses none: they may hold bytes of purged pages
             self._use_dictionaries(tablet, checksums)
 
     def _dictionaries_in_use(self, tablet: Tablet, made: dict[Column, Dictionary]) -> dict[Column, bytes]:
