@@ -372,7 +372,7 @@ def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(st
         assert store.all_found(again)
 
 
-def test_a_group_of_unknown_outcome_that_was_written_is_found(store: Store) -> None:
+def test_a_group_of_unknown_outcome_that_was_written_is_found_after_the_next_commit(store: Store) -> None:
     buckets = store.open()
     put(store, buckets, 0)
     for number in (1, 2):
@@ -380,13 +380,21 @@ def test_a_group_of_unknown_outcome_that_was_written_is_found(store: Store) -> N
         buckets.post(new, number, query(number).first_keys())
         commit_postings(store.engine, buckets, new, known=False)
         store.committed.append(query(number))
-    assert store.all_found(buckets)  # without waiting for a commit
     put(store, buckets, 3)
     for again in (buckets, store.open()):  # the first is not closed: a crash
         assert store.all_found(again)
     store.write(buckets, 20)
     for again in (buckets, store.open()):
         assert store.all_found(again)
+
+
+def test_a_group_of_unknown_outcome_that_was_written_is_found_before_the_next_commit(store: Store) -> None:
+    buckets = store.open()
+    put(store, buckets, 0)
+    new = NewPostings()
+    buckets.post(new, 1, query(1).first_keys())
+    commit_postings(store.engine, buckets, new, known=False)
+    assert buckets.propose(query(1)).has_own
 
 
 def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> None:
