@@ -203,8 +203,9 @@ wrote, in ascending order without anything between them.  Without this row the r
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
-"""-> {"next_segment", "next_tablet", "group"}: numbers are never given twice; group is that of the last commit, missing
-before there was one."""
+"""-> {"next_segment", "next_tablet", "group", "active", "tablets"}: numbers are never given twice; group is that of the
+last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of number and
+size: they replace what the rows of these say."""
 
 BAND_SECRET_ROW = b"band-secret"
 """Cell m: -> BAND_SECRET_BYTES random bytes that say which bins of a sketch make a band, made with a schema that has

@@ -1,10 +1,12 @@
 """Which row ranges are tablets, and how far each segment is committed: rows of the engine's table `meta`.
 
-Knows the engine protocol and what `bodies` says of segments.  Must not know what is in a segment.
+A commit writes one row, `counters`: the number of the commit, how far the active segment is committed, and the sizes of
+tablets that grew.  Other rows are written when something begins or ends: a segment, a tablet.  What `counters` says of
+the active segment and of a tablet replaces what their own rows say.
 
-A tablet's row is keyed by its first row key and its range ends where the next one starts.  So the tablets cover the key
-space without gap or overlap whichever of the manifest's rows reached the disk, and a split is one new row: nothing here
-needs atomicity across rows.  Counters are approximate: a row may be written twice.
+A tablet's row is keyed by its first row key, and its range ends where the next one starts.  So the tablets cover the
+key space without gap or overlap whichever of the rows reached the disk, and a split is one more row.  Sizes of tablets
+are approximate: a page that is written twice counts twice.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import mmh3
@@ -38,6 +41,8 @@ from docstore.tablets.segment import Recovery
 
 TABLET_BYTES = 64 << 20
 """Raw bytes at which a tablet splits: what one dictionary of 1 MB serves well."""
+MAX_COUNTED = 64
+"""Tablets whose size stands in the row `counters`; when there are more, all sizes move to rows of their own."""
 SAMPLE_ROWS = 256
 """Row keys kept of each tablet, to find its middle: off by about 3% of its rows."""
 
@@ -109,6 +114,9 @@ class Manifest:
         self._ranges: list[_Range] = []
         self._starts: list[bytes] = []
         self._touched: set[_Range] = set()
+        self._counted: set[_Range] = set()
+        """Tablets whose size stands in the row `counters`, not in their own."""
+        self._without_row: set[_Range] = set()
         self._sealed: list[tuple[_Range, int]] = []
         self._segments: dict[int, SegmentRow] = {}
         self._sealed_segments: dict[int, SegmentRow] = {}
@@ -117,7 +125,6 @@ class Manifest:
         self._active: int | None = None
         self._next_segment = 1
         self._next_tablet = 1
-        self._stored_counters = (0, 0)
         self._group = 0
         self._grown = False
 
@@ -129,27 +136,25 @@ class Manifest:
             CorruptionError: a row of the manifest cannot be read.
         """
         manifest = cls(engine, tablet_bytes)
+        counters = _Counters.load(engine)
         for start, value in _rows(engine, MANIFEST_TABLET_PREFIX):
             number, raw_bytes = (_integer(value, name, start) for name in ("number", "raw_bytes"))
+            raw_bytes = counters.tablets.get(number, raw_bytes)
             manifest._ranges.append(_Range(number, start, raw_bytes, sample_is_whole=raw_bytes == 0))
-        for key, value in _rows(engine, MANIFEST_SEGMENT_PREFIX):
-            row = _segment_row(key, value)
+        manifest._counted = {item for item in manifest._ranges if item.number in counters.tablets}
+        for row in _segment_rows(engine, counters):
             manifest._segments[row.number] = row
             if row.state == SEGMENT_ACTIVE:
                 manifest._active = row.number
-        for _, value in _rows(engine, MANIFEST_COUNTERS_ROW):
-            manifest._next_segment = _integer(value, "next_segment", MANIFEST_COUNTERS_ROW)
-            manifest._next_tablet = _integer(value, "next_tablet", MANIFEST_COUNTERS_ROW)
-            if "group" in value:
-                manifest._group = _integer(value, "group", MANIFEST_COUNTERS_ROW)
-            manifest._stored_counters = (manifest._next_segment, manifest._next_tablet)
+        manifest._next_segment, manifest._next_tablet = counters.next_segment, counters.next_tablet
+        manifest._group = counters.group
         manifest._next_segment = max(manifest._next_segment, *(number + 1 for number in manifest._segments), 1)
         manifest._next_tablet = max(manifest._next_tablet, *(item.number + 1 for item in manifest._ranges), 1)
         if not manifest._ranges or manifest._ranges[0].start:
             first = _Range(manifest._next_tablet, b"", 0, sample_is_whole=not manifest._ranges)
             manifest._next_tablet += 1
             manifest._ranges.insert(0, first)
-            manifest._touched.add(first)
+            manifest._without_row.add(first)
         manifest._starts = [item.start for item in manifest._ranges]
         manifest._grown = any(item.raw_bytes > tablet_bytes for item in manifest._ranges)
         return manifest
@@ -187,7 +192,7 @@ class Manifest:
     def resume_at(self, group: int) -> RowMutations:
         """Take up the numbers of groups behind one, where commits were lost; returns the row to write."""
         self._group = group
-        return self._counters(self._next_segment, self._next_tablet)
+        return self._counters()
 
     # --- a group ---
 
@@ -209,26 +214,31 @@ class Manifest:
         self._sealed = [(item, item.pending_bytes) for item in self._touched]
         for item in self._touched:
             item.pending_bytes = 0
+        self._counted |= self._touched
         self._touched = set()
-        self._sealed_segments = self._changed_segments(progress)
-        next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
-        plan.write(Stage.NUMBERS, [self._counters(next_segment, self._next_tablet, self._group + 1)])
-        plan.write(Stage.ALLOCATION, map(_segment_mutation, self._sealed_segments.values()))
-        tablets = (_tablet_mutation(item, item.raw_bytes + pending) for item, pending in self._sealed)
-        plan.write(Stage.ALLOCATION, tablets)
+        sizes = {item: item.raw_bytes for item in self._counted} | {
+            item: item.raw_bytes + pending for item, pending in self._sealed
+        }
+        rows = [_tablet_mutation(item, sizes.get(item, item.raw_bytes)) for item in self._without_row]
+        if len(sizes) > MAX_COUNTED:
+            rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
+        self._sealed_segments, begun_or_ended = self._changed_segments(progress)
+        plan.write(Stage.NUMBERS, [self._counters(1, self._sealed_segments, sizes)])
+        plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended))
+        plan.write(Stage.ALLOCATION, rows)
 
     def committed(self) -> None:
         """The rows of `add_to` are in the engine."""
         for item, pending in self._sealed:
             item.raw_bytes += pending
             self._grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
-        self._segments.update(self._sealed_segments)
+        if len(self._counted) > MAX_COUNTED:
+            self._counted = set()
+        self._without_row = set()
+        self._take_sealed()
         self._unwritten.difference_update(self._sealed_segments)
-        self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
         self._group += 1
-        self._stored_counters = (self._next_segment, self._next_tablet)
-        self._sealed = []
-        self._sealed_segments = {}
+        self._sealed, self._sealed_segments = [], {}
 
     def aborted(self) -> None:
         """The rows of `add_to` may or may not be in the engine: drop their counts, and write the rows next time.
@@ -237,20 +247,46 @@ class Manifest:
         not, the bytes are garbage, as those of any group that failed after its sync.  The next group takes the same
         number.
         """
-        self._touched.update(item for item, _ in self._sealed)
-        self._segments.update(self._sealed_segments)
+        self._take_sealed()
         self._unwritten.update(self._sealed_segments)
-        self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
-        self._sealed = []
-        self._sealed_segments = {}
-        self._stored_counters = (0, 0)
+        self._sealed, self._sealed_segments = [], {}
 
-    def _counters(self, next_segment: int, next_tablet: int, group: int | None = None) -> RowMutations:
-        value = {"next_segment": next_segment, "next_tablet": next_tablet}
-        value["group"] = self._group if group is None else group
+    def _take_sealed(self) -> None:
+        self._segments.update(self._sealed_segments)
+        self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
+
+    def _counters(
+        self,
+        new_groups: int = 0,
+        segments: Mapping[int, SegmentRow] | None = None,
+        sizes: Mapping[_Range, int] | None = None,
+        *,
+        next_tablet: int = 1,
+    ) -> RowMutations:
+        """The row `counters`, with changes that are written with it.
+
+        Args:
+            new_groups: 1 in the plan of a group.
+            segments: changed ones by number.
+            sizes: of tablets whose size is to stand in this row; None for those that have it there.
+            next_tablet: a larger one than is known.
+        """
+        active = (segments or {}).get(self._active or 0) or self._segments.get(self._active or 0)
+        if sizes is None:
+            sizes = {item: item.raw_bytes for item in self._counted}
+        elif len(sizes) > MAX_COUNTED:
+            sizes = {}
+        value: dict[str, Any] = {
+            "next_segment": max(self._next_segment, *(number + 1 for number in segments or ()), 1),
+            "next_tablet": max(self._next_tablet, next_tablet),
+            "group": self._group + new_groups,
+            "active": [active.number, active.committed_bytes, active.synced_bytes] if active else [0, 0, 0],
+            "tablets": [(item.number, size) for item, size in sizes.items()],
+        }
         return _mutation(MANIFEST_COUNTERS_ROW, value)
 
-    def _changed_segments(self, progress: Sequence[SegmentProgress]) -> dict[int, SegmentRow]:
+    def _changed_segments(self, progress: Sequence[SegmentProgress]) -> tuple[dict[int, SegmentRow], list[SegmentRow]]:
+        """Changed segments by number, and those that need a row: all but an active one that only grew."""
         active = next((item.segment for item in progress if item.active), None)
         if active is None:
             active = self._active
@@ -263,34 +299,32 @@ class Manifest:
             rows[item.segment] = row._replace(
                 committed_bytes=item.written_bytes, synced_bytes=max(row.synced_bytes, item.synced_bytes)
             )
-        given_up = {item.segment for item in progress if not item.active}
+        failed = {item.segment for item in progress if not item.active}
+        changed: dict[int, SegmentRow] = {}
+        begun_or_ended: list[SegmentRow] = []
         for number, row in rows.items():
-            if row.state == SEGMENT_ACTIVE and (number != active or number in given_up):
+            if row.state == SEGMENT_ACTIVE and (number != active or number in failed):
                 row = row._replace(state=SEGMENT_LIVE)
-            rows[number] = row
+            stored = self._segments.get(number)
+            if row != stored or number in self._unwritten:
+                changed[number] = row
+                if row.state != SEGMENT_ACTIVE or stored is None or number in self._unwritten:
+                    begun_or_ended.append(row)
         self._active = active
-        return {
-            number: row
-            for number, row in rows.items()
-            if row != self._segments.get(number) or number in self._unwritten
-        }
+        return changed, begun_or_ended
 
     # --- segments, outside of groups ---
 
     def write_segment(self, row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
         """Write a segment's row at once, and what its records name: for compaction, and after recovery."""
-        next_segment = max(self._next_segment, row.number + 1)
-        plan = Plan()
-        if (next_segment, self._next_tablet) != self._stored_counters:
-            plan.write(Stage.NUMBERS, [self._counters(next_segment, self._next_tablet)])
+        plan = Plan().write(Stage.NUMBERS, [self._counters(segments={row.number: row})])
         if names is not None:
             row_key = MANIFEST_NAMES_PREFIX + row.number.to_bytes(8, "big")
             plan.write(Stage.NUMBERS, [_mutation(row_key, names.encode())])
         plan.write(Stage.ALLOCATION, [_segment_mutation(row)])
         apply(self._engine, plan, durability)
         self._segments[row.number] = row
-        self._next_segment = next_segment
-        self._stored_counters = (next_segment, self._next_tablet)
+        self._next_segment = max(self._next_segment, row.number + 1)
 
     def names(self, number: int) -> SegmentNames | None:
         """What the records of a segment name; None if only they can tell: the write path has no time for it."""
@@ -306,10 +340,8 @@ class Manifest:
             RowMutations(_TABLE, prefix + key, (DeleteRow(),))
             for prefix in (MANIFEST_SEGMENT_PREFIX, MANIFEST_NAMES_PREFIX)
         )
-        counters = self._counters(self._next_segment, self._next_tablet)
-        plan = Plan().write(Stage.NUMBERS, [counters]).remove(Stage.ALLOCATION, [gone]).remove(Stage.NUMBERS, [names])
-        apply(self._engine, plan, durability)
-        self._stored_counters = (self._next_segment, self._next_tablet)
+        plan = Plan().write(Stage.NUMBERS, [self._counters()])
+        apply(self._engine, plan.remove(Stage.ALLOCATION, [gone]).remove(Stage.NUMBERS, [names]), durability)
         self._segments.pop(number, None)
 
     def settle(self, recovery: Recovery, durability: Durability) -> None:
@@ -371,10 +403,11 @@ class Manifest:
         right = _Range(self._next_tablet, row_keys[middle], left.raw_bytes - left_bytes, sample_is_whole=False)
         smaller = _Range(left.number, left.start, left_bytes, sample_is_whole=False)
         rows = [_tablet_mutation(right, right.raw_bytes), _tablet_mutation(smaller, left_bytes)]
-        plan = Plan().write(Stage.NUMBERS, [self._counters(self._next_segment, self._next_tablet + 1)])
+        self._counted.discard(left)
+        plan = Plan().write(Stage.NUMBERS, [self._counters(next_tablet=self._next_tablet + 1)])
         apply(self._engine, plan.write(Stage.ALLOCATION, rows), durability)
         self._next_tablet += 1
-        self._stored_counters = (self._next_segment, self._next_tablet)
+        self._without_row.discard(left)
         smaller.pending_bytes = left.pending_bytes
         if left in self._touched:
             self._touched.remove(left)
@@ -393,13 +426,12 @@ class Manifest:
             durability: of the rows.
         """
         changed = [item for item in self._ranges if raw_bytes.get(item.number, item.raw_bytes) != item.raw_bytes]
-        if changed:
-            rows = [_tablet_mutation(item, raw_bytes[item.number]) for item in changed]
-            self._engine.mutate_rows(rows, durability)
         for item in changed:
             item.raw_bytes = raw_bytes[item.number]
             item.split_at_bytes = 0
             self._grown |= item.raw_bytes > self._tablet_bytes
+        if changed:
+            self._write_sizes(changed, durability)
 
     def merge_small(self, durability: Durability) -> int:
         """Merge neighbours that together would fill less than half a tablet; between groups only; -> merges made.
@@ -415,14 +447,22 @@ class Manifest:
             if 2 * together_bytes >= self._tablet_bytes or {left, right} & self._touched:
                 index += 1
                 continue
-            plan = Plan().write(Stage.ALLOCATION, [_tablet_mutation(left, together_bytes)])
-            gone = RowMutations(_TABLE, MANIFEST_TABLET_PREFIX + right.start, (DeleteRow(),))
-            apply(self._engine, plan.remove(Stage.ALLOCATION, [gone]), durability)
+            self._counted -= {left, right}
+            self._without_row.discard(left)
             wide = _Range(left.number, left.start, together_bytes, sample_is_whole=False)
+            gone = RowMutations(_TABLE, MANIFEST_TABLET_PREFIX + right.start, (DeleteRow(),))
+            self._write_sizes([wide], durability, [gone])
             ranges = [*self._ranges[:index], wide, *self._ranges[index + 2 :]]
             self._ranges, self._starts = ranges, [item.start for item in ranges]
             merged += 1
         return merged
+
+    def _write_sizes(self, ranges: list[_Range], durability: Durability, gone: Iterable[RowMutations] = ()) -> None:
+        """Write sizes of tablets into their own rows, and remove rows."""
+        self._counted.difference_update(ranges)
+        plan = Plan().write(Stage.NUMBERS, [self._counters()])
+        plan.write(Stage.ALLOCATION, [_tablet_mutation(item, item.raw_bytes) for item in ranges])
+        apply(self._engine, plan.remove(Stage.ALLOCATION, gone), durability)
 
     # --- checking ---
 
@@ -430,8 +470,7 @@ class Manifest:
         """What is wrong with the manifest as it stands in the engine, one sentence each; nothing if it is sound."""
         starts: list[bytes] = []
         numbers: dict[int, bytes] = {}
-        counters = next((value for _, value in _rows(self._engine, MANIFEST_COUNTERS_ROW)), {})
-        next_segment, next_tablet = counters.get("next_segment", 1), counters.get("next_tablet", 1)
+        counters = _Counters.load(self._engine)
         for start, value in _rows(self._engine, MANIFEST_TABLET_PREFIX):
             starts.append(start)
             number, raw_bytes = value.get("number"), value.get("raw_bytes")
@@ -440,21 +479,20 @@ class Manifest:
                 continue
             if number in numbers:
                 yield f"tablets at {numbers[number]!r} and {start!r} have one number, {number}"
-            if number >= next_tablet:
-                yield f"tablet at {start!r}: number {number} was never given out (next is {next_tablet})"
+            if number >= counters.next_tablet:
+                yield f"tablet at {start!r}: number {number} was never given out (next is {counters.next_tablet})"
             numbers[number] = start
         if starts and starts[0]:
             yield f"rows before {starts[0]!r} belong to no tablet"
         active = []
-        for key, value in _rows(self._engine, MANIFEST_SEGMENT_PREFIX):
-            row = _segment_row(key, value)
+        for row in _segment_rows(self._engine, counters):
             where = f"segment {row.number}"
             if row.state not in _STATES:
                 yield f"{where}: unknown state {row.state!r}"
             if not row.committed_bytes >= SEGMENT_HEADER_BYTES or not 0 <= row.synced_bytes <= row.committed_bytes:
                 yield f"{where}: synced {row.synced_bytes} and committed {row.committed_bytes} bytes do not fit"
-            if row.number >= next_segment:
-                yield f"{where}: its number was never given out (next is {next_segment})"
+            if row.number >= counters.next_segment:
+                yield f"{where}: its number was never given out (next is {counters.next_segment})"
             if row.state == SEGMENT_ACTIVE:
                 active.append(row.number)
         if len(active) > 1:
@@ -491,13 +529,46 @@ def _integer(value: dict[str, Any], name: str, row_key: bytes) -> int:
     return number
 
 
-def _segment_row(key: bytes, value: dict[str, Any]) -> SegmentRow:
+class _Counters(NamedTuple):
+    """The row `counters`.
+
+    Attributes:
+        next_segment, next_tablet: numbers that were never given out.
+        group: number of the last commit.
+        active: number, committed_bytes and synced_bytes of the active segment; zeros if there is none.
+        tablets: sizes by number.
+    """
+
+    next_segment: int = 1
+    next_tablet: int = 1
+    group: int = 0
+    active: tuple[int, ...] = (0, 0, 0)
+    tablets: Mapping[int, int] = MappingProxyType({})
+
+    @classmethod
+    def load(cls, engine: Engine) -> _Counters:
+        for cell in engine.read_row(_TABLE, MANIFEST_COUNTERS_ROW, _SPEC):
+            value = _map_of(MANIFEST_COUNTERS_ROW, cell.value)
+            next_segment, next_tablet, group = (
+                _integer(value, name, MANIFEST_COUNTERS_ROW) for name in cls._fields[:3]
+            )
+            active, tablets = value.get("active"), value.get("tablets")
+            if not isinstance(active, list) or not isinstance(tablets, list):
+                raise _damaged(MANIFEST_COUNTERS_ROW, "lists `active` and `tablets`", repr(value))
+            return cls(next_segment, next_tablet, group, tuple(active), dict(tablets))
+        return cls()
+
+
+def _segment_rows(engine: Engine, counters: _Counters) -> Iterator[SegmentRow]:
     names = ("committed_bytes", "synced_bytes", "tablet", "run")
-    committed_bytes, synced_bytes, tablet, run = (
-        _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in names
-    )
-    state, level = str(value.get("state")), str(value.get("level"))
-    return SegmentRow(int.from_bytes(key, "big"), state, committed_bytes, synced_bytes, tablet, level, run)
+    for key, value in _rows(engine, MANIFEST_SEGMENT_PREFIX):
+        committed_bytes, synced_bytes, tablet, run = (
+            _integer(value, name, MANIFEST_SEGMENT_PREFIX + key) for name in names
+        )
+        number, state = int.from_bytes(key, "big"), str(value.get("state"))
+        if state == SEGMENT_ACTIVE and number == counters.active[0]:
+            _, committed_bytes, synced_bytes = counters.active
+        yield SegmentRow(number, state, committed_bytes, synced_bytes, tablet, str(value.get("level")), run)
 
 
 def _damaged(row_key: bytes, expected: str, found: str) -> CorruptionError:

@@ -13,7 +13,7 @@ from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.plan import Plan
 from docstore.tablets.bodies import SegmentProgress, SegmentRow
-from docstore.tablets.manifest import Manifest
+from docstore.tablets.manifest import MAX_COUNTED, Manifest
 from docstore.tablets.segment import LostRange, Recovery
 
 NONE = Durability.NONE
@@ -336,3 +336,38 @@ def test_a_row_that_cannot_be_read_is_corruption(value: bytes) -> None:
     put(engine, b"tablet:", value)
     with pytest.raises(CorruptionError, match="table meta"):
         Manifest.load(engine)
+
+
+def test_a_group_writes_one_row_while_its_segment_and_tablets_only_grow() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    write_group(engine, manifest, [b"a"], written_bytes=500)
+    manifest.note_writes([(b"b", 70)])
+    rows = rows_of(manifest, [SegmentProgress(1, True, 900, 800)])
+    assert [row.row_key for row in rows] == [MANIFEST_COUNTERS_ROW]
+    engine.mutate_rows(rows, NONE)
+    manifest.committed()
+    again = Manifest.load(engine)
+    assert again.segments() == manifest.segments() == [SegmentRow(1, SEGMENT_ACTIVE, 900, 800)]
+    assert again.tablets() == manifest.tablets() == [(1, b"", None, 1070)]
+
+
+def test_sizes_of_many_tablets_move_to_their_own_rows_and_stay_right() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine, tablet_bytes=2500)
+    row_keys = [b"%04d" % number for number in range(500)]
+    for row_key in row_keys:
+        write_group(engine, manifest, [row_key])
+        manifest.split_grown(NONE)
+    assert len(manifest.tablets()) > MAX_COUNTED
+    write_group(engine, manifest, row_keys[::2], raw_bytes=3)
+    assert Manifest.load(engine, 2500).tablets() == manifest.tablets()
+    write_group(engine, manifest, row_keys[:7], raw_bytes=2)
+    manifest.recount({manifest.tablets()[3].number: 77}, NONE)
+    assert Manifest.load(engine, 2500).tablets() == manifest.tablets()
+    assert manifest.tablets()[3].raw_bytes == 77
+    manifest = Manifest.load(engine, tablet_bytes=50_000)
+    assert manifest.merge_small(NONE) > 0
+    assert Manifest.load(engine, 50_000).tablets() == manifest.tablets()
+    assert sum(tablet.raw_bytes for tablet in manifest.tablets()) > 400_000
+    assert list(manifest.problems()) == []
