@@ -1,6 +1,6 @@
-"""Which backend a store's address names: the one place that knows them all.
+"""From the address of a store to its backend.
 
-An address is the path of a directory, or a URL of another backend.  A backend is loaded when it is asked for.
+An address is the path of a directory, or a URL with the scheme of another backend.  A backend is imported at first use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Schema
 
-if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
+if TYPE_CHECKING:  # keeps a cold read fast
     from docstore.storage.files import Holder
     from docstore.storage.port import Backend
 
@@ -29,14 +29,14 @@ def open_backend(
     """Open the backend of a store, making the store first if asked to; see `docstore.open`.
 
     Raises:
-        InvalidArgument: the address names a backend that is not there.
+        InvalidArgument: there is no such backend.
     """
     backend: Backend = _layout(address).open(create=create, schema=schema, read_only=read_only)
     return backend
 
 
 def names_server(address: str | Path) -> bool:
-    """Whether an address is that of a server, which `docstore.connect` takes, and not of a store."""
+    """Whether an address is that of a server, for `docstore.connect`, and not of a store."""
     return str(address).startswith(("http://", "https://", "unix:"))
 
 
@@ -46,23 +46,23 @@ def names_directory(address: str | Path) -> bool:
 
 
 def server_of(address: str | Path) -> str:
-    """Address of the server that holds a store, as far as the store says; "" for none.
+    """Address of the server that has a store open, from its lock file; "" for none.
 
-    Only who finds the store held may ask: what a process that has ended wrote may still stand there.
+    Only valid while the store is locked: an ended process may have left its address there.
 
     Raises:
-        InvalidArgument: the address names a backend that is not there.
+        InvalidArgument: there is no such backend.
     """
     layout = _layout(address)
-    holder: Holder | None = layout.holder() if hasattr(layout, "holder") else None  # others let many processes in
+    holder: Holder | None = layout.holder() if hasattr(layout, "holder") else None  # HBase has no lock
     return "" if holder is None else holder.server
 
 
 def store_exists(address: str | Path) -> bool:
-    """Whether a store was made at an address.
+    """Whether there is a store at an address.
 
     Raises:
-        InvalidArgument: the address names a backend that is not there.
+        InvalidArgument: there is no such backend.
     """
     return bool(_layout(address).exists())
 
@@ -73,17 +73,18 @@ def _layout(address: str | Path) -> Any:
     module = _MODULES.get(scheme)
     if module is None:
         raise InvalidArgument(
-            f"{address}: this version of docstore has no backend {scheme}://; give the path of a directory"
+            f"{address}: this docstore has no backend {scheme}://, only directories and hbase://; "
+            "give the path of a directory"
         )
     return importlib.import_module(module).Layout(address, check_schema=_check_schema)
 
 
 def _check_schema(schema: Schema) -> None:
-    """Refuse a schema by which no page could be analysed, before anything is made.
+    """Refuse a schema that cannot analyse pages, before the store is made.
 
     Raises:
         InvalidArgument: no extractor or checksum has that name, or the library that it needs is not installed.
     """
-    kernel = importlib.import_module("docstore.dedup.kernel")  # numpy comes with it: opening does without
+    kernel = importlib.import_module("docstore.dedup.kernel")  # loads numpy, which opening a store does not need
     made = kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum, vocabulary=schema.vocabulary)
     made.analyse(b"<p>A page.", "text/html")

@@ -149,14 +149,14 @@ class DocumentStore:
     ) -> None:
         self.close()
 
-    def rehearse(self) -> DocumentStore:
+    def dry_run(self) -> DocumentStore:
         """A dry run: a store over this one that gives every verdict; its writes are gone when it is closed.
 
         Close it before this one.
         """
         self._check_open()
         self._write_side()  # opens the index that the layer's lies over
-        return DocumentStore(self.opened.layer(), Durability.NONE, clock=self._clock)
+        return DocumentStore(self.opened.overlay(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
         """Finish writing and release the directory; a second call, or one in a forked child, does nothing."""
@@ -325,7 +325,7 @@ class DocumentStore:
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
             return False
-        self._committer.give_back(lambda: self._write_side().deleter.delete(row_key, purge=purge))
+        self._committer.free_space(lambda: self._write_side().deleter.delete(row_key, purge=purge))
         return True
 
     # --- maintenance
@@ -385,7 +385,7 @@ class DocumentStore:
         if dry_run:
             return run()
         try:
-            return self._committer.give_back(run, in_parts=False)
+            return self._committer.free_space(run, in_parts=False)
         finally:
             self.opened.make_reserve()
 
@@ -413,7 +413,7 @@ class DocumentStore:
             raise InvalidArgument("duplicates are changed only in a store that one process writes; HBase has many")
         applier = importlib.import_module("docstore.writing.applying").DuplicateApplier(self._write_side())
         run: Callable[[], list[Applied]] = partial(applier.apply, pairs, policy, kinds, needed, dry_run=dry_run)
-        return run() if policy is Policy.REFERENCE else self._committer.give_back(run)
+        return run() if policy is Policy.REFERENCE else self._committer.free_space(run)
 
     def repair(self) -> Repaired:
         """Repair values that cannot be read, from what else the store holds: captures of the same bytes.

@@ -105,10 +105,10 @@ class MemoryCommitter:
     def wait(self) -> None:
         pass
 
-    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
         pass
 
-    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         return work()
 
 
@@ -119,7 +119,7 @@ class MemoryBackend:
     band_secret = b""
     session = b""
     runs: RunStorage | None = None
-    below: Backend | None = None
+    lower: Backend | None = None
     lost: tuple[Any, ...] = ()
     lost_commits: tuple[Any, ...] = ()
     set_aside: tuple[Any, ...] = ()
@@ -134,7 +134,7 @@ class MemoryBackend:
     def committer(self, durability: Durability) -> MemoryCommitter:
         return MemoryCommitter(self.engine, durability)
 
-    def layer(self) -> Backend:
+    def overlay(self) -> Backend:
         raise InvalidArgument("no layer")
 
     def compact(self, *args: Any, **options: Any) -> Any:

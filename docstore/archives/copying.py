@@ -265,7 +265,7 @@ class _Copy:
         differing = self._verify(start, end, expected, only_here) if self._options.verify else []
         done = Done(start, end, len(expected), cells)
         if not differing:
-            self._state.note(done)
+            self._state.record(done)
         return done
 
     def _write(self, group: list[ImportedRow], group_bytes: int) -> None:

@@ -111,7 +111,7 @@ def run_ingest(args: argparse.Namespace) -> int:
         if args.dry_run:
             if not isinstance(store, DocumentStore):
                 raise InvalidArgument("a dry run needs the store itself, which a server holds; stop the server first")
-            store = stack.enter_context(store.rehearse())
+            store = stack.enter_context(store.dry_run())
 
         def list_rejected(result: PutResult) -> None:
             if rejects is not None:

@@ -50,7 +50,7 @@ class HBaseBackend:
     lost_commits: tuple[Any, ...] = ()
     set_aside: tuple[Any, ...] = ()
     runs: RunStorage | None = None
-    below: Backend | None = None
+    lower: Backend | None = None
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class HBaseBackend:
     def committer(self, durability: Durability) -> SlotCommitter:
         return SlotCommitter(self.engine, self.placement, durability, self.session, self.check_writable)
 
-    def layer(self) -> Backend:
+    def overlay(self) -> Backend:
         raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
 
     def compact(

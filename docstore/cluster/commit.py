@@ -215,9 +215,9 @@ class SlotCommitter:
         else:
             self._pause = FIRST_PAUSE_SECONDS
 
-    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
         """See `Committer`: HBase splits regions by itself."""
 
-    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer`: the room is the cluster's."""
         return work()

@@ -162,7 +162,7 @@ class DictionaryRows:
     def __init__(self, chunks: ChunkRows) -> None:
         self._chunks = chunks
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Each is durable once it is written."""
 
     def write(self, content: bytes, level: int) -> bytes:

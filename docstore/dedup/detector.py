@@ -90,7 +90,7 @@ class Pages(Protocol):
     """How the detector sees rows: live versions only."""
 
     @property
-    def in_doubt(self) -> bool:
+    def visibility_unknown(self) -> bool:
         """Whether a page was asked for of which only the commit of the group in flight can tell if it is live."""
         ...
 
@@ -518,7 +518,7 @@ class Detector:
         def fits(pointer: PagePointer) -> bool | None:
             page = self._pages.page(pointer)
             if page is None:
-                return None if self._pages.in_doubt else False
+                return None if self._pages.visibility_unknown else False
             if page.checksum != checksum or not bodies_compare(status, self._pages.status(pointer)):
                 return False
             return alone or self._pages.body(pointer) == body
@@ -583,7 +583,7 @@ class Detector:
         def fits(pointer: PagePointer) -> bool | None:
             page = self._pages.page(pointer)
             if page is None:
-                return None if self._pages.in_doubt else False
+                return None if self._pages.visibility_unknown else False
             if text_number(page.text_checksum) != number or (is_list is not None and page.is_list != is_list):
                 return False
             return text_compares(self._pages.status(pointer))  # an error page may have the body of a good one
@@ -639,7 +639,7 @@ class Detector:
         pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
         page = None if pointer is None else self._pages.page(pointer)
         if pointer is None or page is None:
-            if not self._pages.in_doubt:
+            if not self._pages.visibility_unknown:
                 anyone = self._index.oldest_with_text(name, b"", self._has_text(name), new=new)
                 if anyone is None:
                     self._index.note_gone(number)

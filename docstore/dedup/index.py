@@ -299,14 +299,14 @@ class HashIndex:
     Args:
         engine: where postings are.
         buckets: first step of a look-up.
-        remembers: keep rows of texts and bodies in a cache: `follow` must be told of each commit.
+        caches: keep rows of texts and bodies in a cache: `follow` must be told of each commit.
     """
 
-    def __init__(self, engine: Engine, buckets: Buckets, *, remembers: bool = False) -> None:
+    def __init__(self, engine: Engine, buckets: Buckets, *, caches: bool = False) -> None:
         self._engine = engine
         self._buckets = buckets
         self._rows: LruCache[bytes, _Row] | None = None
-        if remembers:
+        if caches:
             self._rows = LruCache(ROWS_HELD, lambda row: 1 + len(row.first) + OLDEST_COST * len(row.oldest))
         """Rows as they are committed; where remembered."""
         self._last: tuple[Analysis, NewPostings, tuple[int, int], Proposal] | None = None

@@ -257,17 +257,17 @@ class RunLevels:
 
     # --- merging ---
 
-    def settle(self) -> None:
+    def finish_merges(self) -> None:
         """Wait until there is nothing more to merge."""
         self._begin_merges()
-        self._storage.settle()
+        self._storage.finish_merges()
         while self._merges:
             self._adopt()
-            self._storage.settle()
+            self._storage.finish_merges()
 
     def close(self) -> None:
         """Finish small merges, so that a store that is opened for a page or two does not gather runs; write no more."""
-        self._storage.settle(_MERGED_AT_CLOSE_BYTES)
+        self._storage.finish_merges(_MERGED_AT_CLOSE_BYTES)
         self._adopt()
 
     def _begin_merges(self) -> None:
@@ -490,7 +490,7 @@ class RunBuckets(Buckets):
             try:
                 for name in storage.names():
                     storage.remove(name)
-                storage.settle()
+                storage.finish_merges()
                 levels = RunLevels(storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
                 source = iter(self._all_texts())
                 total, group = 0, 0
@@ -502,8 +502,8 @@ class RunBuckets(Buckets):
                     group += 1
                     if levels.end == group:
                         left = []
-                levels.settle()
-                storage.settle()
+                levels.finish_merges()
+                storage.finish_merges()
             finally:
                 storage.close()
             log = _log_row(levels.end, levels.end, left)
@@ -546,7 +546,7 @@ class RunBuckets(Buckets):
         before = levels.pruned_postings
         try:
             while self._goes_on(levels):
-                storage.settle()
+                storage.finish_merges()
         except DocstoreError as error:  # or a writer has made the runs anew
             with self._lock:
                 if self._levels is levels:
@@ -572,7 +572,7 @@ class RunBuckets(Buckets):
         found = []
         with self._lock:
             try:
-                self._storage.settle()
+                self._storage.finish_merges()
                 names = self._storage.names()
             except DocstoreError as error:  # what was done in the background failed, for instance met a damaged run
                 return [str(error)]
@@ -706,13 +706,13 @@ class RunBuckets(Buckets):
                 self._log = self._log[len(old) :]
         if self._log and self._log[0] < self._levels.end > self._settled:
             self._storage.sync_names()
-        if self._storage.settled:
+        if self._storage.is_durable:
             self._settled = max(self._settled, self._levels.end)
 
     def _trim_at_close(self) -> None:
         """Delete all rows of the log that durable runs hold, and have a row without texts say so."""
         old = [number for number in self._log if number < self._levels.end]
-        if old and self._storage.settled:
+        if old and self._storage.is_durable:
             said = _log_row(self._next, self._levels.end, [])
             self._engine.mutate_rows([said, *_deleted(old)], Durability.NONE)
 

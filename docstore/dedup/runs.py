@@ -501,7 +501,7 @@ class RunFiles:
     # --- what the owner calls
 
     @property
-    def settled(self) -> bool:
+    def is_durable(self) -> bool:
         """Whether every run that was written is durable; what merges and removals are to do yet does not count."""
         return not self._unsealed and self._error is None
 
@@ -539,7 +539,7 @@ class RunFiles:
         """
         self._check()
         if name in self._pending:
-            self.settle()  # or what is still to be done to the earlier file would be done to this one
+            self.finish_merges()  # or what is still to be done to the earlier file would be done to this one
         file = self._create(name)
         try:
             for part in parts:
@@ -630,7 +630,7 @@ class RunFiles:
         self._unfinished.discard(name)
         self._ask(name, unlink)
 
-    def settle(self, largest_merge_bytes: int | None = None) -> None:
+    def finish_merges(self, largest_merge_bytes: int | None = None) -> None:
         """Wait until everything asked for is done, but for merges that are larger.
 
         Raises:

@@ -200,7 +200,7 @@ class CellStore:
         if any(isinstance(mutation, SetCell) for _, mutations in checked for mutation in mutations):
             commit()
         else:
-            self._committer.give_back(commit)
+            self._committer.free_space(commit)
         self._compact_deleted(checked)
 
     def check_and_mutate(

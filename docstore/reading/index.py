@@ -38,7 +38,7 @@ def open_buckets(opened: Backend, table: Table) -> Buckets:
     """The buckets of a store's index, opened once: runs where the backend has room for them, else rows.
 
     Runs that are damaged or missing are made anew from the stored texts, which is logged; the store opens all the same.
-    Those of a layer lie over those below: a full bucket leaves out the texts that it would leave out in a real run.
+    Those of an overlay lie over those of the lower store: a full bucket leaves out the texts as a real run would.
     """
     with _opening:
         if opened.index is None:
@@ -49,11 +49,11 @@ def open_buckets(opened: Backend, table: Table) -> Buckets:
 def _opened(opened: Backend, table: Table) -> Buckets:
     if opened.runs is None:
         return BandBuckets(opened.engine) if isinstance(opened.engine, ReadsAhead) else RowBuckets(opened.engine)
-    if opened.below is None:
+    if opened.lower is None:
         return _open_runs(opened, opened.runs, table)
-    below = cast("Buckets", opened.below.index)
+    lower = cast("Buckets", opened.lower.index)
     return LayeredBuckets(
-        below, RunBuckets(opened.runs.engine, opened.runs.folder, lambda: iter(()), opened.runs.files)
+        lower, RunBuckets(opened.runs.engine, opened.runs.folder, lambda: iter(()), opened.runs.files)
     )
 
 

@@ -34,11 +34,11 @@ class StoredPages:
     """Reads committed pages for verdicts.  Not thread-safe.
 
     Attributes:
-        in_doubt: never: what is committed is live or gone.
+        visibility_unknown: never: what is committed is live or gone.
         postings: none: all are committed.
     """
 
-    in_doubt = False
+    visibility_unknown = False
     postings = NOTHING_NEW
 
     def __init__(self, table: Table, placement: Values) -> None:

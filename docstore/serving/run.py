@@ -35,7 +35,7 @@ from docstore.serving.request import ABORT, Tokens
 from docstore.serving.service import Jobs, Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
 from docstore.serving.telemetry import Log, Metrics
-from docstore.storage.heap import give_back_freed
+from docstore.storage.heap import trim_heap
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
@@ -532,6 +532,6 @@ async def tidy(
         if time.monotonic() - collected >= collect_seconds:
             gc.collect()
             collected = time.monotonic()
-        await asyncio.to_thread(give_back_freed)
+        await asyncio.to_thread(trim_heap)
         if watch is not None:
             await asyncio.to_thread(watch)

@@ -209,8 +209,8 @@ class Service:
         def put() -> Exception | None:
             try:
                 if dry_run:
-                    with self.store.rehearse() as rehearsal:
-                        results.extend(rehearsal.put_pages(pages, **options))
+                    with self.store.dry_run() as trial:
+                        results.extend(trial.put_pages(pages, **options))
                 else:
                     results.extend(self.store.put_pages([self._named(page) for page in pages], **options))
             except Exception as error:

@@ -1,12 +1,12 @@
-"""Values that others are deltas against: the rows of table `bodies`.
+"""Bases of deltas: the rows of table `bodies`.
 
-A row is named by the first 16 bytes of the BLAKE3 of a value and says where a record with that value lies.  A body or a
-text has a row if a delta was made against it, or if captures of several pages share its record.  The name stands for
-the bytes alone: a row may name any record of them, and what a reader finds under a name is never another value.
+The row key is the first 16 bytes of the BLAKE3 of a value; the cell is the ref of a record with that value.  A body or
+text has a row if it has deltas, or if captures of several pages share its record.  The name depends on the bytes alone:
+the row may refer to any record with these bytes.
 
-A base is never a delta itself: a page that resembles a delta becomes a delta against that delta's base.  So one read is
-at most two decodes.  No row says which deltas there are: the records of a segment name their bases, and compaction
-frees a base that no segment names (mark and sweep).  Only the local backend has deltas.
+A base is never a delta: a page that resembles a delta becomes a delta against that delta's base.  So a read decodes at
+most two records.  No row lists the deltas of a base.  Each segment names the bases of its records, and compaction frees
+bases that no segment names (mark and sweep).  Only the local backend has deltas.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from docstore.storage.engine import Engine
 
 TABLE = "bodies"
 LARGEST_BASE_BYTES = 4 << 20
-"""A larger value is no base: every read of a delta decodes its base."""
+"""A larger value is no base, because each read of a delta decodes its base."""
 
 
 def value_name(raw: bytes) -> bytes:
-    """First 16 bytes of the BLAKE3 of a raw value: names it as a base."""
+    """The name of a value as a base: the first 16 bytes of its BLAKE3."""
     return blake3(raw).digest(16)
 
 
@@ -37,8 +37,8 @@ class Base(NamedTuple):
     Attributes:
         name: of its row.
         raw: the value.
-        envelope: where it lies.
-        pointer: a page that has this very value, or a delta against it.
+        envelope: its cell value.
+        pointer: a page that has this value, or a delta against it.
     """
 
     name: bytes
@@ -48,11 +48,11 @@ class Base(NamedTuple):
 
 
 class BaseRows:
-    """Reads and makes the rows of bases.
+    """Rows of bases.
 
     Attributes:
-        retired: names against which no delta is made and which no page comes to share, for compaction is about to free
-            their rows.  Guarded by the committer's lock.
+        retired: names that compaction is about to free: no new delta or page may use them.  Guarded by the committer's
+            lock.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -60,22 +60,22 @@ class BaseRows:
         self._engine = engine
 
     def envelope(self, name: bytes) -> bytes | None:
-        """Where a base lies; None if there is no base of that name."""
+        """The cell value of a base; None if there is no base of that name."""
         cells = self._engine.read_row(TABLE, name)
         return cells[0].value if cells else None
 
     def envelope_of_likely_absent(self, name: bytes) -> bytes | None:
-        """The same, faster for a value that is no base."""
+        """As `envelope`, but faster if there is no such base."""
         return None if self._engine.absent_rows(TABLE, [name]) else self.envelope(name)
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
-        """Names of all bases, and where they lie."""
+        """Names and cell values of all bases."""
         for row in self._engine.scan(TABLE, spec=ReadSpec(families=(BASE_FAMILY,))):
             for cell in row.cells:
                 yield row.row_key, cell.value
 
     def row(self, name: bytes, envelope: bytes) -> RowMutations:
-        """The mutation by which a base lies there."""
+        """The mutation that writes the row of a base."""
         return RowMutations(TABLE, name, [SetCell(BASE_FAMILY, b"", 0, envelope)])
 
     def freed(self, name: bytes) -> RowMutations:

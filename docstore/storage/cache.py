@@ -1,7 +1,4 @@
-"""The one cache: values by key, bounded by what they cost.
-
-Knows nothing of what it holds.
-"""
+"""The only cache class: LRU, bounded by the cost of its values."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """Values by key; the least recently used goes first.  Thread-safe.
+    """Values by key; the least recently used is evicted first.  Thread-safe.
 
     Args:
-        capacity: of all values together, in the unit of `cost`; a value that costs more is not held.
-        cost: of a value; one each if not given, so that `capacity` is their number.
+        capacity: of all values together, in the unit of `cost`; a value that costs more is not cached.
+        cost: of a value; None for 1 each, then `capacity` is their number.
     """
 
     def __init__(self, capacity: int, cost: Callable[[V], int] | None = None) -> None:
@@ -36,25 +33,25 @@ class LruCache(Generic[K, V]):
         return key in self._values
 
     def missing(self, keys: Iterable[K]) -> list[K]:
-        """Of some keys those that are not held."""
+        """The keys that are not cached."""
         return [key for key in keys if key not in self._values]
 
     def get(self, key: K) -> V | None:
-        """The value of a key, which becomes the last used; None if there is none."""
+        """The value of a key, which becomes the most recently used; None if it is not cached."""
         with self._lock:
-            held = self._values.get(key)
-            if held is None:
+            cached = self._values.get(key)
+            if cached is None:
                 return None
             self._values.move_to_end(key)
-            return held[0]
+            return cached[0]
 
     def put(self, key: K, value: V) -> None:
-        """Hold a value, in the place of the key's; it becomes the last used."""
+        """Cache a value in place of the key's last one; it becomes the most recently used."""
         cost = 1 if self._cost is None else self._cost(value)
         with self._lock:
-            held = self._values.pop(key, None)
-            if held is not None:
-                self._used -= held[1]
+            old = self._values.pop(key, None)
+            if old is not None:
+                self._used -= old[1]
             if cost > self._capacity:
                 return
             self._values[key] = value, cost
@@ -63,14 +60,14 @@ class LruCache(Generic[K, V]):
                 self._used -= self._values.popitem(last=False)[1][1]
 
     def drop(self, key: K) -> None:
-        """Forget a key; nothing happens if it is not held."""
+        """Remove a key, if it is cached."""
         with self._lock:
-            held = self._values.pop(key, None)
-            if held is not None:
-                self._used -= held[1]
+            old = self._values.pop(key, None)
+            if old is not None:
+                self._used -= old[1]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all keys."""
         with self._lock:
             self._values.clear()
             self._used = 0

@@ -6,14 +6,14 @@ A capture of a page is one value under (row key, time), so that it is read, coll
     field     number (1 byte), length (varint), content; in ascending order of numbers, each at most once
 
 A field below CAPTURE_ARRIVED is a column (CAPTURE_FIELDS), its content a cell value: the value itself up to 512 bytes,
-or a ref.  So a record takes at most 4 KB.  A visit is a small record of its own: it shows the body and text of the
-capture that it confirms, and nothing rewrites another record for it.  Sweeps write `dedup:cluster` and
-`dedup:canonical` as cells at the capture's time.
+or a ref.  So a record has at most 4 KB.  A visit is a small record of its own and shows the body and text of the
+capture that it confirms; so no visit rewrites another record.  Sweeps write `dedup:cluster` and `dedup:canonical` as
+cells at the capture's time.
 
-`live` is the one answer to "which captures of this row are there": pure, newest first, and it stops where the policy is
-decided.  A policy counts different bodies: captures in a row with the same body count once, and are as young as the
-newest of them or of the visits that confirm them.  A visit lives as long as the capture that it confirms, a rejected
-capture as long as the capture that it follows.
+Only `live` decides which captures of a row are live.  It is pure, reads newest first, and stops when the policy is
+decided.  A policy counts different bodies: consecutive captures with the same body count once, with the time of the
+newest of them and of the visits that confirm them.  A visit lives as long as the capture that it confirms, a rejected
+capture as long as the stored capture before it.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ MICROS_PER_SECOND = 1_000_000
 _NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}
 _HEADS = {column: bytes((number,)) for number, column in CAPTURE_FIELDS.items()}
 _OF_SOURCE = frozenset((TEXT_CHECKSUM, SIMHASH, SKETCH))
-"""Columns of family `dedup` that belong to the text: a visit that found the same bytes shows those of its capture."""
+"""Columns of family `dedup` that depend on the text: a visit with the same bytes shows those of its capture."""
 
 
 def refs_of(columns: Mapping[Column, bytes]) -> list[tuple[Column, bytes]]:
-    """Columns whose values lie in records of segments, or in cells of their own."""
+    """Columns whose values are stored outside the record."""
     return [(column, value) for column, value in columns.items() if value[:1] == REF_TAG]
 
 
@@ -71,8 +71,8 @@ class CaptureRecord(NamedTuple):
         kind: one of the CAPTURE_ kinds.
         columns: cell values by column.
         arrived: when it was committed, in microseconds; 0 if that is not known.
-        confirms: of a visit, the time of the capture that it confirmed when it was written; 0 for none.
-        body_name: first 16 bytes of the BLAKE3 of the body, where the checksum does not decide alone; else b"".
+        confirms: for a visit, the time of the capture that it confirmed when it was written; 0 for none.
+        body_name: first 16 bytes of the BLAKE3 of the body, if the checksum alone does not identify it; else b"".
     """
 
     timestamp: int
@@ -84,12 +84,12 @@ class CaptureRecord(NamedTuple):
 
     @property
     def checksum(self) -> bytes:
-        """Of the body, scheme byte first; of a visit, what it found; b"" for none."""
+        """Of the fetched body, scheme byte first; b"" for none."""
         return self.columns.get(CHECKSUM, b"")[1:]
 
     @property
     def refs(self) -> list[tuple[Column, bytes]]:
-        """Columns whose values lie in records of segments, or in cells of their own."""
+        """See `refs_of`."""
         return refs_of(self.columns)
 
     @property
@@ -122,7 +122,7 @@ def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:
     """Decode the value of a record's cell.
 
     Raises:
-        CorruptionError: it is cut off, or has a kind or field that there is none of.
+        CorruptionError: it is truncated, or has an unknown kind or field.
     """
     columns: dict[Column, bytes] = {}
     arrived = confirms = 0
@@ -152,19 +152,19 @@ def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:
         kind, end = -1, -1
     if end != len(value) or kind > CAPTURE_REJECTED:
         found = value[:16].hex() or "nothing"
-        raise CorruptionError("a capture record is damaged", expected="whole fields of docs/format.md", found=found)
+        raise CorruptionError("a capture record is damaged", expected="fields as in docs/format.md", found=found)
     return CaptureRecord(timestamp, kind, columns, arrived, confirms, body_name)
 
 
 def capture_of(cell: Cell) -> CaptureRecord:
-    """The record that a cell of family `capture` holds."""
+    """Decode a cell of family `capture`."""
     return decode_capture(cell.timestamp, cell.value)
 
 
 def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Cells of a row as they are stored, with the columns of each capture record in place of its cell.
+    """Stored cells of a row, with each capture record replaced by its own columns; in no order.
 
-    For those who look for refs: of a visit these are its own columns alone.  In no order.
+    Used to find refs: a visit gives only its own columns, not those of the capture that it confirms.
     """
     for cell in cells:
         if cell.family == CAPTURE_FAMILY:
@@ -175,12 +175,12 @@ def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
 
 
 def without_body(record: CaptureRecord) -> CaptureRecord:
-    """The record as it is once its body is dropped: that there was one is seen still, text and fingerprints stay."""
+    """The record with its body dropped: the length of the body, text and fingerprints stay."""
     return record._replace(columns=record.columns | {BODY: encode_absent(envelope_raw_bytes(record.columns[BODY]))})
 
 
 def sound_records(cells: Iterable[Cell]) -> Iterator[CaptureRecord]:
-    """The capture records among cells of a row; those that are damaged are left out: `docstore check` lists them."""
+    """The capture records among cells of a row, without damaged ones, which `docstore check` lists."""
     for cell in cells:
         if cell.family == CAPTURE_FAMILY:
             with suppress(CorruptionError):
@@ -188,12 +188,12 @@ def sound_records(cells: Iterable[Cell]) -> Iterator[CaptureRecord]:
 
 
 class LiveCapture(NamedTuple):
-    """A capture that the policies keep, with all the columns that it shows.
+    """A capture that the policies keep, with all columns that it shows.
 
     Attributes:
         timestamp: of the capture, in microseconds.
         kind: one of the CAPTURE_ kinds.
-        columns: cell values by column; not to be changed.
+        columns: cell values by column; read-only.
         source: time of the stored capture that has its body and text; 0 for none.
         arrived: when it was committed, in microseconds; 0 if that is not known.
         body_name: of the body that it shows; see `CaptureRecord`.
@@ -208,12 +208,12 @@ class LiveCapture(NamedTuple):
 
     @property
     def shows_page(self) -> bool:
-        """Whether it is a page, or a visit that confirms one: it has a body, kept or not."""
+        """Whether it is a page, or a visit that confirms one: it shows a body, which may be dropped."""
         return BODY in self.columns
 
     @property
     def refs(self) -> list[tuple[Column, bytes]]:
-        """Columns whose values lie in records of segments, or in cells of their own."""
+        """See `refs_of`."""
         return refs_of(self.columns)
 
     @property
@@ -230,7 +230,7 @@ def stored_capture(record: CaptureRecord) -> LiveCapture:
 
 
 Find = Callable[[int], CaptureRecord | None]
-"""The record of a row at a time."""
+"""Gives the record of a row at a time."""
 
 
 def keeps_all(policy: GCPolicy) -> bool:
@@ -239,7 +239,7 @@ def keeps_all(policy: GCPolicy) -> bool:
 
 
 class _Counter:
-    """Applies one policy to bodies, newest first; from the first that it drops on it keeps none."""
+    """Applies one policy to bodies, newest first; after the first dropped body it keeps none."""
 
     def __init__(self, policy: GCPolicy, now: int) -> None:
         self._most = policy.max_versions
@@ -250,7 +250,7 @@ class _Counter:
         self.keeps = True
 
     def count(self, timestamp: int) -> None:
-        """Count the next different body, seen last at this time."""
+        """Count the next different body, with the newest time at which it was seen."""
         self._rank += 1
         too_old = self.oldest is not None and timestamp <= self.oldest
         too_many = self._most is not None and self._rank > self._most
@@ -260,28 +260,28 @@ class _Counter:
 def live(
     records: Iterable[CaptureRecord], find: Find, captures: GCPolicy, bodies: GCPolicy, now: int
 ) -> Iterator[LiveCapture]:
-    """The captures of a row that the policies keep, newest first; takes no more records than it needs.
+    """The captures of a row that the policies keep, newest first; reads no more records than needed.
 
     Args:
         records: of the row, newest first.
         find: gives the record at a time.
-        captures: which captures are kept.
-        bodies: of these, which show their bodies.
+        captures: the policy for captures.
+        bodies: the policy for the bodies of kept captures.
         now: microseconds since 1970.
     """
     capture_counter, body_counter = _Counter(captures, now), _Counter(bodies, now)
     drops = not keeps_all(captures)
     last: bytes | None = None
     confirms: CaptureRecord | None = None
-    """What the last visit confirms; mostly the next one does too."""
-    waiting: list[CaptureRecord] = []
-    """Rejected captures and visits, newest first, whose fate is that of the next stored capture."""
+    """The capture that the last visit confirms; usually the next visit confirms it too."""
+    undecided: list[CaptureRecord] = []
+    """Rejected captures and visits, newest first, that are kept if the next stored capture is."""
     confirmed: dict[int, bool] = {}
-    """Captures that live visits confirm and that are not reached yet, and whether their bodies are shown."""
+    """Captures that live visits confirm and that are not reached yet: time, and whether the body is shown."""
     for record in records:
         if record.kind == CAPTURE_REJECTED:
-            if drops or waiting:
-                waiting.append(record)
+            if drops or undecided:
+                undecided.append(record)
             else:
                 yield _shown(record, None)
             continue
@@ -292,7 +292,7 @@ def live(
                 confirms = find(record.confirms) if record.confirms else None
             source = confirms
             if source is None or source.kind != CAPTURE_STORED or source.body_identity != identity:
-                waiting.append(record)
+                undecided.append(record)
                 continue
         if identity != last:
             capture_counter.count(record.timestamp)
@@ -300,19 +300,19 @@ def live(
             last = identity
         if not capture_counter.keeps:
             break
-        for one in waiting:
-            is_visit = one.kind != CAPTURE_REJECTED and one.body_identity in (b"", identity)
-            yield _shown(one, source if is_visit else None, body_counter.keeps)
-        waiting.clear()
+        for follower in undecided:
+            is_visit = follower.kind != CAPTURE_REJECTED and follower.body_identity in (b"", identity)
+            yield _shown(follower, source if is_visit else None, body_counter.keeps)
+        undecided.clear()
         is_shown = confirmed.pop(record.timestamp, False) or body_counter.keeps
         if source is not None and source.timestamp != record.timestamp:
             confirmed[source.timestamp] = confirmed.get(source.timestamp, False) or is_shown
         yield _shown(record, source, is_shown)
     if capture_counter.keeps:
         oldest = capture_counter.oldest
-        for one in waiting:  # they follow no capture
-            if oldest is None or one.timestamp > oldest:
-                yield _shown(one, None)
+        for follower in undecided:  # no stored capture is before them
+            if oldest is None or follower.timestamp > oldest:
+                yield _shown(follower, None)
     for timestamp in sorted(confirmed, reverse=True):
         source = find(timestamp)
         if source is not None:
@@ -325,7 +325,7 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
         if record.kind == CAPTURE_NOT_MODIFIED:
             columns = source.columns | columns
             verdict = b"" if VERDICT in record.columns else columns.get(VERDICT, b"")
-            if verdict[:1] == INLINE_TAG:  # it came before the capture that it confirms
+            if verdict[:1] == INLINE_TAG:  # the visit was written before the capture that it confirms
                 columns[VERDICT] = INLINE_TAG + encode_verdict(not_modified(decode_verdict(verdict[1:])))
         else:
             columns = {
@@ -342,7 +342,7 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
 
 
 def not_modified(verdict: StoredVerdict) -> StoredVerdict:
-    """A capture's verdict as a visit without a body (304) shows it: marked as not judged again."""
+    """The verdict that a visit without a body (304) shows: its capture's, marked as not judged again."""
     return verdict._replace(
         reason=REASON_NOT_MODIFIED, previous=Previous.SAME_BYTES, previous_similarity=1.0, stored=STORED_CONFIRMED
     )

@@ -1,11 +1,11 @@
-"""Counts of a store, as absolute values in a row a writer session: written again, a row counts nothing twice.
+"""Counts of a store: one row for each writer session, with absolute values, so that a repeated write counts once.
 
-Knows rows; must not know what is counted.  A session's row is written with each of its plans, in the last stage.  What
-the store holds is the sum over all rows.  Maintenance folds rows of sessions that have ended into one row, which names
-them: a row that is named and still there counts once.  Where one process writes, it has the one session b"".
+A session's row is written with each of its plans, in the last stage.  The totals of the store are the sum of all rows.
+Maintenance folds the rows of ended sessions into one row that names them: a named row that still exists is not counted
+again.  If one process writes, its session is b"".
 
-Where many processes write, nobody knows which sessions have ended.  There the one row says beside the sum how much it
-took of each session: of a row that comes again, what is more than that counts.
+If many processes write, it is not known which sessions have ended.  So the folded row also has the counts that it took
+of each session; of a session's row only the surplus over these counts.
 """
 
 from __future__ import annotations
@@ -26,47 +26,44 @@ FAMILY = "m"
 TOTALS = b"totals"
 SESSIONS = b"sessions"
 TAKEN = b"taken"
-"""Of the one row: counts by name that it took of each session which may go on, by the key of the session's row."""
+"""In the folded row: counts by name that it took of each session, by the key of the session's row."""
 _END = COUNTS_ROW[:-1] + bytes((COUNTS_ROW[-1] + 1,))
-_LOOKS = 10
+_ATTEMPTS = 10
 
 
 class Counts:
-    """Counts by name of one writer session; `follow` must be told of each commit."""
+    """Counts by name of one writer session; `follow` must be called after each commit."""
 
     def __init__(self, engine: Engine, session: bytes = b"") -> None:
         self._engine = engine
         self._row_key = COUNTS_ROW + session
         self._committed: Counter[str] | None = None
-        """None: to be read, for others may have been written than are known here."""
+        """None if it must be read: at first, and after a commit with unknown outcome."""
 
     def rows(self, counts: Mapping[str, int]) -> list[RowMutations]:
-        """What to write with a plan that counts these; nothing where it counts nothing."""
+        """The row to write with a plan that adds these counts; empty if they are all 0."""
         if not any(counts.values()):
             return []
         if self._committed is None:
-            held = self._engine.read_row(TABLE, self._row_key)
-            self._committed = _totals(held) if held else self._taken()
+            cells = self._engine.read_row(TABLE, self._row_key)
+            folded = [] if cells else self._engine.read_row(TABLE, COUNTS_FOLDED_ROW)
+            self._committed = _totals(cells) if cells else Counter(_taken(folded).get(self._row_key, {}))
         return [RowMutations(TABLE, self._row_key, [_cell(TOTALS, dict(self._committed + Counter(counts)))])]
 
-    def _taken(self) -> Counter[str]:
-        """What the one row took of this session."""
-        return Counter(_taken(self._engine.read_row(TABLE, COUNTS_FOLDED_ROW)).get(self._row_key, {}))
-
     def follow(self, plan: Plan, known: bool) -> None:
-        """A commit has ended; see `Committer.followers`."""
+        """Update the cached counts after a commit; see `Committer.followers`."""
         for row in plan.changed(Stage.COUNTS):
             if row.row_key == self._row_key:
-                cells = [one for one in row.mutations if isinstance(one, SetCell)]
+                cells = [cell for cell in row.mutations if isinstance(cell, SetCell)]
                 self._committed = _totals(cells) if known and cells else None
 
 
 def totals(engine: Engine) -> dict[str, int]:
-    """The counts of all sessions together."""
-    for _ in range(_LOOKS):
+    """The sum of the counts of all sessions."""
+    for _ in range(_ATTEMPTS):
         rows = dict(_rows(engine))
         folded = rows.pop(COUNTS_FOLDED_ROW, [])
-        if engine.read_row(TABLE, COUNTS_FOLDED_ROW) == folded:  # else rows were folded while they were read
+        if engine.read_row(TABLE, COUNTS_FOLDED_ROW) == folded:  # else rows were folded during the scan
             break
     return dict(_sum(rows, folded))
 
@@ -82,20 +79,20 @@ def _sum(rows: Mapping[bytes, list[Cell]], folded: list[Cell]) -> Counter[str]:
 
 
 def fold(engine: Engine, live: Collection[bytes] = (b"",)) -> Plan:
-    """The plan that folds the rows of sessions that have ended into one; stopped anywhere, nothing counts twice.
+    """The plan that folds the rows of ended sessions into one; after a crash at any point nothing counts twice.
 
     Args:
-        engine: where the rows are.
+        engine: has the rows.
         live: names of sessions that may still write.
     """
     rows = dict(_rows(engine))
     folded = rows.pop(COUNTS_FOLDED_ROW, [])
-    known = _sessions(folded) & rows.keys()
+    already_folded = _sessions(folded) & rows.keys()
     ended = rows.keys() - {COUNTS_ROW + session for session in live}
     if not ended:
         return Plan()
-    total = _totals(folded)  # may hold less than nothing, see `corrected`
-    for key in ended - known:
+    total = _totals(folded)  # may be negative, see `corrected`
+    for key in ended - already_folded:
         total.update(_totals(rows[key]))
     cells = [_cell(TOTALS, dict(total)), _cell(SESSIONS, sorted(ended))]
     plan = Plan().write(Stage.COUNTS, [RowMutations(TABLE, COUNTS_FOLDED_ROW, cells)])
@@ -103,20 +100,24 @@ def fold(engine: Engine, live: Collection[bytes] = (b"",)) -> Plan:
 
 
 def corrected(engine: Engine, before: Mapping[str, int], now: Mapping[str, int]) -> RowMutations:
-    """The one row as it makes `now` of totals that were `before`; for one process, which writes nothing in between."""
+    """The folded row that corrects the totals from `before` to `now`.
+
+    REQUIRES: one process writes, and it writes nothing in between.
+    """
     total = _totals(engine.read_row(TABLE, COUNTS_FOLDED_ROW))
     total.update(now)
     total.subtract(before)
-    return RowMutations(TABLE, COUNTS_FOLDED_ROW, [_cell(TOTALS, {name: one for name, one in total.items() if one})])
+    nonzero = {name: count for name, count in total.items() if count}
+    return RowMutations(TABLE, COUNTS_FOLDED_ROW, [_cell(TOTALS, nonzero)])
 
 
 class SharedFold(NamedTuple):
-    """How rows of sessions that may go on are folded.
+    """How to fold rows of sessions that may still write, by compare and set.
 
     Attributes:
-        expected: what TAKEN of the one row has to hold still; None for no cell.
-        cells: to put there; none where there is nothing to fold.
-        rows: by key, rows that may go after that, each as long as its TOTALS holds this.
+        expected: the value of TAKEN in the folded row on which this is based; None for no cell.
+        cells: to write there; empty if there is nothing to fold.
+        rows: rows to delete after that, by key, each only if its TOTALS still has this value.
     """
 
     expected: bytes | None
@@ -125,18 +126,17 @@ class SharedFold(NamedTuple):
 
 
 def fold_shared(engine: Engine) -> SharedFold:
-    """How the rows of all sessions are folded into one, whoever writes meanwhile; stopped anywhere, nothing counts
-    twice."""
+    """How to fold the rows of all sessions into one while others write; after a crash nothing counts twice."""
     rows = dict(_rows(engine))
     folded = rows.pop(COUNTS_FOLDED_ROW, [])
     expected = next((cell.value for cell in folded if cell.qualifier == TAKEN), None)
     taken = _taken(folded)
     now = {key: dict(_totals(cells)) for key, cells in rows.items()}
-    gone = {key: cell.value for key, cells in rows.items() for cell in cells if cell.qualifier == TOTALS}
+    deletable = {key: cell.value for key, cells in rows.items() for cell in cells if cell.qualifier == TOTALS}
     if all(taken.get(key) == counts for key, counts in now.items()):
-        return SharedFold(expected, [], gone)
+        return SharedFold(expected, [], deletable)
     cells = [_cell(TOTALS, dict(_sum(rows, folded))), _cell(TAKEN, taken | now)]
-    return SharedFold(expected, cells, gone)
+    return SharedFold(expected, cells, deletable)
 
 
 def _rows(engine: Engine) -> Iterator[tuple[bytes, list[Cell]]]:

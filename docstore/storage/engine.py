@@ -1,11 +1,11 @@
-"""The engine seam: a small, synchronous, thread-safe protocol of row-scoped operations on cells.
+"""The engine: a small, synchronous, thread-safe protocol of operations on rows of cells.
 
-Knows `model`, `errors` and `format` (the names of the tables).  Must not know what a page, a verdict or a
-segment is.  No iterator, snapshot or exception of an engine crosses it.  A row is changed atomically or not at all;
-nothing is atomic across rows, so nobody relies on it: what must not be seen alone is written as a `Plan`.
-A read resumes after a `Position`, a scan after a row key; a scan promises no snapshot across rows.
-Tables named in `format.BARE_TABLES` hold qualifiers and nothing else: one family, timestamp 0, empty value; anything
-else put there is refused with InvalidArgument.  A delete removes what is there when it is applied, on every table.
+- No iterator, snapshot or exception of an engine's library leaves the engine.
+- A mutation of one row is atomic; mutations of several rows are not.  What must not be seen alone is a `Plan`.
+- A read resumes after a `Position`, a scan after a row key; a scan is no snapshot across rows.
+- A delete removes the cells that exist when it is applied, in every table.
+- Tables in `format.BARE_TABLES` have only qualifiers: one family, timestamp 0, empty value; else InvalidArgument.
+
 One contract suite, `tests/contract/`, runs on every engine.
 """
 
@@ -34,12 +34,12 @@ EVERYTHING = ReadSpec()
 
 
 class Caps(NamedTuple):
-    """What an engine can and cannot do; whoever needs one of these asks first.
+    """What an engine can do.
 
     Attributes:
-        single_writer: one process writes, so in-memory state about what is stored can be trusted.
+        single_writer: only one process writes, so stored data may be cached.
         largest_cell_bytes: longer values are refused with InvalidArgument.
-        atomic_batches: all rows of one `mutate_rows` are applied or none, which spares a plan's stages their calls.
+        atomic_batches: `mutate_rows` applies all rows or none, so a plan needs one call instead of one a stage.
     """
 
     single_writer: bool
@@ -48,7 +48,7 @@ class Caps(NamedTuple):
 
 
 class ScannedRow(NamedTuple):
-    """One row of a scan: cells sorted by family, qualifier, newest first; `truncated` when the cell limit cut it."""
+    """One row of a scan: cells sorted by family, qualifier, newest first; `truncated` if the cell limit was reached."""
 
     row_key: bytes
     cells: list[Cell]
@@ -61,11 +61,11 @@ class Engine(Protocol):
     caps: Caps
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """Cells of one row, sorted by family, qualifier, newest first; empty when there is none."""
+        """Cells of one row, sorted by family, qualifier, newest first; empty if there is no such row."""
         ...
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """The newest version of one column, or None; what `read_row` gives, at half its cost.
+        """The newest version of one column, or None; at half the cost of `read_row`.
 
         Raises:
             InvalidArgument: the table is bare.
@@ -73,7 +73,7 @@ class Engine(Protocol):
         ...
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
-        """The first `limit` qualifiers of a row of a bare table, in order: the cheapest read there is.
+        """The first `limit` qualifiers of a row of a bare table, in order: the cheapest read.
 
         Raises:
             InvalidArgument: the table is not bare (see `format.BARE_TABLES`).
@@ -81,11 +81,11 @@ class Engine(Protocol):
         ...
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
-        """What `qualifiers` gives for each of many rows; cheaper a row than as many calls."""
+        """`qualifiers` of many rows; cheaper than single calls."""
         ...
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
-        """Those of some rows that hold nothing: cheaper than reading them, where most are absent."""
+        """The rows that do not exist; cheaper than reading them if most are absent."""
         ...
 
     def scan(
@@ -93,12 +93,12 @@ class Engine(Protocol):
     ) -> Iterator[ScannedRow]:
         """Rows with ``start <= row key < end`` that have a cell of the spec, in row-key order.
 
-        `spec.cell_limit` holds per row; `spec.after` is refused here.  The iterator may be dropped at any time.
+        `spec.cell_limit` is per row; `spec.after` is refused.  The iterator may be dropped at any time.
         """
         ...
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        """Apply mutations to rows, each row atomically, in any order.  Returning means durable at that level.
+        """Apply mutations, each row atomically, in any order; on return they are durable at that level.
 
         Raises:
             StorageError: not applied.
@@ -115,11 +115,11 @@ class Engine(Protocol):
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
-        """Apply `then` if the condition holds, else `otherwise`, atomically; returns whether it held."""
+        """Apply `then` if the condition is true, else `otherwise`, atomically; returns whether it was true."""
         ...
 
     def compact_deleted(self) -> None:
-        """Compact where so much was deleted that reads would pass it; called after deletes, without a lock."""
+        """Compact ranges with so many deleted cells that they slow reads; called after deletes, without a lock."""
         ...
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
@@ -127,16 +127,16 @@ class Engine(Protocol):
         ...
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
-        """Give back the space of what was overwritten or deleted in a range."""
+        """Free the space of overwritten and deleted cells in a range."""
         ...
 
     def close(self) -> None:
-        """Flush and let go; a second call does nothing."""
+        """Flush and release; a second call does nothing."""
         ...
 
 
 def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:
-    """All cells of a scanned row; what its cell limit left out is read in slices of that length."""
+    """All cells of a scanned row; cells beyond the scan's limit are read in slices of that size."""
     cells, limit = row.cells, len(row.cells)
     yield from cells
     more = row.truncated
@@ -149,13 +149,7 @@ def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:
 
 
 class FirstQualifiers(NamedTuple):
-    """What `qualifiers_of_rows` asks for.
-
-    Attributes:
-        table: a bare one.
-        row_keys: of its rows.
-        limit: most qualifiers of a row.
-    """
+    """Arguments of `qualifiers_of_rows`."""
 
     table: str
     row_keys: Sequence[bytes]
@@ -164,34 +158,33 @@ class FirstQualifiers(NamedTuple):
 
 @runtime_checkable
 class ReadsAhead(Protocol):
-    """An engine that reads what is asked for next together, where each read alone is a call to another machine.
+    """An engine that can prefetch many rows in one call, because each read is a call to another machine.
 
-    What was read ahead is given to the thread that asked for it, until it says `forget_ahead`.
+    Prefetched rows answer reads of the same thread until it calls `forget_ahead`.
     """
 
     def read_ahead(
         self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
     ) -> None:
-        """Read rows together: each is then given to `read_row` for this spec, and of a spec of one timestamp without
-        other bounds every part of it.
+        """Prefetch rows for `read_row` with the same spec; a spec of only one timestamp also answers its parts.
 
         Args:
             table: of the rows.
             reads: row keys and specs.
-            beside: rows that are read with them, and then given to `qualifiers_of_rows`.
+            beside: rows to prefetch in the same call, for `qualifiers_of_rows`.
         """
         ...
 
     def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """Forget what was read ahead of some rows, given by table and row key."""
+        """Drop the prefetched data of rows, given by table and row key."""
         ...
 
     def forget_ahead(self) -> None:
-        """Forget what was read ahead."""
+        """Drop all prefetched data."""
         ...
 
 
-# --- what no engine takes: all refuse alike
+# --- checks of arguments, the same for all engines
 
 
 def check_table(table: str) -> None:
@@ -204,7 +197,7 @@ def check_bare(table: str) -> None:
     """Refuse a table that does not exist or is not bare."""
     check_table(table)
     if table not in BARE_TABLES:
-        raise InvalidArgument(f"table {table!r} is not bare, so its rows are read with read_row")
+        raise InvalidArgument(f"table {table!r} is not bare; read its rows with read_row")
 
 
 def check_not_bare(table: str) -> None:
@@ -215,13 +208,13 @@ def check_not_bare(table: str) -> None:
 
 
 def check_family(family: str) -> None:
-    """Refuse a family name that cannot stand in a key."""
+    """Refuse a family name that cannot be part of a key."""
     if not family or FAMILY_END.decode() in family:
-        raise InvalidArgument(f"family name {family!r} must be at least one character and hold no zero byte")
+        raise InvalidArgument(f"family name {family!r} must have at least one character and no zero byte")
 
 
 def check_spec(spec: ReadSpec, *, scanning: bool) -> None:
-    """Refuse a read spec that asks for nothing or for what a scan cannot do."""
+    """Refuse a read spec with empty bounds, or one that a scan does not support."""
     if spec.start < 0 or (spec.end is not None and spec.end < 0):
         raise InvalidArgument(f"time range [{spec.start}, {spec.end}) must not begin or end before 0")
     if spec.versions is not None and spec.versions < 1:
@@ -233,7 +226,7 @@ def check_spec(spec: ReadSpec, *, scanning: bool) -> None:
 
 
 def check_mutations(table: str, mutations: Sequence[Mutation], largest_cell_bytes: int) -> None:
-    """Refuse a mutation that cannot be applied to the table; checked before anything of its call is applied."""
+    """Refuse mutations that the table does not support; called before any of them is applied."""
     check_table(table)
     only_family = BARE_TABLES.get(table)
     for mutation in mutations:
@@ -258,7 +251,7 @@ def _check_set_cell(table: str, cell: SetCell, bare: bool, largest_cell_bytes: i
     if len(cell.value) > largest_cell_bytes:
         raise InvalidArgument(
             f"a value of {len(cell.value)} bytes for {cell.family}:{cell.qualifier[:40]!r} is longer than the engine's "
-            f"{largest_cell_bytes} bytes; keep it in Bodies"
+            f"{largest_cell_bytes} bytes; store it as a value"
         )
     if bare and (cell.timestamp or cell.value):
         raise InvalidArgument(f"cells of the bare table {table!r} have timestamp 0 and no value; got {cell!r:.200}")

@@ -1,11 +1,10 @@
-"""The one seam to the file system: append, positioned read, fsync of file and folder, atomic replace, the lock.
+"""All file I/O: append, positioned read, fsync of file and folder, atomic replace, the lock.
 
-Knows `errors`.  Must not know what stands in a file.  Every other module reaches the disk through a `Files`
-object, so that tests can hand it one that fails, cuts writes short, stops at a named point or drops unsynced bytes.
-OSError becomes StorageError here and nowhere else.
+All other modules use the disk through a `Files` object, so that tests can pass one that fails, writes only a part,
+stops at a given point or drops unsynced bytes.  OSError becomes StorageError only here.
 
-An fsync that failed is never tried twice on one file: the kernel may have dropped the dirty pages and would answer the
-second call with success.  An `AppendFile` whose write or fsync failed is poisoned: it refuses everything but `close`.
+A failed fsync is never repeated on a file: the kernel may have dropped the dirty pages, and the second call would
+succeed without writing them.  So an `AppendFile` is poisoned after a failed write or fsync: it accepts only `close`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _REMEDIES = {
 
 @contextmanager
 def translated(doing: str, path: Path) -> Iterator[None]:
-    """Turn an OSError of the block into a StorageError that says what was being done to which file."""
+    """Raise an OSError of the block as a StorageError that names the action and the file."""
     try:
         yield
     except StorageError:
@@ -46,7 +45,7 @@ def translated(doing: str, path: Path) -> Iterator[None]:
 
 
 def storage_error(doing: str, path: Path, cause: OSError) -> StorageError:
-    """A StorageError that names the call, the file, the cause and what to do; `errno` is kept."""
+    """A StorageError with action, file, cause and next step; `errno` is kept."""
     remedy = _REMEDIES.get(cause.errno or 0, cause.strerror or str(cause))
     name = errno.errorcode.get(cause.errno or 0, "unknown error")
     error = StorageError(f"cannot {doing} {path}: {name}, {remedy}")
@@ -55,16 +54,16 @@ def storage_error(doing: str, path: Path, cause: OSError) -> StorageError:
 
 
 PRIVATE = 0o700
-"""Mode of a folder with a store, or with a copy of one: pages may be what only this user was let see."""
+"""Mode of a folder with a store, or with a copy of one: its pages may be private to this user."""
 
 
 class AppendFile:
     """A file that only grows.  One thread at a time.
 
     Attributes:
-        path: where it lies.
-        length_bytes: bytes in it that were written whole.
-        poisoned: a write or fsync failed; nothing but `close` is accepted.
+        path: of the file.
+        length_bytes: length after the last complete write.
+        poisoned: a write or fsync failed; only `close` is accepted.
     """
 
     def __init__(self, files: Files, path: Path, descriptor: int, length_bytes: int) -> None:
@@ -75,10 +74,10 @@ class AppendFile:
         self._descriptor = descriptor
 
     def write(self, raw: bytes | memoryview) -> None:
-        """Append bytes; handed to the operating system on return.
+        """Append bytes; on return the operating system has them.
 
         Raises:
-            StorageError: part of the bytes may stand in the file; it is poisoned.
+            StorageError: a part of the bytes may be in the file; it is poisoned.
         """
         self._refuse_if_poisoned("append to")
         view = memoryview(raw)
@@ -110,23 +109,22 @@ class AppendFile:
             raise
 
     def close(self) -> None:
-        """Let the descriptor go, without a sync; a second call does nothing."""
+        """Close without a sync; a second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            with suppress(OSError):  # the data was judged by write and sync; nothing is left that could be lost
+            with suppress(OSError):  # write and sync have reported all errors of the data
                 os.close(descriptor)
 
     def _refuse_if_poisoned(self, doing: str) -> None:
         if self.poisoned or self._descriptor < 0:
-            state = "is closed" if self._descriptor < 0 else "failed before and is given up"
-            raise StorageError(f"cannot {doing} {self.path}: it {state}; write to another file")
+            state = "it is closed" if self._descriptor < 0 else "an earlier write or sync of it failed"
+            raise StorageError(f"cannot {doing} {self.path}: {state}; write to another file")
 
 
 class ReadFile:
-    """Positioned reads of one file, from any number of threads.  Closed when the last reference goes.
+    """Positioned reads of one file, from any number of threads.  Closed with its last reference.
 
-    A cache may therefore drop one while another thread still reads from it: the descriptor number is not given to
-    another file before that read is done.
+    So a cache may drop it while another thread reads: the descriptor number is not reused before that read ends.
     """
 
     __slots__ = ("_descriptor", "_files", "path", "used")
@@ -141,7 +139,7 @@ class ReadFile:
         """The bytes at an offset; fewer than asked for only at the end of the file.
 
         Raises:
-            CorruptionError: the medium does not give them: a bad sector is damage of what lies there, and of no more.
+            CorruptionError: EIO: a bad sector damages only the data in it.
         """
         try:
             raw = self._files.read(self._descriptor, length, offset)
@@ -152,7 +150,7 @@ class ReadFile:
         except OSError as error:
             if error.errno == errno.EIO:
                 raise CorruptionError(
-                    "the medium cannot be read",
+                    "the disk cannot read this part of the file",
                     path=str(self.path),
                     offset=offset,
                     expected=f"{length} bytes",
@@ -162,7 +160,7 @@ class ReadFile:
         return raw
 
     def announce(self, length: int, offset: int) -> None:
-        """Say that these bytes are read soon, so that the system may fetch them meanwhile; never fails."""
+        """Tell the system that these bytes are read soon; never fails."""
         self._files.announce(self._descriptor, length, offset)
 
     def length_bytes(self) -> int:
@@ -182,10 +180,10 @@ class Files:
 
     def _refuse_if_read_only(self, path: Path) -> None:
         folder = self._read_only
-        if folder and (path.parent.resolve() / path.name).is_relative_to(folder):  # a link to a file in it may go
+        if folder and (path.parent.resolve() / path.name).is_relative_to(folder):  # a link into it may be removed
             raise read_only_error(folder)
 
-    # --- descriptors: what AppendFile and ReadFile stand on; these raise OSError ---
+    # --- descriptors, for AppendFile and ReadFile; these raise OSError ---
 
     def write(self, descriptor: int, raw: memoryview) -> int:
         """Write some of the bytes at the end of the file; returns how many."""
@@ -208,7 +206,7 @@ class Files:
     # --- whole files; these raise StorageError ---
 
     def open_append(self, path: Path, *, create: bool) -> AppendFile:
-        """Open for appending; `create` makes the file, which must not exist; without it the file must exist.
+        """Open for appending.  With `create` the file must not exist, without it must exist.
 
         A created file survives power loss only after `sync_folder` of its folder.
         """
@@ -234,7 +232,7 @@ class Files:
         self.sync_folder(path.parent)
 
     def replace_name(self, path: Path, raw: bytes) -> None:
-        """The same, but which of the two is durable only after `sync_folder`: for many files of one folder."""
+        """As `replace_whole`, but durable only after `sync_folder`: for many files of one folder."""
         temporary = path.with_name(path.name + ".new")
         with suppress(StorageError):
             self.unlink(temporary)
@@ -254,7 +252,7 @@ class Files:
             path.replace(target)
 
     def truncate(self, path: Path, length_bytes: int) -> None:
-        """Cut a file off and sync it."""
+        """Truncate a file and sync it."""
         self._refuse_if_read_only(path)
         with translated("truncate", path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -265,7 +263,7 @@ class Files:
                 os.close(descriptor)
 
     def sync_file(self, path: Path) -> None:
-        """Make what is in a file survive power loss."""
+        """fsync a file."""
         with translated("sync", path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -280,7 +278,7 @@ class Files:
             path.unlink()
 
     def sync_folder(self, path: Path) -> None:
-        """Make the names in a folder survive power loss."""
+        """fsync a folder, so that the names in it survive power loss."""
         with translated("sync folder", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -289,10 +287,7 @@ class Files:
                 os.close(descriptor)
 
     def make_folder(self, path: Path, mode: int = 0o777) -> None:
-        """Make a folder, which may exist and then keeps its mode; its parent must exist.
-
-        It survives power loss, as what is written into it does.
-        """
+        """Make a folder, durably; one that exists keeps its mode.  Its parent must exist."""
         with translated("make folder", path):
             is_there = path.is_dir()
             if not is_there:
@@ -312,7 +307,7 @@ class Files:
             return path.exists()
 
     def allocate(self, path: Path, length_bytes: int) -> None:
-        """Make a file that takes so much room; nothing of it is left where there is not as much."""
+        """Make a file of this size on disk; if the disk is too full, no file is left."""
         self._refuse_if_read_only(path)
         with translated("allocate", path):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -325,17 +320,17 @@ class Files:
                 os.close(descriptor)
 
     def free_bytes(self, path: Path) -> int:
-        """Room that is left on the disk of a folder."""
+        """Free bytes on the disk of a folder."""
         with translated("get the free space of", path):
-            room = os.statvfs(path)
-        return room.f_bavail * room.f_frsize
+            stats = os.statvfs(path)
+        return stats.f_bavail * stats.f_frsize
 
     def can_write(self, path: Path) -> bool:
-        """Whether this process may change a file, or what is in a folder."""
+        """Whether this process may change a file, or the files of a folder."""
         return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
     def tree_bytes(self, path: Path) -> int:
-        """Bytes of all files below a folder; files that go meanwhile are passed over."""
+        """Bytes of all files below a folder; files that are removed during the walk are skipped."""
         total = 0
         for folder, _, names in os.walk(path):
             for name in names:
@@ -350,15 +345,17 @@ class Files:
 
 
 class ReadOnlyFiles(Files):
-    """The same, but for one folder, in which nothing is changed: for a store that is only read."""
+    """As `Files`, but refuses changes in one folder: for a store that is open for reading only."""
 
     def __init__(self, folder: Path) -> None:
         self._read_only = folder.resolve()
 
 
 def read_only_error(store: Path) -> StorageError:
-    """What a write to a store is answered that is open for reading only."""
-    error = StorageError(f"{store} is open for reading only; open it where it can be written to, without read_only")
+    """The error for a write to a store that is open for reading only."""
+    error = StorageError(
+        f"{store} is open for reading only; to write, open it without read_only, with write permission for the folder"
+    )
     error.errno = errno.EROFS
     return error
 
@@ -367,14 +364,14 @@ def read_only_error(store: Path) -> StorageError:
 
 
 class Holder(NamedTuple):
-    """Who holds a store, as its lock file says.
+    """The process that has a store open, from the lock file.
 
     Attributes:
-        pid: process id; 0 where the file says nothing yet.
-        started: start time of that process, in clock ticks since boot, so that a reused pid is told apart.
+        pid: process id; 0 if the file has none yet.
+        started: start time of that process, in clock ticks since boot, to detect a reused pid.
         host: its host name.
-        version: of the docstore that holds it.
-        server: socket on which the holder answers other processes, or "".
+        version: of its docstore.
+        server: socket on which it answers other processes, or "".
     """
 
     pid: int = 0
@@ -385,17 +382,17 @@ class Holder(NamedTuple):
 
 
 _OF_LOCK = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""How a lock file is opened, in which others may have put a link or a pipe."""
+"""Flags to open a lock file: another user may have put a link or a pipe in its place."""
 _MOST_HOLDER_BYTES = 1 << 16
-_held: weakref.WeakSet[StoreLock] = weakref.WeakSet()
+_acquired: weakref.WeakSet[StoreLock] = weakref.WeakSet()
 
 
 class StoreLock:
-    """The right to write to one store: at most one process, once; or to read it while nobody writes.
+    """The lock of a store: one writer, or several readers.
 
-    An flock on our own file, which the kernel frees when the process dies, however it dies: a left-over file locks
-    nobody out.  A forked child inherits the descriptor, not the right: its copy is closed at the fork, so that it can
-    neither release the parent's lock nor keep it alive after the parent's death.
+    It is an flock on a file of the store.  The kernel releases it when the process dies, so a file that is left over
+    does not lock the store.  A forked child does not get the lock: its copy of the descriptor is closed at the fork, so
+    that it can neither release the parent's lock nor keep it after the parent's death.
     """
 
     def __init__(self, path: Path, version: str = "") -> None:
@@ -406,19 +403,19 @@ class StoreLock:
         self._shared = False
 
     def acquire(self, *, shared: bool = False) -> None:
-        """Take the lock, at once or not at all.
+        """Take the lock, without waiting.
 
         Args:
-            shared: to read only, beside others that read; the file is left as it is, and need not be there.
+            shared: for reading, together with other readers; the file is not changed, and may be missing.
         Raises:
-            StoreUnavailable: another process, or this one, holds the store; names it and says what to do.
+            StoreUnavailable: another process, or this one, has the store open; the message names it.
         """
         if self._descriptor >= 0:
-            raise StoreUnavailable(f"{self._path} is already held by this object")
+            raise StoreUnavailable(f"{self._path} is locked already by this object; use it, or close it first")
         with translated("open lock", self._path):
             if shared and not os.path.lexists(self._path):
                 descriptor = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
-            else:  # a link could lead to any file of this user, which would be cut to nothing
+            else:  # never follow a link: the file that it names would be truncated
                 flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
                 descriptor = os.open(self._path, flags | _OF_LOCK, 0o644)
         try:
@@ -435,10 +432,10 @@ class StoreLock:
         self._descriptor = descriptor
         self._forked = False
         self._shared = shared
-        _held.add(self)
+        _acquired.add(self)
 
     def check(self) -> None:
-        """Refuse whoever has no right to the store: a forked child, or anyone after `release`.
+        """Refuse a forked child, and any call after `release`.
 
         Raises:
             StoreUnavailable: open the store in this process instead.
@@ -452,14 +449,14 @@ class StoreLock:
             raise StoreUnavailable(f"{self._path.parent} is closed; open it again")
 
     def publish_server(self, server: str) -> None:
-        """Tell other processes through the lock file where this one can be asked."""
+        """Write the address of this process's server into the lock file, for other processes."""
         self.check()
         self._write_holder(self._descriptor, server)
 
     def release(self) -> None:
-        """Give the lock back; a second call, or one in a forked child, does nothing."""
+        """Release the lock; a second call, or one in a forked child, does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
-        _held.discard(self)
+        _acquired.discard(self)
         if descriptor >= 0:
             if not self._shared:
                 with suppress(OSError):
@@ -470,7 +467,7 @@ class StoreLock:
         holder = Holder(os.getpid(), _process_start(os.getpid()), os.uname().nodename, self._version, server)
         with translated("write lock", self._path):
             os.ftruncate(descriptor, 0)
-            with suppress(OSError):  # a full disk: others are told less, and the lock holds all the same
+            with suppress(OSError):  # disk full: the lock works without this information
                 os.pwrite(descriptor, json.dumps(holder._asdict()).encode() + b"\n", 0)
 
     def _after_fork_in_child(self) -> None:
@@ -481,7 +478,7 @@ class StoreLock:
 
 
 def read_holder(path: Path) -> Holder:
-    """What a lock file says; an empty `Holder` where it says nothing readable."""
+    """Read a lock file; an empty `Holder` if it cannot be parsed."""
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | _OF_LOCK), "rb") as file:
             content = json.loads(file.read(_MOST_HOLDER_BYTES))
@@ -501,14 +498,14 @@ def _refusal(path: Path, holder: Holder) -> str:
     if holder.server:
         return f"{path.parent} is served by {who}; ask it: docstore.connect({holder.server!r}), or stop it first"
     return (
-        f"{path.parent} is open in {who}; wait until it has finished, or stop it (the lock goes with the process: "
-        f"there is nothing to remove); for many processes at a time run `docstore serve --store {path.parent}` instead"
+        f"{path.parent} is open in {who}; wait until it has finished, or stop it (the lock ends with the process; do "
+        f"not remove the file); for several processes at a time run `docstore serve --store {path.parent}`"
     )
 
 
 def _command(holder: Holder) -> str:
-    """The first words of the holder's command, such as ``python crawl.py``; "" where the system does not tell."""
-    if not holder.started or _process_start(holder.pid) != holder.started:  # another process has its number now
+    """The first words of the holder's command, such as ``python crawl.py``; "" if the system does not tell."""
+    if not holder.started or _process_start(holder.pid) != holder.started:  # the pid was reused
         return ""
     try:
         words = Path(f"/proc/{holder.pid}/cmdline").read_bytes().split(b"\0")[:3]
@@ -519,18 +516,18 @@ def _command(holder: Holder) -> str:
 
 
 def _process_start(pid: int) -> int:
-    """Start time of a process in clock ticks since boot; 0 where the system does not tell."""
+    """Start time of a process in clock ticks since boot; 0 if the system does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-        return int(stat.rpartition(b")")[2].split()[19])  # field 22; the name in field 2 may hold spaces
+        return int(stat.rpartition(b")")[2].split()[19])  # field 22; the name in field 2 may have spaces
     except (OSError, ValueError, IndexError):
         return 0
 
 
 def _after_fork_in_child() -> None:
-    for lock in list(_held):
+    for lock in list(_acquired):
         lock._after_fork_in_child()
-    _held.clear()
+    _acquired.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

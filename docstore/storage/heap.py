@@ -1,4 +1,4 @@
-"""How the C library keeps memory that was freed; does nothing where that is not glibc."""
+"""Settings of glibc's heap; does nothing with another C library."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ M_MMAP_THRESHOLD = -3
 M_ARENA_MAX = -8
 """Of glibc's `mallopt`."""
 LARGE_BYTES = 1 << 20
-"""Pieces from this size on lie outside of the heap, and go back to the system at once.  Left alone, glibc raises that
-with each large piece that is freed, up to 32 MB; then bodies of requests leave holes in the heap."""
+"""Blocks from this size on are outside the heap, and freed to the system at once.  By default glibc raises this limit
+with each large block that is freed, up to 32 MB; then bodies of requests fragment the heap."""
 
 
 def use_one_heap() -> None:
-    """Let all threads allocate from one heap: glibc gives threads heaps of their own, which keep what was freed.
+    """Let all threads allocate from one heap: by default each thread has its own, which keeps freed memory.
 
-    Of use before there are threads: those that are there keep their heaps, and share them with later ones.
+    Call it before threads start: running threads keep their heaps, and share them with later ones.
     """
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -24,7 +24,7 @@ def use_one_heap() -> None:
         library.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
-def give_back_freed() -> None:
-    """Give freed memory back to the system."""
+def trim_heap() -> None:
+    """Release freed memory to the system."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

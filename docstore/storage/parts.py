@@ -1,7 +1,4 @@
-"""What a backend hands out beside rows and values.
-
-Knows nothing of what is in it.
-"""
+"""What a backend offers besides rows and values."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 
 Progress = Callable[[int, int], None]
-"""Told of the bytes dealt with, and of all there are."""
+"""Called with the bytes done, and the bytes in total."""
 
 
 class Problem(NamedTuple):
-    """Something in a backend's own bookkeeping that is not as it should be.
+    """An inconsistency in a backend's own metadata.
 
     Attributes:
         where: part of the store.
@@ -31,7 +28,7 @@ class Problem(NamedTuple):
 
 
 class RunStorage(NamedTuple):
-    """Where an index may keep sorted runs: files in a folder, and the engine that holds the log of what they lack."""
+    """Where an index keeps sorted runs: files in a folder, and the engine with the log of postings not yet in runs."""
 
     engine: Engine
     folder: Path

@@ -1,12 +1,9 @@
-"""What one commit writes: rows in ordered stages, so that a stop behind any row misleads nobody.
+"""The plan of a commit: rows in ordered stages, so that a crash after any row leaves the store consistent.
 
-Knows rows of cells and the engine protocol; must not know what a row means, nor where values lie.  What a plan's rows
-refer to is durable before its first stage.
-
-A stage begins when the one before it is applied; rows of one stage go in any order.  First what is written, from the
-numbers that are given out to the counts; then what is removed, the other way round.  So a stop leaves what is harmless:
-values that no row names, bases without deltas, postings that lead to no page.  It never leaves a page whose record,
-base or postings are missing.  An engine that applies a batch as a whole gets all stages in one.
+The values that the rows refer to are durable before the first stage.  A stage begins after the one before it is
+applied; rows of one stage have no order.  First all writes, from NUMBERS to COUNTS; then all removals, in reverse.  So
+a crash leaves only garbage: values without a row, bases without deltas, postings that lead to no page.  It never leaves
+a page whose record, base or postings are missing.  An engine with atomic batches gets all stages in one batch.
 """
 
 from __future__ import annotations
@@ -25,37 +22,37 @@ class Stage(IntEnum):
     """The stages of a plan, in the order in which they are written."""
 
     NUMBERS = 0
-    """Numbers that are given out from now on: before anything bears one."""
+    """The next free numbers: written before a number is used."""
     ALLOCATION = 1
-    """How far values are written, tablets, dictionaries in use, notes of maintenance."""
+    """Committed lengths of segments, tablets, dictionaries in use, records of maintenance."""
     BASES = 2
-    """Where bases lie."""
+    """Cell values of bases."""
     POSTINGS = 3
-    """What leads to pages: postings, names, the log of the index."""
+    """Postings, names, the log of the index."""
     ANCHORS = 4
-    """What pages say of others, in the rows of those."""
+    """Anchors, in the rows of the pages linked to."""
     PAGES = 5
     """Pages and visits: what is acknowledged."""
     COUNTS = 6
 
 
-class Cut(Enum):
-    """Why judging ended a plan before its group was full: the next verdict needs what the plan holds."""
+class FlushReason(Enum):
+    """Why a batch is committed before its group is complete: the next page needs it committed."""
 
-    ROW_AGAIN = "a row that it writes is written again"
-    ORIGINAL = "a page may be rejected or referred to a page of the plan, which must be committed first"
-    POLICY = "only the commit tells whether a policy hides a page of the plan that a verdict asks for"
-    ANCHORS = "it has as many anchors as may wait in memory"
+    ROW_AGAIN = "a row of the batch is written again"
+    ORIGINAL = "a page may be rejected, or stored by reference, against a page of the batch"
+    POLICY = "only the commit tells whether a policy hides a page of the batch that a verdict needs"
+    ANCHORS = "the batch has as many anchors as may be in memory"
 
 
 class Slot(NamedTuple):
-    """A page of a plan where several processes write: it is written if its place is free (see `cluster.protocol`).
+    """A page of a plan if several processes write: written only if its slot is free (see `cluster.protocol`).
 
     Attributes:
         pointer: its row and time.
-        row: what is written there.
-        claim: names its body among those that one page alone may be new with; b"" where it is not new.
-        rewrites: takes the place of what its own row has at this time.
+        row: the mutation.
+        claim: names its body, which only one page may claim as new; b"" if the page is not new.
+        rewrites: it replaces the record of its own row at this time.
         needs: pages of the plan that its verdict names.
     """
 
@@ -70,44 +67,44 @@ class Plan:
     """Rows of one commit by stage.
 
     Attributes:
-        cut: why it was ended early; None where its group was full, or it is no group of pages.
+        flush_reason: why its batch was committed early; None if the group was complete, or if it writes no batch.
     """
 
-    __slots__ = ("_removed", "_slots", "_written", "cut")
+    __slots__ = ("_removed", "_slots", "_written", "flush_reason")
 
-    def __init__(self, cut: Cut | None = None) -> None:
-        self.cut = cut
+    def __init__(self) -> None:
+        self.flush_reason: FlushReason | None = None
         self._written: dict[tuple[Stage, int], list[RowMutations]] = {}
         self._removed: dict[Stage, list[RowMutations]] = {}
         self._slots: dict[int, list[Slot]] = {}
 
-    def write(self, stage: Stage, rows: Iterable[RowMutations], *, turn: int = 0) -> Plan:
-        """Add rows to a stage; -> the plan itself.
+    def write(self, stage: Stage, rows: Iterable[RowMutations], *, order: int = 0) -> Plan:
+        """Add rows to a stage; returns the plan.
 
         Args:
-            stage: in which they are written.
-            rows: each with all its mutations of this stage; it is changed as a whole.
-            turn: within the stage; a page whose verdict asked for a page of the same plan has a later turn than that.
+            stage: that writes them.
+            rows: each with all its mutations of this stage, applied atomically.
+            order: commit order within the stage; a page comes after the pages of the plan that its verdict needs.
         """
-        self._written.setdefault((stage, turn), []).extend(rows)
+        self._written.setdefault((stage, order), []).extend(rows)
         return self
 
     def remove(self, stage: Stage, rows: Iterable[RowMutations]) -> Plan:
-        """Add rows from which something of a stage is removed, when all is written; -> the plan itself."""
+        """Add rows that remove something of a stage, after all writes; returns the plan."""
         self._removed.setdefault(stage, []).extend(rows)
         return self
 
-    def fill(self, slot: Slot, *, turn: int = 0) -> None:
-        """Add a page to stage PAGES, before the rows there; for backends that several processes write."""
-        self._slots.setdefault(turn, []).append(slot)
+    def fill(self, slot: Slot, *, order: int = 0) -> None:
+        """Add a page to stage PAGES, before the rows there; for backends with several writing processes."""
+        self._slots.setdefault(order, []).append(slot)
 
     def slots(self) -> Iterator[list[Slot]]:
-        """Pages to be filled in, turn by turn."""
-        for turn in sorted(self._slots):
-            yield self._slots[turn]
+        """The slots, grouped by commit order."""
+        for order in sorted(self._slots):
+            yield self._slots[order]
 
     def stages(self) -> Iterator[list[RowMutations]]:
-        """The rows of each stage that has some, in order; within PAGES of each turn."""
+        """The rows of each stage that has any, in order; PAGES is split by commit order."""
         yield from self.before_pages()
         yield from self.from_pages()
 
@@ -118,7 +115,7 @@ class Plan:
                 yield self._written[key]
 
     def from_pages(self) -> Iterator[list[RowMutations]]:
-        """PAGES and the stages behind it, then what is removed."""
+        """PAGES and the stages after it, then the removals."""
         for key in sorted(self._written):
             if self._written[key] and key[0] >= Stage.PAGES:
                 yield self._written[key]
@@ -128,21 +125,16 @@ class Plan:
 
     def rows(self) -> list[RowMutations]:
         """All rows, stage by stage."""
-        found: list[RowMutations] = []
-        for key in sorted(self._written):
-            found += self._written[key]
-        for stage in sorted(self._removed, reverse=True):
-            found += self._removed[stage]
-        return found
+        return [row for rows in self.stages() for row in rows]
 
     def written(self, stage: Stage) -> list[RowMutations]:
-        """The rows that are written in the first turn of a stage."""
+        """The rows that a stage writes first."""
         return self._written.get((stage, 0), [])
 
     def changed(self, stage: Stage) -> Iterator[RowMutations]:
-        """All rows that a stage writes, fills, or removes something of."""
-        for (its, _), rows in self._written.items():
-            if its is stage:
+        """All rows that a stage writes, fills as slots, or removes something of."""
+        for (written_stage, _), rows in self._written.items():
+            if written_stage is stage:
                 yield from rows
         if stage is Stage.PAGES:
             yield from (slot.row for slots in self._slots.values() for slot in slots)
@@ -153,11 +145,11 @@ class Plan:
 
 
 def apply(engine: Engine, plan: Plan, durability: Durability) -> None:
-    """Write a plan: in one batch where the engine applies that as a whole, else a stage at a time.
+    """Write a plan: in one atomic batch if the engine has them, else stage by stage.
 
     Raises:
         StorageError: nothing was applied.
-        CommitUnknown: some of it may be; the same plan again is safe.
+        CommitUnknown: a part may be applied; the same plan again is safe.
     """
     if engine.caps.atomic_batches:
         engine.mutate_rows(plan.rows(), durability)

@@ -1,16 +1,15 @@
-"""The storage port: what a store asks of a backend, whichever it is.
+"""The storage port: the interface of a backend.
 
-Knows rows, values behind opaque refs, plans and reports; must not know a segment, nor any backend.  These are types
-alone: what reads a page loads none of them.  A backend is one package: `tablets/` is the local one, in a directory.
-What it offers:
+Types only, which a reader of pages does not load.  A backend is one package: `tablets/` is the local one, in a
+directory.  It offers:
 
-    rows         `engine`, cells by row; read and scanned at any time, written by plans alone
-    values       `placement`, where long values lie
-    bases        `base_rows`: values that others are deltas against
-    postings     rows of `engine`; where `runs` is not None, buckets may be kept as files instead
-    lease        taken when it is opened, held until `close`: this process is the one that writes
-    commit       `committer`, the one commit point
-    maintenance  `compact`; `backup` takes the state away
+    rows         `engine`: cells by row; read at any time, written only by plans
+    values       `placement`: long values
+    bases        `base_rows`: values that deltas are made against
+    postings     rows of `engine`; if `runs` is not None, buckets may be files instead
+    lease        from open to `close`: this process is the only writer
+    commit       `committer`, the only commit point
+    maintenance  `compact` and `backup`
 """
 
 from __future__ import annotations
@@ -33,49 +32,48 @@ from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
 
 Result = TypeVar("Result")
 Follower = Callable[[Plan, bool], None]
-"""Told of a plan whose commit has ended, and whether it is known to be applied; else it may be, or a part of it."""
+"""Called after each commit, with the plan and whether it is known to be applied; if not, a part of it may be."""
 
 
 class Closing(Protocol):
-    """Something that is let go of with the store."""
+    """Something that is closed with the store."""
 
     def close(self) -> None:
-        """Let go; a second call does nothing."""
+        """Close; a second call does nothing."""
         ...
 
 
 class Upkeep(Protocol):
-    """What compaction asks of those who know pages and the index."""
+    """The part of compaction that needs pages and the index."""
 
     def prune(self) -> int:
         """Remove postings that lead to no page; returns how many."""
         ...
 
     def recount(self) -> bool:
-        """Let the totals count what is live; False, and they stay as they are, if others write all the time."""
+        """Set the totals to what is live; False, and they stay unchanged, if others write all the time."""
         ...
 
 
 class Values(Protocol):
-    """Values of cells.  Reading is thread-safe; placing is for whoever holds the commit lock.
+    """Values of cells.  Reading is thread-safe; storing requires the commit lock.
 
-    What is placed can be read at once and is durable before the rows of its plan are written.
+    A stored value can be read at once, and is durable before the rows of its plan are written.
 
     Attributes:
-        unreadable: values and dictionaries that could not be read, and were done without.
-        shares_values: one value may stand for several cells, and others be deltas against it; else each cell has
-            its own.
+        unreadable: values and dictionaries that could not be read.
+        shares_values: cells may share a value, and values be deltas; else each cell has a value of its own.
     """
 
     unreadable: UnreadableValues
     shares_values: bool
 
     def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        """Place one value; returns the envelope to put into its cell."""
+        """Store one value; returns its cell value."""
         ...
 
     def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
-        """Place the values of one row and time; returns their envelopes."""
+        """Store the values of one row and time; returns their cell values."""
         ...
 
     def place_near(
@@ -88,75 +86,75 @@ class Values(Protocol):
         *,
         cost: DeltaCost = BODY_DELTA,
     ) -> tuple[bytes, bytes]:
-        """Place one value in the smallest way: as a delta against one of the bases, or by itself.
+        """Store one value in the smallest form: as a delta against one of the bases, or whole.
 
         Args:
             row_key, column, timestamp: of the cell.
             raw: the value.
-            bases: to try, the likeliest first.
-            cost: what a delta is weighed against.
+            bases: to try, the most likely first.
+            cost: how much smaller a delta must be.
         Returns:
-            The envelope, and the name of the base that it is a delta against: b"" for none.
+            The cell value, and the name of the base if it is a delta, else b"".
         """
         ...
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
-        """Note a delete beside the values, so that rows rebuilt from them do not bring back what was deleted."""
+        """Record a delete next to the values, so that a salvage from the values does not restore what was deleted."""
         ...
 
     def fetch(self, envelope: bytes) -> bytes:
         """The value of a cell.
 
         Raises:
-            CorruptionError: it is damaged or not there.
+            CorruptionError: it is damaged or missing.
         """
         ...
 
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
-        """Values of cells in the order given, read in the order in which they lie.
+        """Values of cells, in the given order; read in their order on disk.
 
-        Holds all of them at once, so ask for `READ_AHEAD_BYTES` at a time.
+        All are in memory at once, so ask for `READ_AHEAD_BYTES` at a time.
 
         Raises:
-            CorruptionError: one is damaged or not there; fetch one by one to learn which.
+            CorruptionError: one is damaged or missing; fetch them one by one to find it.
         """
         ...
 
     def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
-        """The value of a cell, and the name of the base that it is a delta against: b"" for none."""
+        """The value of a cell, and the name of its base if it is a delta, else b""."""
         ...
 
     def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
-        """A value that may be shared: the row key and column for which it was placed, and the value."""
+        """A value that may be shared: the row key and column for which it was stored, and the value."""
         ...
 
     def verify(self, envelope: bytes) -> None:
-        """Make sure that the value of a cell can be read, without decoding it.
+        """Check that the value of a cell can be read, without decoding it.
 
         Raises:
-            CorruptionError: it is damaged or not there, or the dictionary or base that it needs.
+            CorruptionError: it, or the dictionary or base that it needs, is damaged or missing.
         """
         ...
 
     def same_value(self, one: bytes, other: bytes) -> bool:
-        """Whether two cells hold the same value, wherever it lies; one that cannot be read is like no other."""
+        """Whether two cells have the same value, in any form; an unreadable value equals no other."""
         ...
 
     def stored_bytes(self, envelope: bytes) -> int:
-        """Bytes that a value takes where it is stored."""
+        """Bytes that a value takes on disk."""
         ...
 
 
 class Committer(Protocol):
-    """The one commit point of a store.
+    """The only commit point of a store.
 
     Attributes:
-        commits: how many were tried.
-        followers: caches of what is stored: told at the end of each commit, under the lock, they follow it by key.
+        commits: number of attempts.
+        followers: caches of stored data; called after each commit, under the lock, to update them by key.
         durability: what an acknowledged write survives.
-        fills_slots: other processes write too: pages go into the slots of a plan, and `lost` has to be asked for.
-        lost: pages of the last plan's slots that are not written, for another process was faster, or because they name
-            such a page: to be judged anew.  Empty where one process writes.
+        fills_slots: several processes write: pages go into the slots of a plan, and the caller must read `lost`.
+        lost: pages of the last plan that were not written, because another process won them or a page that they name:
+            to be judged again.  Empty if one process writes.
     """
 
     commits: int
@@ -167,11 +165,13 @@ class Committer(Protocol):
 
     @property
     def lock(self) -> AbstractContextManager[object]:
-        """Held by whoever places values, until they are committed."""
+        """Held from storing values until they are committed."""
         ...
 
     def commit(self, plan: Plan) -> None:
-        """Make placed values durable, then write a plan; the caller holds the lock.
+        """Make stored values durable, then write a plan.
+
+        REQUIRES: lock.
 
         Raises:
             StorageError: nothing was applied.
@@ -180,35 +180,38 @@ class Committer(Protocol):
         ...
 
     def drop_placed(self) -> None:
-        """Forget values that were placed for a plan which is not committed; the caller holds the lock."""
+        """Drop values that were stored for a plan which is not committed.
+
+        REQUIRES: lock.
+        """
         ...
 
     def wait(self) -> None:
-        """Give other processes time, before what was lost is judged anew."""
+        """Wait a moment before lost pages are judged again."""
         ...
 
-    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """Count bodies of the plan being made: the row of each, and its length in bytes."""
+    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+        """Count bodies of the plan in preparation: row key and length in bytes of each."""
         ...
 
-    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """Do what gives space back, with what room is kept for that."""
+    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+        """Run work that frees space; on a full disk it may use the reserve."""
         ...
 
 
 class Backend(Protocol):
-    """An open store below its pages; made by `docstore.backends.open_backend`.
+    """An open store without its pages; made by `docstore.backends.open_backend`.
 
     Attributes:
-        path: a folder of the store's own, where a sweep may keep what it has done so far.
-        schema: what the store declares.
+        path: a folder of the store; a sweep may keep its progress there.
+        schema: of the store.
         engine: rows of cells.
-        base_rows: of values that others are deltas against.
-        band_secret: chooses the bins of bands; b"" where they are as they come.
-        runs: where an index may keep sorted runs; None where postings are rows.
-        index: the index, once somebody has opened it: reading never does.  Closed with the backend.
-        below: of a layer, the backend that it lies over.
-        session: names this writer among all that ever wrote; b"" where one process writes.
+        base_rows: bases of deltas.
+        band_secret: key of the bins of bands; b"" for none.
+        runs: where an index may keep sorted runs; None if postings are rows.
+        index: the index, if it is open: reading does not open it.  Closed with the backend.
+        lower: for an overlay, the backend under it.
+        session: id of this writer, never used again; b"" if one process writes.
     """
 
     path: Path
@@ -218,22 +221,22 @@ class Backend(Protocol):
     band_secret: bytes
     runs: RunStorage | None
     index: Closing | None
-    below: Backend | None
+    lower: Backend | None
     session: bytes
 
     @property
     def placement(self) -> Values:
-        """Where values lie."""
+        """Values of cells."""
         ...
 
     @property
     def lost(self) -> tuple[Any, ...]:
-        """Captures that an open found to be lost, until that is acknowledged."""
+        """Captures that an open found to be lost, until they are acknowledged."""
         ...
 
     @property
     def lost_commits(self) -> tuple[Any, ...]:
-        """Commits that an open found to be lost, until that is acknowledged."""
+        """Commits that an open found to be lost, until they are acknowledged."""
         ...
 
     @property
@@ -242,11 +245,11 @@ class Backend(Protocol):
         ...
 
     def committer(self, durability: Durability) -> Committer:
-        """The one commit point, at a durability; made once."""
+        """The commit point, with a durability; the same object in each call."""
         ...
 
-    def layer(self) -> Backend:
-        """A backend over this one: reads see both, what is written is gone when it is closed."""
+    def overlay(self) -> Backend:
+        """A backend over this one: reads see both; its writes are dropped when it is closed."""
         ...
 
     def compact(
@@ -261,12 +264,12 @@ class Backend(Protocol):
         dry_run: bool,
         on_progress: Progress | None,
     ) -> CompactionReport:
-        """Drop what was deleted or has expired, write the rest anew, and give space back.
+        """Drop deleted and expired data, rewrite the rest, and free space.
 
         Args:
             table: of pages, with their policies.
             committer: of all writers.
-            upkeep: asked for when pages and the index have to be seen to.
+            upkeep: gives access to pages and the index; called when needed.
             tablets, level, full, dry_run, on_progress: see `DocumentStore.compact`.
         """
         ...
@@ -276,11 +279,11 @@ class Backend(Protocol):
         ...
 
     def acknowledge(self) -> None:
-        """Forget what was found to be lost."""
+        """Clear `lost` and `lost_commits`."""
         ...
 
     def publish_server(self, server: str) -> None:
-        """Tell other processes that want this store where to ask, such as "unix:/path"; "" takes it back."""
+        """Publish the address of this process's server, such as "unix:/path", for other processes; "" removes it."""
         ...
 
     def check_writable(self) -> None:
@@ -292,15 +295,15 @@ class Backend(Protocol):
         ...
 
     def make_reserve(self) -> None:
-        """Keep room for a full disk; for whoever has begun to write, or has given space back."""
+        """Reserve space for a full disk; called at the first write and after space was freed."""
         ...
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with the backend's own bookkeeping."""
+        """Inconsistencies in the backend's own metadata."""
         ...
 
     def stored_bytes(self) -> int:
-        """Bytes of values, records that nothing refers to any more included."""
+        """Bytes of values, garbage included."""
         ...
 
     def stats(self) -> dict[str, Any]:
@@ -308,9 +311,9 @@ class Backend(Protocol):
         ...
 
     def codec_stats(self, committer: Any) -> dict[str, dict[str, int]]:
-        """What records take by column and codec; reads all of them."""
+        """Sizes of records by column and codec; reads all records."""
         ...
 
     def close(self) -> None:
-        """Finish and let go; a second call does nothing."""
+        """Finish writing and release everything; a second call does nothing."""
         ...

@@ -1,7 +1,4 @@
-"""What maintenance of a backend reports.
-
-Knows nothing but its own fields.
-"""
+"""Reports of a backend's maintenance."""
 
 from __future__ import annotations
 
@@ -12,35 +9,35 @@ from docstore.storage.unreadable import Unreadable
 
 @dataclass
 class CompactionReport:
-    """What a compaction did, or with `dry_run` what there is to do.
+    """What a compaction did, or with `dry_run` what it would do.
 
     Attributes:
         level: fast or best.
         dry_run: nothing was changed.
-        tablets: dealt with.
-        rows, values: looked at, and moved.
+        tablets: compacted ones.
+        rows, values: rows read, and values moved.
         raw_bytes: of the values moved, before compression.
         old_bytes: of segments before.
         new_bytes: of segments after.
-        live_bytes: that rows of these tablets refer to, before; with all tablets the rest of `old_bytes` is garbage.
-        expired_cells: dropped by the families' policies.
-        freed_bodies: bases (bodies and texts) that nothing needs any more.
-        pruned_postings: that led nowhere.
-        removed_segments, removed_dictionaries: files that went.
-        skipped_segments: that had too little garbage to be rewritten.
-        kept_segments: old ones that some row still refers to, or that a reader pins.
-        lost_races: cells that a writer changed meanwhile.
-        left_values: that could not be moved in this run, for their base went meanwhile.
-        damaged_values: could not be read, and stay where they are.
-        unreadable: these, by name.
+        live_bytes: of records that these tablets refer to, before; with all tablets the rest of `old_bytes` is garbage.
+        expired_cells: dropped by policies of families.
+        freed_bodies: bases (bodies and texts) without users.
+        pruned_postings: postings of removed pages.
+        removed_segments, removed_dictionaries: deleted files.
+        skipped_segments: not rewritten, because they have too little garbage.
+        kept_segments: old segments that a row still refers to, or that a reader pins.
+        lost_races: cells that a writer changed during the run.
+        left_values: not moved in this run, because their base was removed during it.
+        damaged_values: unreadable; they stay where they are.
+        unreadable: the damaged values.
         codec_bytes: bytes of payloads written, by family and codec.
-        seconds: it took.
-        folded_sessions: rows of counts that became one.
-        restored_postings: that an earlier run had removed, and that lead to a page again.
-        dropped_claims: of bodies whose page is gone.
-        removed_chunked: long values that no cell refers to; `removed_chunk_bytes` of them.
-        waiting_chunked: the same, but not for long enough.
-        advice: what is left to do elsewhere, in sentences.
+        seconds: duration.
+        folded_sessions: rows of counts that were folded into one.
+        restored_postings: removed by an earlier run, and needed again.
+        dropped_claims: of bodies without a page.
+        removed_chunked, removed_chunk_bytes: long values without a cell, and their bytes.
+        waiting_chunked: long values without a cell that are too young to be removed.
+        advice: what the operator should do, in sentences.
     """
 
     level: str
@@ -80,7 +77,7 @@ class BackupReport:
 
     Attributes:
         segments: in the backup.
-        copied_segments: of those, new or grown since the last one.
+        copied_segments: of these, new or grown since the last backup.
         copied_bytes: of segments, dictionaries and runs of the index.
         total_bytes: of the whole backup.
     """

@@ -1,7 +1,4 @@
-"""How a store keeps its schema: one row of table `meta`.
-
-Knows the types of a schema; must not know a backend.
-"""
+"""The encoding of a store's schema in row `schema` of table `meta`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ SCHEMA_QUALIFIER: Final = b"schema"
 
 
 def encode_schema(schema: Schema) -> bytes:
-    """Encode for the `schema` row of `meta`."""
+    """Encode a schema as msgpack."""
     families = [family._asdict() | {"gc": family.gc._asdict()} for family in schema.families]
     fields = schema._asdict() | {"families": families}
     fields |= {"captures": schema.captures._asdict(), "bodies": schema.bodies._asdict()}
@@ -31,17 +28,17 @@ def _check_known(what: str, found: Iterable[str], known: Sequence[str]) -> None:
     for word in found:
         if word not in known:
             raise UnsupportedFormat(
-                f"the store's schema has the {what} {word!r}, this docstore knows {', '.join(known)}; open it with a "
-                "newer docstore"
+                f"the store's schema has the {what} {word!r}, this docstore knows {', '.join(known)}; open the store "
+                "with a newer docstore"
             )
 
 
 def decode_schema(value: bytes) -> Schema:
-    """Decode the `schema` row of `meta`.
+    """Decode a schema.
 
     Raises:
         CorruptionError: not a schema.
-        UnsupportedFormat: it says what only a newer docstore knows.
+        UnsupportedFormat: it has a field or word that only a newer docstore knows.
     """
     try:
         fields = msgpack.unpackb(value)

@@ -1,14 +1,12 @@
-"""Bigtable's semantics over an engine: declared families, versions, garbage collection; what may be written.
-
-Knows the engine protocol and capture records.  Must not know where a value is stored.
+"""Bigtable's semantics over an engine: declared families, versions, garbage collection, checks of mutations.
 
 Families.  The columns of families `page`, `http`, `text` and `dedup` are a view of the row's capture records
-(`storage.captures`).  What is computed later (`is_later`: LATER_COLUMNS, and all of `note`) is cells at the capture's
-time, shown and collected with their capture.  All other families hold cells.
+(`storage.captures`).  Columns that are computed later (`is_later`: LATER_COLUMNS, and all of `note`) are cells at the
+capture's time, shown and collected with their capture.  All other families have plain cells.
 
-Garbage collection.  The schema's policies for captures and bodies decide on captures as a whole.  In another family
-consecutive versions of a column with the same value are one version, which a policy keeps or drops as a whole.  What a
-policy drops is hidden from every read here at once; compaction removes it.
+Garbage collection.  The schema's policies for captures and bodies keep or drop whole captures.  In another family,
+consecutive versions of a column with the same value are one version, which a policy keeps or drops as a whole.  Dropped
+data is hidden from every read here at once, and removed by compaction.
 """
 
 from __future__ import annotations
@@ -52,22 +50,22 @@ from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
 
 TIMESTAMP_STEP_MICROS = 1000
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup", NOTE_FAMILY))
-"""Families whose columns are a view of capture records, and of what is computed later."""
+"""Families whose columns are a view of capture records and of later columns."""
 LATER_COLUMNS = frozenset((CLUSTER, CANONICAL_PAGE, PAYLOAD_DIGEST))
-"""Columns of these families that are cells: they are computed after the write.  A payload digest is one only where the
+"""Columns of these families that are computed after the write, and are cells.  The payload digest is one only if the
 record has none."""
 LATER_FAMILIES = frozenset((NOTE_FAMILY, *(family for family, _ in LATER_COLUMNS)))
 FIRST_RECORDS = 2
 _MOST_RECORDS = 512
-"""Records read at a time: few first, for most callers ask for the newest capture alone."""
+"""Records read at a time: few first, because most callers want only the newest capture."""
 _SLICE_CELLS = 1000
 _HEAD_VERSIONS = 8
-"""Versions of a column that are read first; what a policy drops behind them is not read."""
+"""Versions of a column that are read first; older ones that a policy drops are not read."""
 _COUNTER_BYTES = 8
 _KEEP_ALL = GCPolicy()
 
 SameValue = Callable[[bytes, bytes], bool]
-"""Whether two stored values are one, though they differ as they are stored."""
+"""Whether two different cell values stand for the same value."""
 
 
 def is_later(column: tuple[str, bytes]) -> bool:
@@ -81,25 +79,25 @@ def visible(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameV
     Args:
         cells: all versions of the column, newest first, with their stored values.
         policy: of the family.
-        now: microseconds since 1970; a version is too old when its group's newest timestamp is max_age or more ago.
-        same_value: asked of neighbours that are not equal as they are stored, and where it matters alone.
+        now: microseconds since 1970; a version expires when its group's newest timestamp is max_age or more ago.
+        same_value: called for neighbours with different cell values, if the result can matter.
     """
-    return [cell for cell, kept in _judged(cells, policy, now, same_value) if kept]
+    return [cell for cell, kept in _with_kept(cells, policy, now, same_value) if kept]
 
 
 def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
-    """Versions of one column that its family's policy drops: what `visible` leaves out."""
-    return [cell for cell, kept in _judged(cells, policy, now, same_value) if not kept]
+    """Versions of one column that its family's policy drops."""
+    return [cell for cell, kept in _with_kept(cells, policy, now, same_value) if not kept]
 
 
-def _judged(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameValue) -> Iterator[tuple[Cell, bool]]:
+def _with_kept(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameValue) -> Iterator[tuple[Cell, bool]]:
     oldest = None if policy.max_age_seconds is None else now - round(policy.max_age_seconds * MICROS_PER_SECOND)
     both = policy.intersection and policy.max_versions is not None and oldest is not None
     rank = 0
     kept = True
     value: bytes | None = None
     for cell in cells:
-        # Later versions only get older and more: behind one that is dropped, none is kept.
+        # After a dropped version none is kept: the versions that follow are older, and their rank is higher.
         if kept and cell.value != value:
             too_old = oldest is not None and cell.timestamp <= oldest
             matters = value is not None and (policy.max_versions is not None or too_old)
@@ -115,16 +113,16 @@ class Table:
     """Rows of one table of an engine, with declared families.  Thread-safe.
 
     Attributes:
-        captures_policy, bodies_policy: which captures are kept, and which of these show their bodies.
-        collects_captures, collects_bodies: whether a policy may hide captures, or the bodies of captures.
-        ages_captures: whether one of them does so by age: then what is live changes while nobody writes.
+        captures_policy, bodies_policy: policies for captures, and for the bodies of kept captures.
+        collects_captures, collects_bodies: whether they may hide something.
+        ages_captures: whether one of them hides by age: then captures expire without a write.
 
     Args:
-        engine: where the cells live.
+        engine: has the cells.
         name: of the table.
-        families: what is declared, by name; anything else is refused.
+        families: declared ones, by name; all others are refused.
         clock: microseconds since 1970, for `max_age_seconds`.
-        same_value: whether two stored values are one.
+        same_value: whether two cell values stand for the same value.
         captures: the policy for captures.
         bodies: the policy for their bodies.
     """
@@ -171,20 +169,20 @@ class Table:
             limit = min(8 * limit, _MOST_RECORDS)
 
     def captures(self, row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
-        """The captures of a row that the policies keep, newest first; rejected ones and visits are among them.
+        """The captures of a row that the policies keep, newest first, including rejected ones and visits.
 
         Args:
             row_key: of the row.
             end: only those before this time.
         """
-        # What a policy keeps is counted from the newest capture on.
+        # Policies count from the newest capture on.
         counts = self.collects_captures or self.collects_bodies
         records = self.records(row_key, end=None if counts else end)
-        found = self._live(records, lambda timestamp: self.record(row_key, timestamp))
+        captures = self._live(records, lambda timestamp: self.record(row_key, timestamp))
         if not counts or end is None:
-            return found
+            return captures
         bound = end
-        return (capture for capture in found if capture.timestamp < bound)
+        return (capture for capture in captures if capture.timestamp < bound)
 
     def _live(
         self, records: Iterable[CaptureRecord], find: Callable[[int], CaptureRecord | None]
@@ -193,7 +191,7 @@ class Table:
 
     def newest_capture(self, row_key: bytes, end: int | None = None) -> LiveCapture | None:
         """The newest live page of a row, before a time if one is given; a visit shows the page that it confirms."""
-        if end is None:  # the read that counts microseconds
+        if end is None:  # the most frequent read
             cell = self._engine.newest(self._name, row_key, CAPTURE_FAMILY, b"")
             if cell is None:
                 return None
@@ -212,7 +210,7 @@ class Table:
         policies = (self.captures_policy, self.bodies_policy)
         if not all(keeps_all(policy) or _keeps_from(policy, timestamp, now) for policy in policies):
             newest = self.newest_capture(row_key)
-            if newest is not None and newest.source == timestamp:  # it lives as long as what confirms it
+            if newest is not None and newest.source == timestamp:  # it lives as long as a visit that confirms it
                 record = self.record(row_key, timestamp)
                 return record and stored_capture(record._replace(columns=record.columns | {BODY: newest.columns[BODY]}))
             for capture in self.captures(row_key):
@@ -225,11 +223,11 @@ class Table:
         if record.kind == CAPTURE_STORED:
             return stored_capture(record)
         up_to = self.records(row_key, end=timestamp + 1)
-        found = next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp)), None)
-        return found if found is not None and found.timestamp == timestamp else None
+        first = next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp)), None)
+        return first if first is not None and first.timestamp == timestamp else None
 
     def keeps_newest(self, row_key: bytes, timestamp: int) -> bool:
-        """Whether a page that is written at a time is the newest of its row, and no policy hides it."""
+        """Whether a page written at this time would be the newest of its row, and no policy would hide it."""
         now = self._clock()
         for policy in (self.captures_policy, self.bodies_policy):
             if not visible([Cell("", b"", timestamp, b"")], policy, now):
@@ -238,9 +236,10 @@ class Table:
         return not self._engine.read_row(self._name, row_key, newer)
 
     def replacement(self, row_key: bytes, old: CaptureRecord, new: CaptureRecord) -> RowMutations | None:
-        """The mutation that puts a record in the place of another; None if the row has something else there by now.
+        """The mutation that replaces a record with another; None if the row has something else there by now.
 
-        Compaction, `reindex` and what drops bodies change records so, under the writers' lock; the loser reads again.
+        Compaction, `reindex` and the dropping of bodies change records this way, under the writers' lock.  On None they
+        read the row again.
         """
         if self.record(row_key, old.timestamp) != old:
             return None
@@ -252,23 +251,23 @@ class Table:
         return (row.row_key for row in self._engine.scan(self._name, start, end, spec))
 
     def dropped_records(self, records: Sequence[CaptureRecord]) -> list[CaptureRecord]:
-        """Of all records of a row, newest first, those that the policy drops: what compaction removes."""
+        """Of all records of a row, newest first, those that the policy drops, for compaction."""
         if not self.collects_captures:
             return []
-        found = {record.timestamp: record for record in records}
-        kept = {capture.timestamp for capture in self._live(records, found.get)}
+        by_time = {record.timestamp: record for record in records}
+        kept = {capture.timestamp for capture in self._live(records, by_time.get)}
         return [record for record in records if record.timestamp not in kept]
 
     def live_cells(self, stored: Sequence[Cell]) -> list[Cell]:
-        """What the policies keep of all cells of a row as `stored_row` gives them; records without hidden bodies.
+        """Of all cells of a row, from `stored_row`, those that the policies keep; records without hidden bodies.
 
         Damaged records are left out.
         """
         records = list(sound_records(stored))
-        gone = {record.timestamp for record in self.dropped_records(records)}
+        dropped = {record.timestamp for record in self.dropped_records(records)}
         bodies = self.bodies_to_drop(records)
         shown = (without_body(record) if record.timestamp in bodies else record for record in records)
-        kept = [Cell(*record.cell()) for record in shown if record.timestamp not in gone]
+        kept = [Cell(*record.cell()) for record in shown if record.timestamp not in dropped]
         times = {cell.timestamp for cell in kept}
         kept += (cell for cell in stored if is_later(cell[:2]) and cell.timestamp in times)
         others = (cell for cell in stored if cell.family not in CAPTURE_FAMILIES and cell.family != CAPTURE_FAMILY)
@@ -278,12 +277,12 @@ class Table:
         """Of all records of a row, newest first, the times of stored captures whose bodies the policy hides."""
         if not self.collects_bodies:
             return set()
-        found = {record.timestamp: record for record in records}
+        by_time = {record.timestamp: record for record in records}
         return {
             capture.timestamp
-            for capture in self._live(records, found.get)
+            for capture in self._live(records, by_time.get)
             if capture.kind == CAPTURE_STORED
-            and capture.columns.get(BODY) != found[capture.timestamp].columns.get(BODY)
+            and capture.columns.get(BODY) != by_time[capture.timestamp].columns.get(BODY)
         }
 
     # --- reading ---
@@ -291,7 +290,7 @@ class Table:
     def read_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
         """Cells of one row that the policies keep, sorted by family, qualifier, newest first.
 
-        `spec.versions` counts what is kept; fewer than `spec.cell_limit` cells mean that the row has no more.
+        `spec.versions` counts kept versions; fewer than `spec.cell_limit` cells mean that the row has no more.
 
         Raises:
             InvalidArgument: the spec names an undeclared family.
@@ -309,7 +308,7 @@ class Table:
         return cells[: spec.cell_limit]
 
     def _parts(self, spec: ReadSpec) -> tuple[frozenset[str], tuple[str, ...] | None]:
-        """Families of captures that a spec asks for, and the others; None for all others."""
+        """The families of captures in a spec, and its other families; None for all others."""
         if spec.families is None:
             return CAPTURE_FAMILIES, tuple(sorted(self._families.keys() - CAPTURE_FAMILIES))
         return CAPTURE_FAMILIES.intersection(spec.families), tuple(
@@ -317,7 +316,7 @@ class Table:
         )
 
     def _read_others(self, row_key: bytes, spec: ReadSpec) -> list[Cell]:
-        """The same of families that hold cells."""
+        """`read_row` for families with plain cells."""
         if not self._collects(spec):
             return self._engine.read_row(self._name, row_key, spec)
         cells: list[Cell] = []
@@ -369,16 +368,16 @@ class Table:
     def _has_all(
         by_column: Mapping[Column, Sequence[Cell]], families: frozenset[str], prefix: bytes, most: int
     ) -> bool:
-        """Whether the newest versions of one column were asked for, and are all found."""
+        """Whether the spec is for the newest versions of one column, and all of them are there."""
         if len(families) > 1 or not prefix:
             return False
-        found = by_column.get((next(iter(families)), prefix))
-        return found is not None and len(found) >= most and len(by_column) == 1
+        versions = by_column.get((next(iter(families)), prefix))
+        return versions is not None and len(versions) >= most and len(by_column) == 1
 
     def stored_row(self, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
-        """Cells of one row as the engine has them, whether or not a policy hides them; captures as their records.
+        """Cells of one row as stored, hidden ones included; captures as their records.
 
-        For whoever asks what a delete has to take away: a hidden cell is there until compaction.
+        A delete needs them: a hidden cell exists until compaction.
         """
         return self._engine.read_row(self._name, row_key, spec)
 
@@ -389,10 +388,8 @@ class Table:
             InvalidArgument: the family is not declared.
         """
         policy = self._collected.get(family)
-        if family in CAPTURE_FAMILIES:
-            spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
-            return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
-        if policy is None or policy.max_age_seconds is None:  # no bound on their number drops the newest
+        # A policy by number never drops the newest.
+        if family not in CAPTURE_FAMILIES and (policy is None or policy.max_age_seconds is None):
             if family not in self._families:
                 self._check_families((family,))
             return self._engine.newest(self._name, row_key, family, qualifier)
@@ -400,7 +397,7 @@ class Table:
         return next((cell for cell in self.read_row(row_key, spec) if cell.qualifier == qualifier), None)
 
     def absent_rows(self, row_keys: Iterable[bytes]) -> set[bytes]:
-        """Those of some rows that hold nothing, cheaply; a row whose cells are all gone may be left out."""
+        """The rows that do not exist; cheap.  A row whose cells were all deleted may be missing in the answer."""
         return self._engine.absent_rows(self._name, row_keys)
 
     def scan(self, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING) -> Iterator[ScannedRow]:
@@ -408,11 +405,10 @@ class Table:
         self._check_families(spec.families)
         of_captures, others = self._parts(spec)
         if not of_captures:
-            return self._scan_kept(start, end, spec) if self._collects(spec) else self._scan_cells(start, end, spec)
+            if self._collects(spec):
+                return self._scan_kept(start, end, spec)
+            return self._engine.scan(self._name, start, end, spec)
         return self._scan_captures(start, end, spec, of_captures, others)
-
-    def _scan_cells(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
-        return self._engine.scan(self._name, start, end, spec)
 
     def _scan_captures(
         self,
@@ -434,7 +430,7 @@ class Table:
                 yield ScannedRow(row.row_key, cells[:limit], limit is not None and len(cells) > limit)
 
     def _shown_of(self, stored: Sequence[Cell], of_captures: frozenset[str], spec: ReadSpec) -> list[Cell]:
-        """What the policies keep and the spec asks for, of all cells of a row."""
+        """Of all cells of a row, those that the policies keep and the spec selects."""
         records: list[CaptureRecord] = []
         later: list[Cell] = []
         others: list[Cell] = []
@@ -446,8 +442,7 @@ class Table:
                     later.append(cell)
             elif cell.qualifier.startswith(spec.qualifier_prefix):
                 others.append(cell)
-        found = {record.timestamp: record for record in records}
-        captures = self._live(records, found.get)
+        captures = self._live(records, {record.timestamp: record for record in records}.get)
         if spec.end is not None:
             bound = spec.end
             captures = (capture for capture in captures if capture.timestamp < bound)
@@ -460,9 +455,10 @@ class Table:
     def scan_captures(
         self, start: bytes = b"", end: bytes | None = None, others: Iterable[str] = ()
     ) -> Iterator[ScannedRow]:
-        """Rows that have captures, with all their capture records and what was computed after the write, as stored.
+        """Rows with captures: all their capture records and later columns, as stored.
 
-        `row_captures` says which of them are live.  With cells of other families, rows that have these alone come too.
+        `row_captures` says which of them are live.  With `others`, also cells of these families, and rows with only
+        such cells.
         """
         families = tuple(sorted({CAPTURE_FAMILY, *others, *LATER_FAMILIES}))
         for row in self._engine.scan(self._name, start, end, ReadSpec(families, cell_limit=_SLICE_CELLS)):
@@ -470,9 +466,9 @@ class Table:
             yield ScannedRow(row.row_key, cells, truncated=False)
 
     def row_captures(self, stored: Sequence[Cell]) -> Iterator[LiveCapture]:
-        """The captures that the policies keep, newest first, of all cells of a row as `stored_row` gives them.
+        """The captures that the policies keep, newest first, from all cells of a row.
 
-        Damaged records are left out: one of them must not end a scan.
+        Damaged records are left out, so that they do not end a scan.
         """
         records = list(sound_records(stored))
         return self._live(records, {record.timestamp: record for record in records}.get)
@@ -493,13 +489,13 @@ class Table:
                 yield ScannedRow(row.row_key, cells, truncated)
 
     def _collects(self, spec: ReadSpec) -> bool:
-        """Whether a policy may hide what the engine answers to this spec."""
+        """Whether a policy may hide cells that the engine returns for this spec."""
         policies = (
             self._collected.values()
             if spec.families is None
             else [self._collected[family] for family in spec.families if family in self._collected]
         )
-        # The newest version of a column is the one that no bound on their number can drop.
+        # A policy by number never drops the newest version.
         newest_only = spec.versions == 1 and spec.end is None
         now = self._clock()
         return any(
@@ -508,30 +504,30 @@ class Table:
         )
 
     def _kept_of_row(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
-        """What the policies keep of a row; of a column with many versions only as many are read as that takes."""
+        """The kept cells of a row; of a column with many versions only as many are read as needed."""
         now = self._clock()
         heads = self._raw_cells(row_key, spec._replace(versions=_HEAD_VERSIONS, end=None))
         for column, head in groupby(heads, key=_column_of):
             yield from self._kept_of_column(column, self._column(row_key, list(head), spec.start), spec, now)
 
     def _column(self, row_key: bytes, head: Sequence[Cell], start: int) -> Iterator[Cell]:
-        """All versions of a column from a time on, newest first, from its first ones on; read as they are asked for."""
+        """All versions of a column from a time on, newest first: `head`, then more in slices, read lazily."""
         yield from head
-        found, limit = head, _HEAD_VERSIONS
-        while len(found) == limit:
+        versions, limit = head, _HEAD_VERSIONS
+        while len(versions) == limit:
             limit = min(limit * 4, _SLICE_CELLS)
-            family, qualifier, timestamp, _ = found[-1]
+            family, qualifier, timestamp, _ = versions[-1]
             after = Position(family, qualifier, timestamp)
             raw = ReadSpec((family,), qualifier, start, cell_limit=limit, after=after)
             cells = self._engine.read_row(self._name, row_key, raw)
-            found = [cell for cell in cells if cell.qualifier == qualifier]
-            yield from found
+            versions = [cell for cell in cells if cell.qualifier == qualifier]
+            yield from versions
 
     def _raw_cells(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
-        """The newest versions of the spec's columns, a slice at a time, from the column that the spec resumes in."""
+        """The newest versions of the spec's columns, in slices, from the column on in which the spec resumes."""
         after = spec.after
         if after is not None:
-            # No timestamp of ours is TIMESTAMP_MAX, which is no whole millisecond: so this is before the column.
+            # No timestamp is TIMESTAMP_MAX, which is no whole millisecond, so this position is before the column.
             after = Position(after.family, after.qualifier, TIMESTAMP_MAX)
         while True:
             raw = spec._replace(keys_only=False, cell_limit=_SLICE_CELLS, after=after)
@@ -542,7 +538,7 @@ class Table:
             after = Position(*cells[-1][:3])
 
     def _kept(self, cells: Iterable[Cell], spec: ReadSpec) -> Iterator[Cell]:
-        """What the policies keep and the spec asks for, of whole columns."""
+        """The cells of whole columns that the policies keep and the spec selects."""
         now = self._clock()
         for column, group in groupby(cells, key=_column_of):
             yield from self._kept_of_column(column, group, spec, now)
@@ -550,27 +546,25 @@ class Table:
     def _kept_of_column(
         self, column: tuple[str, bytes], cells: Iterable[Cell], spec: ReadSpec, now: int
     ) -> Iterator[Cell]:
-        """The same of one column; takes no more of its versions than it needs."""
-        family, qualifier = column
-        judged = _judged(cells, self._collected.get(family, _KEEP_ALL), now, self._same_value)
+        """As `_kept`, for one column; reads no more versions than needed."""
+        policy = self._collected.get(column[0], _KEEP_ALL)
         after = spec.after
-        given = 0
-        for cell, kept in judged:
-            if not kept or cell.timestamp < spec.start or given == spec.versions:
-                return  # of what is older none is kept, or asked for
+        count = 0
+        for cell, kept in _with_kept(cells, policy, now, self._same_value):
+            if not kept or cell.timestamp < spec.start or count == spec.versions:
+                return  # older versions are dropped, or not selected
             if spec.end is not None and cell.timestamp >= spec.end:
                 continue
-            given += 1
-            place = (family, qualifier, -cell.timestamp)
-            if after is None or place > (after.family, after.qualifier, -after.timestamp):
+            count += 1
+            if after is None or _order(cell) > (after.family, after.qualifier, -after.timestamp):
                 yield cell._replace(value=b"") if spec.keys_only else cell
-            if given == spec.versions:
+            if count == spec.versions:
                 return
 
     def dropped_of(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Of all cells of a row, as the engine has them, those that the policies drop: what compaction removes.
+        """Of all stored cells of a row, those that the policies drop, for compaction.
 
-        Cells that were computed for a capture go with its record.
+        Later columns of a capture are dropped with its record.
         """
         records = [capture_of(cell) for cell in cells if cell.family == CAPTURE_FAMILY]
         kept = {record.timestamp for record in records}
@@ -586,7 +580,7 @@ class Table:
         return dropped
 
     def dropped(self, row_key: bytes) -> Iterator[Cell]:
-        """The same of one row, which may have very many cells."""
+        """As `dropped_of`, for a row with very many cells."""
         families = (CAPTURE_FAMILY, *sorted(LATER_FAMILIES))
         yield from self.dropped_of(self._engine.read_row(self._name, row_key, ReadSpec(families)))
         if self._collected:
@@ -597,7 +591,7 @@ class Table:
     # --- writing ---
 
     def checked(self, mutations: Sequence[Mutation]) -> Sequence[Mutation]:
-        """The same mutations, found fit for this table.
+        """Check mutations, and return them.
 
         Raises:
             InvalidArgument: an undeclared family, or a timestamp that is no whole millisecond in range.
@@ -629,13 +623,15 @@ class Table:
         for family in families or ():
             if family not in self._families:
                 declared = ", ".join(sorted(self._families))
-                raise InvalidArgument(f"family {family!r} is not declared in table {self._name!r}; it has {declared}")
+                raise InvalidArgument(
+                    f"family {family!r} is not declared in table {self._name!r}; declared are {declared}"
+                )
 
     @staticmethod
     def _check_timestamp(timestamp: int) -> None:
         if not 0 <= timestamp <= TIMESTAMP_MAX or timestamp % TIMESTAMP_STEP_MICROS:
             raise InvalidArgument(
-                f"timestamp {timestamp} must be whole milliseconds, given in microseconds since 1970, at most "
+                f"timestamp {timestamp} must be whole milliseconds, in microseconds since 1970, from 0 to "
                 f"{TIMESTAMP_MAX}; round it to a multiple of {TIMESTAMP_STEP_MICROS}"
             )
 
@@ -649,7 +645,7 @@ def _order(cell: Cell) -> tuple[str, bytes, int]:
 
 
 def changed(rule: Append | Increment, value: bytes) -> bytes:
-    """The value that a rule makes of the one before it; an absent one is empty to Append and 0 to Increment.
+    """Apply a rule to a value; an absent value is empty for Append and 0 for Increment.
 
     Raises:
         InvalidArgument: an Increment of a value that is not 8 bytes, or a sum that does not fit into them.
@@ -662,17 +658,17 @@ def changed(rule: Append | Increment, value: bytes) -> bytes:
         )
     total = int.from_bytes(value, "big", signed=True) + rule.amount
     if not -(1 << 63) <= total < 1 << 63:
-        raise InvalidArgument(f"{rule.family}:{rule.qualifier!r} would become {total}, which is beyond 64 bits")
+        raise InvalidArgument(f"{rule.family}:{rule.qualifier!r} would become {total}, which needs more than 64 bits")
     return total.to_bytes(_COUNTER_BYTES, "big", signed=True)
 
 
 def _keeps_from(policy: GCPolicy, start: int, now: int) -> bool:
-    """Whether a policy keeps all versions from a time on, whatever is newer: none of them is old enough to go."""
+    """Whether a policy, by age alone, keeps all versions from a time on."""
     if policy.max_age_seconds is None or not (policy.max_versions is None or policy.intersection):
         return False
     return start > now - round(policy.max_age_seconds * MICROS_PER_SECOND)
 
 
 def declared_families(schema: Schema) -> dict[str, ColumnFamily]:
-    """Built-in families, replaced and joined by the schema's own."""
+    """The built-in families and the schema's; the schema's replace built-in ones of the same name."""
     return {family.name: family for family in (*BUILT_IN_FAMILIES, *schema.families)}

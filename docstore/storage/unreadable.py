@@ -1,8 +1,8 @@
-"""Stored values that cannot be read: noted by name, so that whoever can go on without one does.
+"""The list of stored values that cannot be read.
 
-Knows the errors; must not know what a value is for.  One damaged record must stop nothing but its own reading:
-a page that cannot be read is no candidate and no base, and is stored anew when it comes again.  Who asks for a value
-that it can do without asks through `attempt`, and gets None; the damage is listed in statistics and reports.
+One damaged record must stop nothing but its own reading: an unreadable page is no candidate and no base, and is stored
+again when it comes again.  A caller that can continue without a value reads it through `attempt` and gets None; the
+damage is listed in statistics and reports.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import url_of
 
 MOST_LISTED = 1000
-"""Values listed one by one; of more than that, the first."""
+"""Only the first values are listed."""
 
 Value = TypeVar("Value")
 
 
 class Place(NamedTuple):
-    """The cell that a value belongs to; see NO_PAGE."""
+    """The cell of a value; see NO_PAGE."""
 
     row_key: bytes = b""
     family: str = ""
@@ -31,19 +31,19 @@ class Place(NamedTuple):
 
 
 NO_PAGE = Place()
-"""Of a value that is no page's: a dictionary, say."""
+"""For a value without a page, such as a dictionary."""
 
 
 class Unreadable(NamedTuple):
     """A stored value that could not be read.
 
     Attributes:
-        url: of the page whose value it is; "" for what is no page's.
-        column: its family and qualifier; "" for what is no page's.
-        timestamp: of the capture, in microseconds since 1970; 0 for what is no page's.
-        path: of the damaged file, or what is damaged where no file is known; "" where that is not known.
+        url: of its page; "" for a value without a page.
+        column: its family and qualifier; "" without a page.
+        timestamp: of the capture, in microseconds since 1970; 0 without a page.
+        path: of the damaged file, or a name of the damaged part; "" if that is not known.
         offset: byte offset in that file, or None.
-        reason: what is wrong with it.
+        reason: what is wrong.
     """
 
     url: str
@@ -65,7 +65,7 @@ class Unreadable(NamedTuple):
 
 
 class UnreadableValues:
-    """What could not be read since the store was opened, each value once.  Thread-safe."""
+    """Values that could not be read since the store was opened, each once.  Thread-safe."""
 
     def __init__(self) -> None:
         self._listed: dict[tuple[Place, str, int | None], Unreadable] = {}
@@ -78,26 +78,26 @@ class UnreadableValues:
             return tuple(self._listed.values())
 
     def attempt(self, read: Callable[[], Value], place: Place = NO_PAGE) -> Value | None:
-        """What `read` gives; None where that cannot be read, which is noted.
+        """The result of `read`; None if it raises CorruptionError, which is recorded.
 
         Args:
-            read: looks the value up and reads it; raises CorruptionError where it is damaged or not there.
+            read: reads the value; raises CorruptionError if it is damaged or missing.
             place: the cell that it reads.
         """
         try:
             return read()
         except CorruptionError as error:
-            self.note(error, place)
+            self.record(error, place)
             return None
 
-    def note(self, error: CorruptionError, place: Place = NO_PAGE) -> None:
+    def record(self, error: CorruptionError, place: Place = NO_PAGE) -> None:
         """List a value that could not be read."""
         row_key, family, qualifier, timestamp = place
         with self._lock:
             key = (place, error.path, error.offset)
-            found = self._listed.get(key)
-            if found is None:
-                found = Unreadable(
+            unreadable = self._listed.get(key)
+            if unreadable is None:
+                unreadable = Unreadable(
                     _shown(row_key) if row_key else "",
                     f"{family}:{qualifier.decode('utf-8', 'replace')}" if row_key else "",
                     timestamp,
@@ -106,14 +106,14 @@ class UnreadableValues:
                     error.message,
                 )
                 if len(self._listed) < MOST_LISTED:
-                    self._listed[key] = found
+                    self._listed[key] = unreadable
             for collector in self._collectors:
                 if len(collector) < MOST_LISTED:
-                    collector[found] = None
+                    collector[unreadable] = None
 
     @contextmanager
     def collecting(self) -> Iterator[dict[Unreadable, None]]:
-        """What cannot be read meanwhile, each value once, in order: for the report of a run."""
+        """Collects the values that cannot be read inside the block, each once, in order: for the report of a run."""
         collector: dict[Unreadable, None] = {}
         with self._lock:
             self._collectors.append(collector)
@@ -121,7 +121,7 @@ class UnreadableValues:
             yield collector
         finally:
             with self._lock:
-                self._collectors = [one for one in self._collectors if one is not collector]
+                self._collectors = [other for other in self._collectors if other is not collector]
 
 
 def _shown(row_key: bytes) -> str:

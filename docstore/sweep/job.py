@@ -451,7 +451,7 @@ class _Sweep:
         gone = np.zeros(len(versions.rows), bool)
         applied: Counter[str] = Counter()
         with ExitStack() as stack:
-            store = stack.enter_context(self._store.rehearse()) if options.dry_run else self._store
+            store = stack.enter_context(self._store.dry_run()) if options.dry_run else self._store
             needed: dict[bytes, set[int]] = {}
             for _, _, verdict in () if policy is Policy.REFERENCE else store.rejected():
                 needed.setdefault(row_key(verdict.of_url), set()).add(verdict.of_timestamp)

@@ -149,7 +149,7 @@ def _note_mark(committer: Committer) -> str:
     mark = os.urandom(IDENTITY_BYTES)
     noted = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
     # A full disk is a reason for a backup: the note may take room that other writes leave free.
-    committer.give_back(lambda: committer.commit(Plan().write(Stage.ALLOCATION, [noted])))
+    committer.free_space(lambda: committer.commit(Plan().write(Stage.ALLOCATION, [noted])))
     return mark.hex()
 
 

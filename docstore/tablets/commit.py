@@ -75,7 +75,7 @@ class Committer:
         if self.watch is not None:
             self.watch(plan)
         try:
-            self._placement.settle(self.durability)
+            self._placement.sync(self.durability)
         except BaseException:
             self._placement.drop()
             raise
@@ -103,10 +103,10 @@ class Committer:
     def wait(self) -> None:
         """See `Committer` of the port: there is nobody to wait for."""
 
-    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
         """Count bodies of the plan being made: the row of each, and its length in bytes."""
-        self.manifest.note_writes(writes)
+        self.manifest.count_writes(writes)
 
-    def give_back(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
+    def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """Do what frees space; if the disk is full, with the room that the store keeps for that."""
         return self._reserve.spend(work, in_parts=in_parts)

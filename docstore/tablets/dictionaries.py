@@ -52,14 +52,14 @@ PIECE_BYTES = 1024
 PREPARED_BYTES = 96 << 20
 """Memory of dictionaries that are held prepared for writing: with room and tables each takes 1.6 to 3 times its
 content, so these are some 60 of the largest, or 250 of the first ones of sites."""
-CONTENTS_HELD_BYTES = 16 << 20
+MAX_CACHED_CONTENT_BYTES = 16 << 20
 """Contents of dictionaries as their files have them: those that were just written, and are prepared next."""
 LOADS_IN_STOCK = 64
 """So many may be prepared at once before pages have earned more."""
 SAMPLES_BYTES = 48 << 20
 """Of values, for the next dictionaries of scopes.  The scope that was used least recently goes first, and what is known
 of it too."""
-SCOPES_HELD = 256
+MAX_CACHED_SCOPES = 256
 """Scopes, each with its sample: where more sites than that come by turns, few live long enough to get a dictionary, and
 their pages use that of the tablet.  With 1,024, 6,000 pages of 300 hosts by turns took 12% more bytes."""
 PAGES_A_LOAD = 32
@@ -83,8 +83,8 @@ class DictionaryFiles:
         self._files = files
         self._folder = folder
         self._below = below
-        self._held: LruCache[bytes, bytes] = LruCache(CONTENTS_HELD_BYTES, len)
-        self._unsettled = False
+        self._held: LruCache[bytes, bytes] = LruCache(MAX_CACHED_CONTENT_BYTES, len)
+        self._unsynced = False
         self._lock = Lock()
         """Held while names are given and made durable: the writer and compaction each wait for all names."""
 
@@ -94,18 +94,18 @@ class DictionaryFiles:
         One that is there already is left alone, if it can be read.
         """
         checksum = self.write(content, level)
-        self.settle()
+        self.sync()
         return checksum
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Make what was written durable: the step before a record that needs it is committed."""
         with self._lock:
-            if self._unsettled:
+            if self._unsynced:
                 self._files.sync_folder(self._folder)
-                self._unsettled = False
+                self._unsynced = False
 
     def write(self, content: bytes, level: int) -> bytes:
-        """The same as `save`, but durable only after `settle`."""
+        """The same as `save`, but durable only after `sync`."""
         checksum = checksum16(content)
         path = self._path(checksum)
         if not self._is_there(checksum):
@@ -120,7 +120,7 @@ class DictionaryFiles:
                 crc32(payload),
             )
             with self._lock:
-                self._unsettled = True
+                self._unsynced = True
                 self._files.replace_name(path, head + payload)
         self._held.put(checksum, content)
         return checksum
@@ -311,7 +311,7 @@ class Contents(Protocol):
         """The content of a dictionary."""
         ...
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Make what was written durable."""
         ...
 
@@ -397,14 +397,14 @@ class SiteDictionaries:
         """The content of the dictionary that a record names."""
         return self._files.load(checksum)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Make new dictionaries durable: before any record that needs one is committed.
 
         Raises:
             StorageError: none of them is used by what is written next; nobody needs their files.
         """
         try:
-            self._files.settle()
+            self._files.sync()
         except BaseException:
             self.forget()
             self._changed.clear()
@@ -447,7 +447,7 @@ class SiteDictionaries:
         return scope
 
     def _let_oldest_go(self) -> None:
-        while len(self._scopes) > SCOPES_HELD or (self._sample_bytes > SAMPLES_BYTES and len(self._scopes) > 1):
+        while len(self._scopes) > MAX_CACHED_SCOPES or (self._sample_bytes > SAMPLES_BYTES and len(self._scopes) > 1):
             _, scope = self._scopes.popitem(last=False)
             self._sample_bytes -= scope.sample_bytes
             if self._last is not None and self._last[3] is scope:

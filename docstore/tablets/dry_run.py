@@ -1,9 +1,9 @@
-"""A dry run: a layer over an open store.  Reads see both; what is written goes into a temporary folder.
+"""A dry run: an overlay over an open store.  Reads see both; writes go into a temporary folder.
 
-A dry run commits each batch as a real run does, into a temporary engine and temporary segments over those of the store,
-so it gives the same verdicts by the same code.  One batch that is never committed would hold its rows and postings in
-memory, and need files for its values, bounds and scans all the same.  What the layer holds (compressed, on disk, in the
-system's temporary folder) is removed when it is closed; the store below stays open.
+A dry run commits each batch as a real run does, into a temporary engine and temporary segments, so the same code gives
+the same verdicts.  A single batch that is never committed would keep its rows and postings in memory, and would still
+need files for its values, bounds and scans.  The overlay's data (compressed, in the system's temporary folder) is
+removed when it is closed; the lower store stays open.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OverlayEngine:
     def __init__(self, lower: Engine, upper: Engine) -> None:
         self._lower = lower
         self._upper = upper
-        # Whoever writes the lower one is none of ours, so what was read through here may not be remembered.
+        # The lower engine is written without our caches being told, so nothing that is read here may be cached.
         self.caps = upper.caps._replace(single_writer=False)
 
     def read_row(self, table: str, row_key: bytes, spec: ReadSpec = EVERYTHING) -> list[Cell]:
@@ -118,10 +118,10 @@ class OverlayEngine:
     ) -> bool:
         """See `Engine`; one thread at a time, which a dry run has."""
         spec = ReadSpec(families=(condition.family,), qualifier_prefix=condition.qualifier)
-        found = (cell.value for cell in self.read_row(table, row_key, spec) if cell.qualifier == condition.qualifier)
-        held = next(found, None) == condition.value
-        self.mutate_rows([RowMutations(table, row_key, then if held else otherwise)], durability)
-        return held
+        values = (cell.value for cell in self.read_row(table, row_key, spec) if cell.qualifier == condition.qualifier)
+        is_met = next(values, None) == condition.value
+        self.mutate_rows([RowMutations(table, row_key, then if is_met else otherwise)], durability)
+        return is_met
 
     def compact_deleted(self) -> None:
         """See `Engine`: nothing is deleted."""
@@ -148,8 +148,8 @@ def _merged(upper: list[Cell], lower: list[Cell], spec: ReadSpec) -> list[Cell]:
         return lower
     if not lower:
         return upper
-    places = {_order(cell): cell for cell in (*lower, *upper)}  # the upper one wins
-    cells = (places[place] for place in sorted(places))
+    by_order = {_order(cell): cell for cell in (*lower, *upper)}  # the upper cell wins
+    cells = (by_order[order] for order in sorted(by_order))
     if spec.versions is not None:
         columns = groupby(cells, key=lambda cell: cell[:2])
         cells = (cell for _, column in columns for cell in islice(column, spec.versions))
@@ -158,15 +158,15 @@ def _merged(upper: list[Cell], lower: list[Cell], spec: ReadSpec) -> list[Cell]:
 
 def _refuse_deletes(mutations: Sequence[Mutation]) -> None:
     if not all(isinstance(mutation, SetCell) for mutation in mutations):
-        raise InvalidArgument("a dry run cannot delete; run it for real")
+        raise InvalidArgument("a dry run cannot delete; delete in the store itself")
 
 
 FIRST_SEGMENT = 1 << 40
-"""Segments of a dry run are numbered from here, so that a ref tells where its record lies."""
+"""First segment number of a dry run, so that a ref shows which store has its record."""
 
 
 class OverlayBodies:
-    """Bodies over others: reads by the ref's segment, writes to the upper one alone."""
+    """Reads from `upper` or `lower` by the segment of a ref; writes to `upper` alone."""
 
     def __init__(self, lower: Bodies, upper: Bodies) -> None:
         self._lower = lower
@@ -200,11 +200,11 @@ class OverlayBodies:
         self._upper.close()
 
 
-class Layer(LocalBackend):
-    """The parts of a store with a temporary layer over them."""
+class Overlay(LocalBackend):
+    """A backend that reads the store `lower` and writes to a temporary folder."""
 
     def __init__(
-        self, lower: LocalBackend, folder: tempfile.TemporaryDirectory[str], pins: ExitStack, **replaced: Any
+        self, lower: LocalBackend, folder: tempfile.TemporaryDirectory[str], pins: ExitStack, /, **replaced: Any
     ) -> None:
         vars(self).update(vars(lower) | replaced)
         self.folder = folder
@@ -213,46 +213,46 @@ class Layer(LocalBackend):
     def compact(
         self, table: Table, committer: Committer, upkeep: Callable[[], Upkeep], **options: Any
     ) -> CompactionReport:
-        """Refuse: there is nothing to gain."""
-        raise InvalidArgument("only a store on disk can be compacted, not a dry run over it")
+        """Refuse: its data is temporary."""
+        raise InvalidArgument("a dry run cannot be compacted; compact the store itself")
 
     def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
-        """Refuse: the records are those of two stores."""
-        raise InvalidArgument("only a store on disk has segments")
+        """Refuse: the records are in two stores."""
+        raise InvalidArgument("a dry run has no codec statistics; ask the store itself")
 
     def make_reserve(self) -> None:
-        """See `Backend`: nothing is kept of a dry run."""
+        """See `Backend`: its data is temporary."""
 
     def problems(self) -> Iterator[Problem]:
-        """See `Backend`: a dry run has no segments of its own that stay."""
+        """See `Backend`: its data is temporary."""
         return iter(())
 
-    def layer(self) -> Backend:
-        """Refuse: one layer is enough."""
-        raise InvalidArgument("a dry run takes no dry run over it")
+    def overlay(self) -> Backend:
+        """Refuse a second overlay."""
+        raise InvalidArgument("a dry run cannot have a dry run of its own; start one from the store itself")
 
     def close(self) -> None:
-        """Remove the layer; the store below stays open."""
+        """Remove the overlay; the lower store stays open."""
         self.bodies.close()
         self.engine.close()
         self.folder.cleanup()
         self.pins.close()
 
 
-def layer(below: LocalBackend) -> Layer:
-    """Put a temporary layer over an open store."""
+def open_overlay(lower: LocalBackend) -> Overlay:
+    """Open a temporary overlay over an open store."""
     folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
     path = Path(folder.name)
     upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
-        below.files.make_folder(path / name)
-    scratch = SegmentBodies(below.files, path / SEGMENT_DIRECTORY)
+        lower.files.make_folder(path / name)
+    scratch = SegmentBodies(lower.files, path / SEGMENT_DIRECTORY)
     scratch.recover([], FIRST_SEGMENT)
-    engine = OverlayEngine(below.engine, upper)
-    bodies = OverlayBodies(below.bodies, scratch)
+    engine = OverlayEngine(lower.engine, upper)
+    bodies = OverlayBodies(lower.bodies, scratch)
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
-    dictionary_files = DictionaryFiles(below.files, path / DICTIONARY_DIRECTORY, below.dictionaries)
+    dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries)
     dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
     replaced = {
         "engine": engine,
@@ -262,11 +262,11 @@ def layer(below: LocalBackend) -> Layer:
         "dictionaries": dictionary_files,
         "placement": Placement(bodies, ValueCodec(), dictionaries, base_rows.envelope),
         "scratch": None,
-        "reserve": Reserve(below.files, path / RESERVE_FILE),
-        "runs": below.runs and RunStorage(upper, path / INDEX_DIRECTORY, below.files),
+        "reserve": Reserve(lower.files, path / RESERVE_FILE),
+        "runs": lower.runs and RunStorage(upper, path / INDEX_DIRECTORY, lower.files),
         "index": None,
-        "below": below,
+        "lower": lower,
     }
     pins = ExitStack()
-    pins.enter_context(below.bodies.pinned())  # rows of the layer may hold refs of the store below
-    return Layer(below, folder, pins, **replaced)
+    pins.enter_context(lower.bodies.pinned())  # rows of the overlay may have refs into the lower store
+    return Overlay(lower, folder, pins, **replaced)

@@ -149,15 +149,15 @@ class LocalBackend:
         self.reserve = reserve
         engine.keep_room, reserve.shorten_log = self._keep_room, engine.shorten_log
         self.index: Closing | None = None
-        self.below: Backend | None = None
+        self.lower: Backend | None = None
 
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
         return Committer(self.engine, self.placement, self.manifest, durability, self.check_writable, self.reserve)
 
-    def layer(self) -> Backend:
+    def overlay(self) -> Backend:
         """See `Backend`."""
-        made: Backend = import_module("docstore.tablets.dry_run").layer(self)
+        made: Backend = import_module("docstore.tablets.dry_run").open_overlay(self)
         return made
 
     def compact(
@@ -365,7 +365,7 @@ class Layout:
             recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
             if recovery.lost:
                 drop_lost(engine, bodies, manifest, recovery)
-            manifest.settle(recovery, Durability.SYNC)
+            manifest.record_recovery(recovery, Durability.SYNC)
             if recovery.last_group > manifest.group + 1:
                 note_lost_commits(engine, manifest, recovery.last_group - 1)
             base_rows = BaseRows(engine)

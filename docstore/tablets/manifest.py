@@ -104,7 +104,7 @@ class _Range:
 class Manifest:
     """Tablets and segments of one store.  One writer; `tablet_for` and `tablets` from any thread.
 
-    The writer's order, for one group at a time: `note_writes` of its pages, `add_to` its plan, the plan is written,
+    The writer's order, for one group at a time: `count_writes` of its pages, `add_to` its plan, the plan is written,
     then `committed`, or `aborted` if that failed; `split_grown` between groups.
     """
 
@@ -196,7 +196,7 @@ class Manifest:
 
     # --- a group ---
 
-    def note_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
+    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
         """Count bodies written in the group being made: the row of each, and its length."""
         for row_key, raw_bytes in writes:
             item = self._ranges[bisect_right(self._starts, row_key) - 1]
@@ -344,7 +344,7 @@ class Manifest:
         apply(self._engine, plan.remove(Stage.ALLOCATION, [gone]).remove(Stage.NUMBERS, [names]), durability)
         self._segments.pop(number, None)
 
-    def settle(self, recovery: Recovery, durability: Durability) -> None:
+    def record_recovery(self, recovery: Recovery, durability: Durability) -> None:
         """Write down what `recover` found, once the versions that it names are dropped: it is not reported again."""
         missing = {item.segment for item in recovery.lost if item.start == 0}
         for number in (*recovery.gone, *missing):

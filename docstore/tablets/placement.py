@@ -1,7 +1,7 @@
 """Where a value goes: inline in its cell up to 512 bytes, else into Bodies.
 
 Knows the value codec, Bodies and the envelope of a cell; must not know what a value means.  What is placed can
-be fetched at once and is durable after `settle`; the committer calls that, and then writes the rows.
+be fetched at once and is durable after `sync`; the committer calls that, and then writes the rows.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ class Placement:
         (ref,) = self._bodies.append((record,))
         return encode_ref_envelope(len(raw), ref)
 
-    def settle(self, durability: Durability) -> None:
+    def sync(self, durability: Durability) -> None:
         """Make what was placed durable at a level: the step before its rows are committed."""
-        self._dictionaries.settle()
+        self._dictionaries.sync()
         if durability is Durability.SYNC:
             self._bodies.sync()
         else:

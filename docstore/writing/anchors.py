@@ -1,12 +1,9 @@
-"""A page's outlinks as cells of the pages that they lead to: which links count, and what is kept of them.
+"""The links of a page as cells of the pages that it links to.  Pure.
 
-Knows what the kernel says of a body, URLs and the `anchor` family; must not know when rows are written.  Pure.
-
-For each page linked to, one cell: its row, family `anchor`, the linking page's canonical URL as qualifier, the
-capture's time, and as value the texts of all links to it, different ones on lines of their own.  Left out are links
-within the page, links that nothing can be fetched from (mailto, javascript), and what is beyond MAX_TARGETS pages or
-ANCHOR_BYTES of text.  References are resolved against the page's URL, or against its first ``base`` element.
-A link without words is kept with an empty value: it still leads there.
+Each target page gets one cell: in its row, family `anchor`, qualifier the canonical URL of the linking page, the
+capture's time; the value is the distinct texts of all links to it, one a line.  Left out are links within the page,
+links that cannot be fetched (mailto, javascript), and all beyond MAX_TARGETS pages or ANCHOR_BYTES of text.  References
+are resolved against the page's first ``base`` element, else its URL.  A link without text gives an empty value.
 """
 
 from __future__ import annotations
@@ -23,17 +20,17 @@ from docstore.text.readers import is_html
 
 FAMILY: Final = "anchor"
 MAX_TARGETS: Final = 1000
-"""Pages that one page gives anchors to; its further links are left out."""
+"""Target pages of one page; further links are left out."""
 ANCHOR_BYTES: Final = INLINE_LIMIT_BYTES
-"""Most bytes of text kept for one target: what fits into a cell, so that no anchor needs a record in a segment."""
+"""Most bytes of text for one target.  It fits into a cell, so no anchor needs a record in a segment."""
 
 _BASE: Final = re.compile(rb"<base[\s/]", re.IGNORECASE)
 _BASE_WITHIN_BYTES: Final = 64 << 10
-"""A base element further down is not looked for."""
+"""Only these first bytes are searched for a base element."""
 
 
 class Anchor(NamedTuple):
-    """What one page says of another.
+    """The texts of one page's links to another.
 
     Attributes:
         row_key: of the page linked to.
@@ -45,11 +42,11 @@ class Anchor(NamedTuple):
 
 
 def outgoing(url: str, body: bytes, content_type: str | None, analysis: Analysis) -> tuple[Anchor, ...]:
-    """The anchors that a page gives, in the order of its first link to each target.
+    """The anchors of a page, in the order of its first link to each target.
 
     Args:
         url: canonical URL of the page.
-        body: its bytes, asked for a `base` element.
+        body: its bytes, searched for a `base` element.
         content_type: the header.
         analysis: of the body, with its links.
     """
@@ -67,14 +64,14 @@ def outgoing(url: str, body: bytes, content_type: str | None, analysis: Analysis
         target = resolved[reference]
         if target is None or target == url:
             continue
-        known = texts.get(target)
-        if known is None:
+        target_texts = texts.get(target)
+        if target_texts is None:
             if len(texts) == MAX_TARGETS:
                 continue
-            known = texts[target] = []
-        if text and text not in known:
-            known.append(text)
-    return tuple(Anchor(keys.row_key(target), _encoded(found)) for target, found in texts.items())
+            target_texts = texts[target] = []
+        if text and text not in target_texts:
+            target_texts.append(text)
+    return tuple(Anchor(keys.row_key(target), _encoded(target_texts)) for target, target_texts in texts.items())
 
 
 def _encoded(texts: list[str]) -> bytes:
@@ -85,7 +82,7 @@ def _encoded(texts: list[str]) -> bytes:
 
 
 def _base(url: str, body: bytes, content_type: str | None) -> str:
-    """What references are resolved against."""
+    """The URL that references are resolved against."""
     if not is_html(body, content_type):
         return url
     head = body[:_BASE_WITHIN_BYTES]

@@ -1,10 +1,8 @@
-"""What is in flight: pages that have their verdict and are not committed yet, and how later pages see them.
+"""The batch: pages that have a verdict and are not committed yet, and how later pages see them.
 
-`Batch` holds the pages, rows, postings and anchors of the group that is written; it ends with the commit or is dropped,
-and then it is forgotten as a whole.  `GroupPages` is how the detector sees pages: those of the batch first, then the
-cache of committed pages, then the rows.  `Bases` does the same for bodies and texts that others may be encoded against.
-
-Knows which columns a verdict asks for, and when a policy may hide a capture; must not know how values are encoded.
+`Batch` holds the pages, rows, postings and anchors in flight.  It ends as one object, with the commit or a drop; like
+LevelDB's memtable, each read consults it first.  `GroupPages` is how the detector sees pages: the batch, then the cache
+of committed pages, then the rows.  `Bases` reads the values that deltas are made against.
 """
 
 from __future__ import annotations
@@ -35,34 +33,34 @@ PAGES = "pages"
 
 
 class Write:
-    """A page that is written, from its verdict to its answer.
+    """A page that is being written, from its verdict to its answer.
 
     Attributes:
-        page: as it was prepared.
-        timestamp: of its capture, in microseconds: the first time from the page's own on that is free.
-        verdict: as its record has it, and its caller is answered.
+        page: the prepared page.
+        timestamp: of its capture, in microseconds: the first free time from the page's own time on.
+        verdict: for its record and its caller.
         kind: of its record, one of the CAPTURE_ kinds.
-        is_stored: it gets a record; else it is known, or refused.
-        says: what it says of other pages is stored.
+        is_stored: it gets a record; else it is stored already, or refused.
+        says: its anchors are stored.
         error: why it is refused; else "".
         known_as: how the same capture was stored before; else "".
-        judgement: against other rows; None for a visit without a body (304), and for a page that is not judged.
-        previous: the page of its own row before it; of a visit the one that it confirms.
-        is_damaged: what its row has of the same bytes cannot be read: it is stored whole.
-        rewrites: it takes the place of what its row has at its time.
-        turn: of its row in the plan: behind the pages of the plan that its verdict asked for.
-        seen: what verdicts on later pages need of it; None if no page is judged against it.
+        judgement: against other rows; None for a visit without a body (304) and for a page that is not judged.
+        previous: the page of its own row before it; for a visit, the page that it confirms.
+        is_damaged: its row has the same bytes but they cannot be read, so it is stored whole.
+        rewrites: it replaces the record that its row has at its time.
+        commit_order: of its row in the plan: after the pages of the plan that its verdict needs.
+        seen: what verdicts on later pages need; None if no page is judged against it.
         columns: cell values of its record, as far as they are known.
-        long: values of its record that are not placed yet, beside body and text.
-        bases: what body and text of a page like it can be deltas against, by column: its own, or their base; once they
-            are placed.
+        long: values of its record that are not stored yet, except body and text.
+        bases: what the body and text of a similar page can be deltas against, by column: this page's value, or its
+            base.  Filled when the values are stored.
         body_name: see `CaptureRecord`.
         arrived: when it was written, in microseconds.
     """
 
     __slots__ = (
-        "arrived", "bases", "body_name", "columns", "error", "is_damaged", "is_stored", "judgement", "kind", "known_as",
-        "long", "page", "previous", "rewrites", "says", "seen", "timestamp", "turn", "verdict",
+        "arrived", "bases", "body_name", "columns", "commit_order", "error", "is_damaged", "is_stored", "judgement",
+        "kind", "known_as", "long", "page", "previous", "rewrites", "says", "seen", "timestamp", "verdict",
     )  # fmt: skip
 
     def __init__(self, page: Prepared, timestamp: int, verdict: StoredVerdict, *, error: str = "") -> None:
@@ -75,7 +73,7 @@ class Write:
         self.is_stored = self.says = self.is_damaged = self.rewrites = False
         self.judgement: Judgement | None = None
         self.previous: LiveCapture | None = None
-        self.turn = 0
+        self.commit_order = 0
         self.seen: StoredPage | None = None
         self.columns: dict[Column, bytes] = {}
         self.long: dict[Column, bytes] = {}
@@ -89,7 +87,7 @@ class Write:
         return PagePointer(self.timestamp, self.page.row_key)
 
     def row(self) -> RowMutations:
-        """Its row, once all values are placed."""
+        """Its mutation; all values must be stored."""
         confirms = 0
         if self.kind != CAPTURE_STORED and self.previous is not None:
             confirms = self.previous.source if self.kind != CAPTURE_REJECTED else 0
@@ -98,18 +96,18 @@ class Write:
 
 
 class Batch:
-    """Pages in flight, and all that their commit writes.
+    """Pages in flight, and everything that their commit writes.
 
     Attributes:
         plan: rows by stage.
         postings: of its pages.
-        writes: pages and visits with a record, in their order.
-        rows: keys of the rows that these write.
-        pages: of them those that later pages are judged against.
-        titled: the same as words, where that was asked for.
-        lasting: captures of which it is sure that no policy hides them once they are committed.
-        anchors: what pages say of others, by row; and how many that are.
-        base_rows: where bases lie that have no row before the batch, by name.
+        writes: pages and visits with a record, in input order.
+        rows: keys of the rows of `writes`.
+        pages: the writes that later pages are judged against.
+        titled: titles and texts of `pages` as words, filled on demand.
+        surely_visible: captures that no policy can hide once they are committed.
+        anchors, anchor_count: anchors of its pages, by target row, and their number.
+        base_rows: rows of new bases, by name.
     """
 
     def __init__(self) -> None:
@@ -119,7 +117,7 @@ class Batch:
         self.rows: set[bytes] = set()
         self.pages: dict[PagePointer, Write] = {}
         self.titled: dict[PagePointer, TitledPage] = {}
-        self.lasting: set[PagePointer] = set()
+        self.surely_visible: set[PagePointer] = set()
         self.anchors: dict[bytes, list[Mutation]] = {}
         self.anchor_count = 0
         self.base_rows: dict[bytes, bytes] = {}
@@ -128,16 +126,16 @@ class Batch:
 ROWS_BYTES = 24 << 20
 """Some 16,000 pages: nearly every candidate is one of the last pages of the same site."""
 ROW_BYTES = 600
-"""What a page takes beside its cell values, roughly."""
+"""Memory of a cached page without its cell values, roughly."""
 
 
 class RecentPage:
-    """A live page with what was made of it.
+    """A cached live page.
 
     Attributes:
         page: what every verdict needs.
         columns: its cell values.
-        titled: its title and text as words; None if that has not been asked for yet.
+        titled: its title and text as words, filled on demand.
         memory_bytes: roughly.
     """
 
@@ -150,38 +148,37 @@ class RecentPage:
         self.memory_bytes = ROW_BYTES + sum(map(len, columns.values()))
 
 
-BASE_ROWS_HELD = 16_384
-"""Some 2 MB: a page of a template is a delta against the base of the last ones."""
+MAX_CACHED_BASE_ROWS = 16_384
+"""About 2 MB: most pages of a template are deltas against the same base."""
 BASES_BYTES = 48 << 20
-"""Bodies and texts: the next page is likely to resemble the last ones."""
+"""Of cached bodies and texts: most pages resemble recent ones."""
 
 
 class Bases:
-    """Reads values to make deltas against.  Not thread-safe: the sequencer owns it.
+    """Reads values that deltas are made against.  Not thread-safe: the sequencer owns it.
 
     Args:
-        placement: where values lie.
+        placement: reads values.
         rows: of bases.
-        remembers: cache those rows too.  Whoever asks for that calls `forget` before the next read, once anybody
-            else may have committed.
+        caches: cache these rows too.  The caller must then call `forget` after each commit of another writer.
     """
 
-    def __init__(self, placement: Values, rows: BaseRows, *, remembers: bool) -> None:
+    def __init__(self, placement: Values, rows: BaseRows, *, caches: bool) -> None:
         self._placement = placement
         self._stored = rows
-        self._rows: LruCache[bytes, bytes] = LruCache(BASE_ROWS_HELD if remembers else 0)
-        """Where a base lies, by name; b"" where there is no such row."""
+        self._rows: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_ROWS if caches else 0)
+        """Cell value of a base by name; b"" if there is no such row."""
         self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
-        """By the cell value of a body or text: what its page offers as a base."""
+        """By the cell value of a body or text: the base to use for a similar page."""
 
     def at(self, envelope: bytes, column: Column, pointer: PagePointer) -> Base | None:
-        """The base that a value offers which lies there: the value itself, or the base that it is a delta against.
+        """The base to use for a value that resembles a stored one: that value, or its base if it is a delta.
 
-        None if the value is too small to be worth it, or too large, or cannot be read.
+        None if the stored value is too small or too large for a base, or cannot be read.
 
         Args:
-            envelope: the cell value.
-            column, pointer: of which page.
+            envelope: cell value of the stored one.
+            column, pointer: its column and page.
         """
         cached = self._bases.get(envelope)
         if cached is not None:
@@ -204,7 +201,7 @@ class Bases:
         return Base(name, self._placement.fetch(inner), inner, pointer)
 
     def _row(self, name: bytes) -> bytes:
-        """Where a base lies; b"" if it has no row yet."""
+        """Cell value of a base; b"" if it has no row yet."""
         envelope = self._rows.get(name)
         if envelope is None:
             envelope = self._stored.envelope_of_likely_absent(name) or b""
@@ -214,7 +211,7 @@ class Bases:
     def is_usable(self, base: Base) -> bool:
         """Whether a value may become a delta against a base, or share its record.
 
-        Not while compaction frees it, and not if the record cannot be read that its row names.
+        False while compaction frees the base, and if the record that its row names cannot be read.
         """
         if base.name in self._stored.retired:
             return False
@@ -228,82 +225,79 @@ class Bases:
         return True
 
     def use(self, base: Base, batch: Batch) -> None:
-        """A value of the batch is a delta against a base, or shares its record: the batch makes its row, if need be."""
+        """Write the row of a base if it has none: a value of the batch is a delta against it, or shares its record."""
         if not self._row(base.name) and base.name not in batch.base_rows:
             batch.base_rows[base.name] = base.envelope
             batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.envelope)])
 
-    def remember(self, write: Write) -> None:
-        """A page was committed."""
+    def cache_page(self, write: Write) -> None:
+        """Cache the bases of a committed page."""
         for column, base in write.bases.items():
             if self._bases.get(write.columns[column]) is None:
                 self._bases.put(write.columns[column], base)
 
-    def remember_batch(self, batch: Batch) -> None:
-        """A batch was committed."""
+    def cache_rows(self, batch: Batch) -> None:
+        """Cache the base rows of a committed batch."""
         for name, envelope in batch.base_rows.items():
             self._rows.put(name, envelope)
 
     def forget(self) -> None:
-        """Others may have committed: read everything again."""
+        """Clear the caches: another writer may have committed."""
         self._rows.clear()
         self._bases.clear()
 
 
-OwnRow = tuple[CaptureRecord | None, LiveCapture | None]
-"""What a row holds at a time, hidden by a policy or not, None if that is free; and its newest live page before it."""
+RowState = tuple[CaptureRecord | None, LiveCapture | None]
+"""A row at a time: its record with exactly this time, hidden by a policy or not; and its newest live page before it."""
 
 
 class GroupPages(StoredPages):
-    """Pages for the detector, with those of the batch.  Not thread-safe: the sequencer owns it.
+    """Pages for the detector, pages in flight included.  Not thread-safe: the sequencer owns it.
 
     Attributes:
         batch: in flight.
-        in_doubt: since the batch was begun, a capture was asked for of which only its commit can tell whether a policy
-            hides it.
-        hides: whether a policy may hide captures at all.
-        turn: of the page that is judged: behind the pages in flight that were asked for since this was set to 0.
+        visibility_unknown: a verdict needed a capture of this batch that a policy may hide: only the commit tells.
+        gc_may_drop: whether a policy may hide captures at all.
+        commit_order: for the page that is being judged: after all pages in flight read since this was set to 0.
 
     Args:
         table: of pages.
-        placement: where values lie.
-        bases: bodies that others are encoded against.
-        remembers: cache the last live pages, as far as the policies let them live until they are written again:
-            `follow` must be told of each commit.
-        is_alone: no other process writes; else the rows of a group are read ahead.
+        placement: reads values.
+        bases: of deltas.
+        caches: cache recent live pages, unless a policy hides pages by age.  `follow` must be told of each commit.
+        is_alone: no other process writes; else the rows of a group are prefetched.
     """
 
-    def __init__(self, table: Table, placement: Values, bases: Bases, *, remembers: bool, is_alone: bool) -> None:
+    def __init__(self, table: Table, placement: Values, bases: Bases, *, caches: bool, is_alone: bool) -> None:
         super().__init__(table, placement)
         self._bases = bases
         self.begin()
-        self.turn = 0
+        self.commit_order = 0
         self._absent: set[bytes] = set()
-        """Rows that the group writes and that were found not to be there."""
-        self.hides = table.collects_captures or table.collects_bodies
+        """Rows of the group that do not exist."""
+        self.gc_may_drop = table.collects_captures or table.collects_bodies
         self._is_alone = is_alone
-        self._remembers = remembers
-        held_bytes = ROWS_BYTES if remembers and not table.ages_captures else 0
+        self._caches = caches
+        cached_bytes = ROWS_BYTES if caches and not table.ages_captures else 0
         self._rows: LruCache[bytes, dict[int, RecentPage]] = LruCache(
-            held_bytes, lambda row: sum([page.memory_bytes for page in row.values()])
+            cached_bytes, lambda row: sum([page.memory_bytes for page in row.values()])
         )
-        """The last rows read or written: live pages by time.  Filled under the commit lock alone, so that no commit can
-        come between a read and its fill."""
-        self._remembers_writes = remembers and not self.hides
-        """A capture older than the ones that are stored may be hidden as soon as it is written."""
+        """Recent rows: live pages by time.  Filled only under the commit lock, so that no commit comes between a read
+        and its fill."""
+        self._caches_writes = caches and not self.gc_may_drop
+        """With GC, a capture older than the stored ones may be hidden as soon as it is written."""
 
     # --- for the detector
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """As of committed pages; None too, and `in_doubt`, where a policy may hide the capture as soon as the batch is
-        committed."""
+        """See `StoredPages`; None, and `visibility_unknown` is set, if a policy may hide it at the commit."""
         batch = self.batch
-        if self.hides and pointer.row_key in batch.rows and pointer not in batch.lasting:
-            self.in_doubt = True
+        if self.gc_may_drop and pointer.row_key in batch.rows and pointer not in batch.surely_visible:
+            self.visibility_unknown = True
             return None
         pending = batch.pages.get(pointer)
         if pending is not None:
-            self.turn = max(self.turn, pending.turn + 1)
+            self.commit_order = max(self.commit_order, pending.commit_order + 1)
             return pending.seen
         recent = self._recent_page(pointer)
         return None if recent is None else recent.page
@@ -317,10 +311,10 @@ class GroupPages(StoredPages):
         """A committed page, from the cache or the row."""
         recent = (self._rows.get(pointer.row_key) or {}).get(pointer.timestamp)
         if recent is None and pointer not in self._unusable:
-            found = super().capture(pointer)
-            page = None if found is None else self._page_of(found)
-            if found is not None and page is not None:
-                recent = RecentPage(page, found.columns)
+            stored = super().capture(pointer)
+            page = None if stored is None else self._page_of(stored)
+            if stored is not None and page is not None:
+                recent = RecentPage(page, stored.columns)
                 self._cache(pointer, recent)
         return recent
 
@@ -330,12 +324,12 @@ class GroupPages(StoredPages):
         return super().title(pointer) if pending is None else pending.page.analysed.title
 
     def titled(self, pointer: PagePointer) -> TitledPage:
-        """Its title and text; a page of a template is compared with by many, its words are found once."""
+        """Its title and text as words, cached: many pages are compared with the same page of a template."""
         if pointer in self.batch.pages:
-            found = self.batch.titled.get(pointer)
-            if found is None:
-                found = self.batch.titled[pointer] = super().titled(pointer)
-            return found
+            titled = self.batch.titled.get(pointer)
+            if titled is None:
+                titled = self.batch.titled[pointer] = super().titled(pointer)
+            return titled
         recent = (self._rows.get(pointer.row_key) or {}).get(pointer.timestamp)
         if recent is None:
             return super().titled(pointer)
@@ -349,12 +343,12 @@ class GroupPages(StoredPages):
         return super().status(pointer) if pending is None else pending.page.page.status
 
     def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None where it cannot be read."""
+        """Its stored text; None if it cannot be read."""
         pending = self.batch.pages.get(pointer)
         return super().text(pointer) if pending is None else pending.page.analysed.main
 
     def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None where it cannot be read."""
+        """Its stored body; None if it cannot be read."""
         pending = self.batch.pages.get(pointer)
         return super().body(pointer) if pending is None else pending.page.page.body
 
@@ -365,8 +359,8 @@ class GroupPages(StoredPages):
         envelope = self.envelope(pointer, BODY)
         if envelope is not None and not is_ref(envelope):
             return True
-        if envelope is not None and self._remembers and self._bases.at(envelope, BODY, pointer) is not None:
-            return True  # and in the cache for the next page that is encoded against it
+        if envelope is not None and self._caches and self._bases.at(envelope, BODY, pointer) is not None:
+            return True  # and cached for the next delta
         return self.body(pointer) is not None
 
     def keeps_body(self, pointer: PagePointer) -> bool:
@@ -377,26 +371,29 @@ class GroupPages(StoredPages):
     # --- the row that a page goes into
 
     def prepare(self, row_keys: Sequence[bytes]) -> None:
-        """Say which rows are written next: those that are not there yet, most of a crawl, are found out together."""
+        """Find out in one read which rows of the group do not exist yet: in a crawl, most of them."""
         self._absent = self._table.absent_rows(row_keys) if self._is_alone and len(row_keys) > 1 else set()
 
     def is_absent(self, row_key: bytes) -> bool:
-        """Whether a row was found to be absent."""
+        """Whether `prepare` found that a row does not exist."""
         return row_key in self._absent
 
-    def own(self, row_key: bytes, timestamp: int) -> OwnRow:
-        """What the row holds at and before a timestamp; the row must not be in flight."""
+    def history_at(self, row_key: bytes, timestamp: int) -> RowState:
+        """The state of a row at a time.
+
+        REQUIRES: the row is not in flight.
+        """
         if row_key in self._absent:
             return None, None
-        # What a policy hides is there all the same: a write at its timestamp would take its place.
+        # Hidden records count: a write at their time would replace them.
         return self._table.record(row_key, timestamp), self._table.newest_capture(row_key, timestamp)
 
-    # --- for what is placed
+    # --- for storing values
 
     def base(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
-        """What the body or text of a page like this one can be a delta against: see `Bases.at`.
+        """The base for the body or text of a similar page, see `Bases.at`.
 
-        None if the page is gone, and if each value has a cell of its own.
+        None if the page is gone, or if each value is stored in its own cell.
         """
         if not self._placement.shares_values:
             return None
@@ -407,7 +404,7 @@ class GroupPages(StoredPages):
         return None if envelope is None else self._bases.at(envelope, column, pointer)
 
     def envelope(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """Where a value of a committed page lies; None where it has none."""
+        """Cell value of a committed page; None if it has none."""
         recent = self._recent_page(pointer)
         return None if recent is None else recent.columns.get(column)
 
@@ -420,66 +417,69 @@ class GroupPages(StoredPages):
     # --- the batch
 
     def add(self, write: Write) -> None:
-        """Take a page or visit into the batch; later pages see it if it has what verdicts need."""
+        """Add a page or visit to the batch; later pages are judged against it if `seen` is set."""
         batch, pointer = self.batch, write.pointer
         batch.writes.append(write)
         batch.rows.add(pointer.row_key)
         if write.seen is not None:
             batch.pages[pointer] = write
-            if self.hides and self._table.keeps_newest(pointer.row_key, pointer.timestamp):
-                batch.lasting.add(pointer)
+            if self.gc_may_drop and self._table.keeps_newest(pointer.row_key, pointer.timestamp):
+                batch.surely_visible.add(pointer)
 
     def begin(self) -> None:
-        """Begin another batch; the one before it is committed, or dropped.  What could not be read is tried again."""
+        """Begin a new batch: the last one is committed, or dropped here.  Unreadable values are tried again."""
         self.batch = Batch()
         self.postings = self.batch.postings
-        self.in_doubt = False
+        self.visibility_unknown = False
         self._unusable.clear()
 
     def follow(self, plan: Plan, known: bool) -> None:
-        """A commit has ended: what is cached of the rows that it changed goes, and what the batch wrote comes."""
+        """After a commit: drop the cached rows that it changed, and cache what the batch wrote."""
         batch = self.batch
         for row in plan.changed(Stage.PAGES):
             self._absent.discard(row.row_key)
             self._rows.drop(row.row_key)
         if plan is not batch.plan or not known:
             return
-        self._bases.remember_batch(batch)
-        for pointer, write in batch.pages.items() if self._remembers_writes else ():
-            self._bases.remember(write)
+        self._bases.cache_rows(batch)
+        for pointer, write in batch.pages.items() if self._caches_writes else ():
+            self._bases.cache_page(write)
             assert write.seen is not None
             self._cache(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
 
     def clear(self) -> None:
-        """Other processes write: what is cached holds for one group of pages."""
+        """Drop the cache: if other processes write, it is valid for one group of pages."""
         self._rows.clear()
 
 
 COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH})
-"""What makes a verdict less sure; other reasons say that there could be none."""
+"""Reasons that make a verdict less sure; the other reasons say why there is no verdict."""
 
 
 def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:
-    """What the totals of a store count of captures, of each its verdict and the length of its body: `captures`, `urls`,
-    `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`, `previous.KIND`, `stored.KIND`; and of
-    visits without a body (304).
+    """What captures and visits without a body (304) add to the totals of a store.
 
-    Totals count what was written; deletes and expiry do not lower them until a compaction of all tablets counts what is
-    live (`maintenance.live_totals`).
+    Names: `captures`, `visits`, `urls`, `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`,
+    `previous.KIND`, `stored.KIND`.  Totals count what was written; deletes and expiry do not lower them until a
+    compaction of all tablets counts what is live (`maintenance.live_totals`).
+
+    Args:
+        captures: verdict and length of the body in bytes of each.
+        visits: number of visits without a body.
     """
-    alike: Counter[tuple[VerdictKind, Previous, str]] = Counter()
-    found: Counter[str] = Counter()
+    combinations: Counter[tuple[VerdictKind, Previous, str]] = Counter()
+    counts: Counter[str] = Counter()
     if visits:
-        found["visits"] = visits
+        counts["visits"] = visits
     for verdict, body_bytes in captures:
-        alike[verdict.kind, verdict.previous, verdict.stored] += 1
+        combinations[verdict.kind, verdict.previous, verdict.stored] += 1
         if verdict.reason in COUNTED_REASONS:
-            found[verdict.reason] += 1
+            counts[verdict.reason] += 1
         if verdict.stored in (STORED_BODY, STORED_REFERENCE):
-            found["body_bytes"] += body_bytes
-    for (kind, previous, stored), number in alike.items():
+            counts["body_bytes"] += body_bytes
+    for (kind, previous, stored), number in combinations.items():
         names = ["captures", f"verdict.{kind}", f"previous.{previous}", f"stored.{stored}"]
         if previous is Previous.NONE:
             names.append("urls")
-        found.update(dict.fromkeys(names, number))
-    return found
+        counts.update(dict.fromkeys(names, number))
+    return counts

@@ -1,7 +1,6 @@
-"""How far a copy has come, kept in the store that is written.
+"""Progress of a copy, stored in row COPY_ROW of the target store.
 
-Knows the row COPY_ROW of `format`; must not know how rows are copied.  A range of rows is noted when its rows are
-committed and verified, so a copy that was killed goes on behind what is noted.
+A range of rows is recorded when its rows are committed and verified, so a killed copy resumes after it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SOURCE, FINISHED, RANGE = b"source", b"finished", b"range:"
 
 
 class Done(NamedTuple):
-    """A range of rows that is copied: ``start <= row key < end``, to the last row where `end` is None."""
+    """A copied range of rows: ``start <= row key < end``; None means to the last row."""
 
     start: bytes
     end: bytes | None
@@ -31,10 +30,10 @@ class Done(NamedTuple):
 
 
 class CopyState:
-    """What is noted of a copy.
+    """The recorded progress of a copy.
 
     Attributes:
-        done: ranges that are copied, in order.
+        done: copied ranges, in order.
     """
 
     def __init__(self, target: Backend, committer: Committer) -> None:
@@ -46,41 +45,41 @@ class CopyState:
             for qualifier, value in self._cells.items()
             if qualifier.startswith(RANGE)
         )
-        self._starts = [one.start for one in self.done]
+        self._starts = [done.start for done in self.done]
 
     def begin(self, source: bytes) -> None:
-        """Begin to copy a store, or go on.
+        """Start to copy a store, or resume.
 
         Raises:
-            InvalidArgument: the target is no copy of that store, and has pages.
+            InvalidArgument: the target has pages and is no copy of that store.
         """
-        noted = self._cells.get(SOURCE)
-        if noted is None and next(self._engine.scan("pages"), None) is not None:
+        recorded = self._cells.get(SOURCE)
+        if recorded is None and next(self._engine.scan("pages"), None) is not None:
             raise InvalidArgument("the store to copy into has pages and is no copy; give the address of a new store")
-        if noted not in (None, source):
+        if recorded not in (None, source):
             raise InvalidArgument("the store to copy into is a copy of another store; give the address of a new store")
-        if noted is None or FINISHED in self._cells:
+        if recorded is None or FINISHED in self._cells:
             self._write(DeleteRow(), _cell(SOURCE, source))
 
-    def note(self, done: Done) -> None:
-        """Note that a range is copied."""
+    def record(self, done: Done) -> None:
+        """Record a copied range."""
         self._write(_cell(RANGE + done.start, bytes(msgpack.packb([done.end, done.rows, done.cells]))))
 
     def finish(self, source: bytes, rows: int, cells: int) -> None:
-        """Note that all is copied: the next run looks at all rows again."""
+        """Record that the copy is complete; the next run starts again at the first row."""
         finished = bytes(msgpack.packb({"rows": rows, "cells": cells}))
         self._write(DeleteRow(), _cell(SOURCE, source), _cell(FINISHED, finished))
 
     def covering(self, row_key: bytes) -> Done | None:
-        """The range that is copied and has a row."""
-        place = bisect_right(self._starts, row_key) - 1
-        found = self.done[place] if place >= 0 else None
-        return found if found is not None and (found.end is None or row_key < found.end) else None
+        """The copied range that contains a row key."""
+        number = bisect_right(self._starts, row_key) - 1
+        done = self.done[number] if number >= 0 else None
+        return done if done is not None and (done.end is None or row_key < done.end) else None
 
     def next_start(self, row_key: bytes) -> bytes | None:
-        """Where the first range behind a row begins that is copied; None where there is none."""
-        place = bisect_right(self._starts, row_key)
-        return self._starts[place] if place < len(self._starts) else None
+        """Start of the first copied range after a row key; None if there is none."""
+        number = bisect_right(self._starts, row_key)
+        return self._starts[number] if number < len(self._starts) else None
 
     def _write(self, *mutations: Mutation) -> None:
         with self._committer.lock:
@@ -88,13 +87,13 @@ class CopyState:
 
 
 def source_name(source: Backend) -> bytes:
-    """What names a store and its backups; the path where the backend keeps no such name."""
+    """The id that a store shares with its backups; its path if the backend has no such id."""
     cells = source.engine.read_row(TABLE, IDENTITY_ROW)
     return cells[0].value if cells else str(source.path).encode()
 
 
 def is_unfinished(opened: Backend) -> bool:
-    """Whether a copy into this store was begun, and has not ended."""
+    """Whether a copy into this store was started and is not finished."""
     names = {cell.qualifier for cell in opened.engine.read_row(TABLE, COPY_ROW)}
     return SOURCE in names and FINISHED not in names
 

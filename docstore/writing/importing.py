@@ -1,12 +1,11 @@
-"""Rows of another store, written as they are: values placed again, bases resolved, postings made again.
+"""Copying rows of another store: values are encoded again, bases resolved, postings rebuilt.  Verdicts are kept.
 
-A capture comes as its record without columns, in a cell of family `capture`, and a cell for each column.
+A capture comes as its record without columns, in a cell of family `capture`, and one cell for each column.
 
-Knows where values, bases and postings go; must not know where rows come from.  No verdict is given: those of the rows
-stay.  A value that is a delta there becomes a delta against the same base here; a base that is not there yet is asked
-for by its name, and placed for the page that holds it.  Band keys and fingerprints of texts are posted after all rows,
-in the order of the other store (`post_texts`): a bucket gives its first texts, so that order is part of the verdicts on
-later pages.  Thread-safe: a group is placed and committed under the committer's lock.
+A delta of the source becomes a delta against the same base here.  A missing base is fetched from the source by its name
+and stored for the page that has this value.  Band keys and fingerprints of texts are posted after all rows, in the
+source's order (`post_texts`): a bucket proposes its first texts, so the order affects verdicts on later pages.
+Thread-safe: a group is stored and committed under the committer's lock.
 """
 
 from __future__ import annotations
@@ -42,19 +41,18 @@ from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import BODY_DELTA, TEXT_DELTA
 from docstore.writing.batch import PAGES, counts_of
 
-BASES_HELD_BYTES = 32 << 20
-"""LRU cache of bases."""
+MAX_CACHED_BASE_BYTES = 32 << 20
 RECORD_COLUMNS = frozenset(CAPTURE_FIELDS.values())
-"""Columns of captures: these are put into the record of their time."""
+"""Columns that belong in the capture record of their time."""
 CellKey = tuple[str, bytes, int]
 """Family, qualifier and timestamp of a cell."""
 
 
 class FoundBase(NamedTuple):
-    """A base in the store that rows come from.
+    """A base in the source store.
 
     Attributes:
-        row_key, column, timestamp: of a capture that holds this very value.
+        row_key, column, timestamp: of a capture that has this value.
         raw: the value.
     """
 
@@ -69,9 +67,9 @@ class ImportedCell(NamedTuple):
 
     Attributes:
         family, qualifier, timestamp, value: of the cell.
-        base: name of the base that the value is a delta against there; b"" for none.
-        is_base: it is a base there, or pages share it.
-        stored_as: the same for cells of a row that hold one stored value; b"" for a value that stands in its cell.
+        base: name of the base that the value is a delta against in the source; b"" for none.
+        is_base: it is a base in the source, or pages share it.
+        stored_as: equal for cells of a row that share one stored value; b"" for a value inside its cell.
     """
 
     family: str
@@ -94,14 +92,14 @@ class ImportedCell(NamedTuple):
 
 
 class ImportedRow(NamedTuple):
-    """Cells of one row: captures as a whole, all of the row or a part.
+    """Cells of a row, or of a part of it; captures are complete.
 
     Attributes:
         row_key: of the row.
         cells: to write.
-        posted: timestamps of captures that others are judged against.
-        placed: envelopes of values that several cells of the row hold; filled here, the same for all parts of a row.
-        there: cells that are there already, with these values.
+        posted: timestamps of captures that other pages are judged against.
+        placed: cell values by `stored_as`; filled here, one dict for all parts of a row.
+        there: cells that the target has already, with the same values.
     """
 
     row_key: bytes
@@ -112,7 +110,7 @@ class ImportedRow(NamedTuple):
 
 
 FindBase = Callable[[bytes], FoundBase | None]
-"""A base by its name; None where that cannot be had: pages do without it."""
+"""Fetches a base of the source by its name; None if it cannot be read, then no delta is made."""
 
 
 class RowImporter:
@@ -127,10 +125,10 @@ class RowImporter:
         self._placement = opened.placement
         self._base_rows = opened.base_rows
         self._committer = committer
-        self._bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
-        """By name; what is here has a row."""
-        self._lying: dict[bytes, bytes | None] = {}
-        """Where bases lie, as their rows are with the plan being made."""
+        self._bases: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_BYTES, len)
+        """Values by name, of bases that have a row."""
+        self._base_values: dict[bytes, bytes | None] = {}
+        """Cell values of bases by name, with the rows of the plan in flight; None for no row."""
         self._commits = -1
 
     def write(self, rows: Iterable[ImportedRow], find_base: FindBase) -> None:
@@ -141,9 +139,9 @@ class RowImporter:
             CommitUnknown: it may be applied; the same rows again are safe.
         """
         with self._committer.lock:
-            if self._committer.commits != self._commits:  # others have committed
+            if self._committer.commits != self._commits:  # another writer committed
                 self._bases.clear()
-            self._lying = {}
+            self._base_values = {}
             plan, new = Plan(), NewPostings()
             cells: dict[bytes, list[SetCell]] = {}
             counts: Counter[str] = Counter()
@@ -153,20 +151,20 @@ class RowImporter:
                     cells.setdefault(row.row_key, []).extend(self._place(row, plan, find_base))
                     self._post(row, new, counts)
                 plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
-                # The log has no texts yet: it tells that there is an index.
+                # The log has no texts yet; its row marks that there is an index.
                 plan.write(Stage.POSTINGS, [*new.mutations(), *self._buckets.log(new)])
                 plan.write(Stage.COUNTS, self._counts.rows(counts))
                 self._committer.commit(plan)
                 self._commits = self._committer.commits
                 committed = True
             finally:
-                if not committed:  # a base that is cached has no row then
+                if not committed:  # a cached base may have no row
                     self._bases.clear()
 
     # --- values
 
     def _place(self, row: ImportedRow, plan: Plan, find_base: FindBase) -> list[SetCell]:
-        """Place the values of a row; -> its cells."""
+        """Store the values of a row; returns its cells."""
         placed: list[SetCell] = []
         records: list[CaptureRecord] = []
         columns: dict[int, dict[capture.Column, bytes]] = {}
@@ -181,7 +179,7 @@ class RowImporter:
                 envelope = cell.stored_as
             if envelope is None:
                 if cell.column == capture.BODY:
-                    self._committer.note_writes([(row.row_key, len(cell.value))])
+                    self._committer.count_writes([(row.row_key, len(cell.value))])
                 envelope = self._place_value(row.row_key, cell, plan, find_base)
                 if cell.stored_as:
                     row.placed[cell.stored_as] = envelope
@@ -189,68 +187,68 @@ class RowImporter:
                 columns.setdefault(cell.timestamp, {})[cell.column] = envelope
             else:
                 placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, envelope))
-        return placed + [one._replace(columns=columns.get(one.timestamp, {})).cell() for one in records]
+        return placed + [record._replace(columns=columns.get(record.timestamp, {})).cell() for record in records]
 
     def remove(self, row_key: bytes, keys: Iterable[CellKey], now: int) -> None:
-        """Remove cells of a row, and captures by the keys of their records, in one commit."""
+        """Remove cells and capture records of a row in one commit."""
         with self._committer.lock:
-            gone = [DeleteCells(*key, key[2] + TIMESTAMP_STEP_MICROS) for key in keys]
-            for mutation in gone:
+            deletes = [DeleteCells(*key, key[2] + TIMESTAMP_STEP_MICROS) for key in keys]
+            for mutation in deletes:
                 self._placement.mark_deleted(row_key, mutation, now)
-            self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, gone)]))
+            self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, deletes)]))
 
     def _place_value(self, row_key: bytes, cell: ImportedCell, plan: Plan, find_base: FindBase) -> bytes:
-        """Place a value; -> its cell value.
+        """Store a value; returns its cell value.
 
-        A body that is a base here, and any value that is one on both sides, shares the record.
+        A body that is a base here shares that record, and so does any value that is a base in both stores.
         """
         raw, column, timestamp = cell.value, cell.column, cell.timestamp
-        place = self._placement
-        is_long = len(raw) > INLINE_LIMIT_BYTES and place.shares_values
+        values = self._placement
+        is_long = len(raw) > INLINE_LIMIT_BYTES and values.shares_values
         if not is_long or not (column == capture.BODY or cell.is_base or cell.base):
-            return place.place(row_key, column, timestamp, raw)
+            return values.place(row_key, column, timestamp, raw)
         name = value_name(raw)
         is_base = cell.is_base or cell.base == name
         if column == capture.BODY or is_base:
-            lies = self._lies(name)
-            if lies is not None and name not in self._base_rows.retired:
-                return lies
+            shared = self._base_value(name)
+            if shared is not None and name not in self._base_rows.retired:
+                return shared
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
             cost = TEXT_DELTA if column == capture.MAIN else BODY_DELTA
-            return place.place_near(row_key, column, timestamp, raw, [(cell.base, base)], cost=cost)[0]
-        envelope = place.place(row_key, column, timestamp, raw)
+            return values.place_near(row_key, column, timestamp, raw, [(cell.base, base)], cost=cost)[0]
+        envelope = values.place(row_key, column, timestamp, raw)
         if is_base:
             self._make_base(name, envelope, plan)
         return envelope
 
     def _base(self, name: bytes, plan: Plan, find_base: FindBase) -> bytes | None:
-        """A base, placed for the page that holds it if it is not there yet; None for a delta without it."""
+        """The value of a base, copied from the source if it is missing here; None if no delta can be made."""
         if name in self._base_rows.retired:
             return None
         raw = self._bases.get(name)
         if raw is None:
-            envelope = self._lies(name)
+            envelope = self._base_value(name)
             if envelope is not None:
                 raw = self._placement.fetch(envelope)
             else:
-                found = find_base(name)
-                if found is None or len(found.raw) <= INLINE_LIMIT_BYTES:
+                base = find_base(name)
+                if base is None or len(base.raw) <= INLINE_LIMIT_BYTES:
                     return None
-                raw = found.raw
-                envelope = self._placement.place(found.row_key, found.column, found.timestamp, raw)
+                raw = base.raw
+                envelope = self._placement.place(base.row_key, base.column, base.timestamp, raw)
                 self._make_base(name, envelope, plan)
             self._bases.put(name, raw)
         return raw
 
-    def _lies(self, name: bytes) -> bytes | None:
-        if name not in self._lying:
-            self._lying[name] = self._base_rows.envelope_of_likely_absent(name)
-        return self._lying[name]
+    def _base_value(self, name: bytes) -> bytes | None:
+        if name not in self._base_values:
+            self._base_values[name] = self._base_rows.envelope_of_likely_absent(name)
+        return self._base_values[name]
 
     def _make_base(self, name: bytes, envelope: bytes, plan: Plan) -> None:
         if name not in self._base_rows.retired:
-            self._lying[name] = envelope
+            self._base_values[name] = envelope
             plan.write(Stage.BASES, [self._base_rows.row(name, envelope)])
 
     # --- postings and counts
@@ -287,13 +285,13 @@ def _count(columns: Mapping[capture.Column, bytes], counts: Counter[str]) -> Non
             counts.update(counts_of([(verdict, len(columns.get(capture.BODY, b"")))]))
 
 
-# --- texts under their keys, in a given order: the last step of a copy
+# --- postings of texts: the last step of a copy
 
 GROUP_TEXTS = 256
 
 
 def order_of_texts(opened: Backend, table: Table) -> Keys | None:
-    """Numbers of a store's texts in the order in which they were posted; None where its backend does not keep it."""
+    """Numbers of a store's texts in the order of posting; None if its backend does not keep that order."""
     return open_buckets(opened, table).texts_in_order()
 
 
@@ -304,13 +302,13 @@ def post_texts(
     order: Keys | None,
     on_progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Post the texts of a store that are not posted yet; stopped anywhere, the same call goes on.
+    """Post the texts of a store that are not posted yet; after a stop, the same call resumes.
 
     Args:
         opened: the store.
         table: of its pages.
         committer: of its writers.
-        order: numbers of texts, (n,) uint64, those first; texts that it lacks follow.
+        order: numbers of texts, (n,) uint64, in the order of posting; all other texts follow.
         on_progress: called with the number of texts seen.
     Returns:
         How many were posted.
@@ -332,16 +330,16 @@ def post_texts(
 
 
 def _numbers(opened: Backend, order: Keys | None) -> Iterator[bytes]:
-    """Each text once: those of the order at their first place, then the others."""
-    known = np.empty(0, np.uint64)
+    """Each text once: first those of `order`, by first occurrence, then the others."""
+    ordered = np.empty(0, np.uint64)
     if order is not None:
-        known, first = np.unique(order, return_index=True)
+        ordered, first = np.unique(order, return_index=True)
         for number in order[np.sort(first)]:
             yield int(number).to_bytes(TEXT_NUMBER_BYTES, "big")
     for text in text_numbers(opened.engine):
         number = np.uint64(int.from_bytes(text, "big"))
-        at = int(np.searchsorted(known, number))
-        if at == len(known) or known[at] != number:
+        at = int(np.searchsorted(ordered, number))
+        if at == len(ordered) or ordered[at] != number:
             yield text
 
 

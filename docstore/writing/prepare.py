@@ -1,9 +1,8 @@
-"""A page prepared for the sequencer: row key, timestamp, text, fingerprints, anchors, and what its row will hold.
+"""Preparing pages for the sequencer: row key, timestamp, text, fingerprints, anchors and columns of the record.
 
-Knows the kernel, URLs and the columns of a capture.  What can be made before a page's turn is made here, many
-pages in one go: in between verdicts each step would find the processor's cache cold, and take two or three times as
-long.  Pure: no lock, no store, so it runs in any thread, and in a process that holds no store (`archives.readahead`).
-Must not know the sequencer.
+Everything that does not depend on other pages is computed here, many pages at a time: between two verdicts the
+processor's cache would be cold, and each step would take two to three times as long.  Pure: no lock, no store.  So it
+runs in any thread, and in a process without a store (`archives.readahead`).
 """
 
 from __future__ import annotations
@@ -25,26 +24,25 @@ from docstore.storage.values import Sorted, sort_values
 from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
-FOLDERS_HELD = 1024
-"""Folders that were looked at last: pages of one come together."""
+MAX_CACHED_FOLDERS = 1024
 _VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
-"""Numbers, and segments that look like the tag of a language."""
+"""Numbers, and path segments that look like language tags."""
 
 
 class Prepared(NamedTuple):
-    """A page that has been analysed and waits for its verdict.
+    """A page that is analysed and not judged yet.
 
     Attributes:
-        page: as given.
-        row_key: b"" where the URL was refused.
-        url: canonical; as given where it was refused.
+        page: the caller's page.
+        row_key: b"" if the URL was refused.
+        url: canonical; the caller's if it was refused.
         timestamp: microseconds, a multiple of 1000.
-        analysis: None for a 304, or where the page was refused.
+        analysis: None for a 304 and for a refused page.
         error: why it was refused; else "".
-        anchors: what it says of other pages, where that was asked for.
-        values: what its row holds beside body, text and verdict; nothing where there is no analysis.
-        path_key: its row key without versions (`siblings.version_less`).
-        keep_body: whether its body is to be stored.
+        anchors: of its links, if the caller asked for them.
+        values: columns of its record except body, text and verdict; empty without an analysis.
+        path_key: its row key without versions (`version_less`).
+        keep_body: whether its body is stored.
     """
 
     page: Page
@@ -66,38 +64,37 @@ class Prepared(NamedTuple):
 
 
 class Preparer:
-    """Makes pages ready by one kernel; stateless, safe in threads."""
+    """Prepares pages with one kernel; stateless, safe in threads.
+
+    Args:
+        kernel: of the store's schema.
+        clock: microseconds since 1970, for pages without a fetch time.
+    """
 
     def __init__(self, kernel: Kernel, clock: Callable[[], int]) -> None:
-        """Fix the choice.
-
-        Args:
-            kernel: of the store's schema.
-            clock: microseconds since 1970, for pages that do not say when they were fetched.
-        """
         self._kernel = kernel
         self._clock = clock
 
     def prepare(self, pages: Sequence[Page], *, anchors: bool = False, any_time: bool = False) -> list[Prepared]:
-        """Analyse pages: row key, timestamp, text and fingerprints; a page that cannot be taken gets its reason.
+        """Analyse pages; a page that cannot be stored gets an `error`.
 
         Args:
             pages: as fetched.
-            anchors: note what each page says of the pages that it links to.
-            any_time: take what `fields.refusal_of_time` refuses.
+            anchors: extract the anchors of each page's links.
+            any_time: accept times that `refusal_of_time` refuses.
         """
         addressed = [self._address(page, any_time) for page in pages]
-        judged = [one for one in addressed if not one.error and one.page.status != 304]
-        bodies = [(one.page.body, one.page.header("content-type")) for one in judged]
+        judged = [prepared for prepared in addressed if not prepared.error and prepared.page.status != 304]
+        bodies = [(prepared.page.body, prepared.page.header("content-type")) for prepared in judged]
         analyses = self._kernel.analyse_many(bodies, links=anchors)
         analysed = [
-            _analysed(one, content_type, analysis)
-            for one, (_, content_type), analysis in zip(judged, bodies, analyses, strict=True)
+            _analysed(prepared, content_type, analysis)
+            for prepared, (_, content_type), analysis in zip(judged, bodies, analyses, strict=True)
         ]
         if len(judged) == len(addressed):
             return analysed
-        waiting = iter(analysed)
-        return [one if one.error or one.page.status == 304 else next(waiting) for one in addressed]
+        rest = iter(analysed)
+        return [prepared if prepared.error or prepared.page.status == 304 else next(rest) for prepared in addressed]
 
     def _address(self, page: Page, any_time: bool) -> Prepared:
         now = self._clock()
@@ -113,19 +110,18 @@ class Preparer:
         return Prepared(page, key, url, timestamp, None, error, (), Sorted({}, {}), b"")
 
 
-def _analysed(one: Prepared, content_type: str | None, analysis: Analysis) -> Prepared:
-    """A page with all that can be known of it before its turn; with its anchors, where links were asked for."""
-    page = one.page
+def _analysed(prepared: Prepared, content_type: str | None, analysis: Analysis) -> Prepared:
+    page, row_key, url, timestamp, *_ = prepared
     anchors: tuple[Anchor, ...] = ()
     if analysis.links and 200 <= page.status < 300:
-        anchors = outgoing(one.url, page.body, content_type, analysis)
+        anchors = outgoing(url, page.body, content_type, analysis)
         analysis = analysis._replace(links=())
-    values = sort_values(capture_values(page, one.url, content_type, analysis))
-    return Prepared(page, one.row_key, one.url, one.timestamp, analysis, "", anchors, values, version_less(one.row_key))
+    values = sort_values(capture_values(page, url, content_type, analysis))
+    return Prepared(page, row_key, url, timestamp, analysis, "", anchors, values, version_less(row_key))
 
 
 def version_less(row_key: bytes) -> bytes:
-    """A row key without numbers and languages before its last path segment; b"" where it has none, or no host.
+    """A row key without numbers and languages before its last path segment; b"" if it has none, or no host.
 
     >>> version_less(b"org,boost,www)/doc/libs/1_74_0/any.html https")
     b'org,boost,www)/doc/libs/#/any.html https'
@@ -141,15 +137,15 @@ def version_less(row_key: bytes) -> bytes:
     return stem + row_key[last_segment:] if stem else b""
 
 
-@lru_cache(maxsize=FOLDERS_HELD)
+@lru_cache(maxsize=MAX_CACHED_FOLDERS)
 def _without_versions(folder: bytes) -> bytes:
-    """A row key's beginning with a mark in place of each version; b"" where it has none."""
-    stem, found = _VERSIONS.subn(b"#", folder)
-    return stem if found else b""
+    """The prefix of a row key with "#" in place of each version; b"" if it has none."""
+    stem, count = _VERSIONS.subn(b"#", folder)
+    return stem if count else b""
 
 
 def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:
-    """Pages cut into what one call of `prepare` takes."""
+    """Pages split into batches for `prepare`."""
     batch: list[Page] = []
     batch_bytes = 0
     for page in pages:

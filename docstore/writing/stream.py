@@ -1,7 +1,7 @@
-"""One caller's pages as a stream: read in groups, written while the next are read, answered in input order.
+"""One caller's pages as a stream: read in groups, written while the next group is read, answered in input order.
 
-Knows nothing of pages but their length.  The caller says how pages are made ready and how a group of them is written:
-into the store, or to a server.  A source is read in its caller's own thread.
+The caller says how pages are prepared and how a group is written: into the store, or to a server.  The source is read
+in the caller's thread.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ GROUP_PAGES = 256
 GROUP_BYTES = 8 << 20
 """A group is written when it has so many pages, or so many bytes of bodies."""
 GROUP_SECONDS = 0.1
-"""A group is written when its first page was read so long ago; a source that takes longer for a page is a slow one."""
+"""A group is written so long after its first page was read; a source that needs longer for a page is slow."""
 MOST_GROUPS = 2
-"""Groups of one caller that are read and not answered yet."""
+"""Groups of one caller in flight: read and not answered yet."""
 BATCH_PAGES = 16
 BATCH_BYTES = 1 << 20
-"""Pages made ready in one call: enough to make the call cheap, few enough to keep threads busy."""
+"""Pages prepared in one call: enough to make the call cheap, few enough to keep threads busy."""
 
 _Given = TypeVar("_Given")
 _Ready = TypeVar("_Ready")
@@ -32,10 +32,10 @@ _Outcomes = list[PutResult | Exception]
 
 
 class Group(Generic[_Given, _Ready]):
-    """Pages of one source as they are read, until they are taken to be written.
+    """Pages of one source from their reading until they are written.
 
     Args:
-        prepare: begins to prepare pages; -> what gives them.
+        prepare: starts to prepare pages; returns a call that waits for them.
     """
 
     def __init__(self, prepare: Callable[[list[_Given]], Callable[[], list[_Ready]]]) -> None:
@@ -50,7 +50,7 @@ class Group(Generic[_Given, _Ready]):
         self._is_complete = threading.Event()
 
     def add(self, page: _Given, length_bytes: int) -> bool:
-        """Add a page; False where the group has been taken."""
+        """Add a page; False if the group is taken already."""
         with self._lock:
             if self._is_taken:
                 return False
@@ -63,7 +63,7 @@ class Group(Generic[_Given, _Ready]):
         return True
 
     def is_full(self) -> bool:
-        """Whether it has as many pages or bytes as are written at once."""
+        """Whether it has GROUP_PAGES or GROUP_BYTES."""
         return self._pages >= GROUP_PAGES or self._bytes >= GROUP_BYTES
 
     def complete(self) -> None:
@@ -71,13 +71,13 @@ class Group(Generic[_Given, _Ready]):
         self._is_complete.set()
 
     def take(self) -> list[_Ready]:
-        """Its pages, ready, once it is complete or GROUP_SECONDS old."""
+        """Wait until it is complete or GROUP_SECONDS old, and return its prepared pages."""
         self._is_complete.wait(max(0.0, self._ends - time.monotonic()))
         with self._lock:
             self._is_taken = True
             self._end_batch()
         prepared: list[_Ready] = []
-        while self._ready:  # a long page is not held here while it is written
+        while self._ready:  # popped, so that a long page is not kept in memory while it is written
             prepared += self._ready.popleft()()
         return prepared
 
@@ -91,9 +91,9 @@ class Stream(Generic[_Given, _Ready]):
     """One source of pages and its answers.
 
     Args:
-        prepare: as of a group.
-        write: a group; -> an outcome for each of its pages.
-        check: refuses whoever must not write.
+        prepare: see `Group`.
+        write: writes a group; returns an outcome for each page.
+        check: raises if writing is not allowed.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class Stream(Generic[_Given, _Ready]):
     def answers(
         self, source: Iterable[_Given], size: Callable[[_Given], int], *, is_in_memory: bool
     ) -> Iterator[PutResult]:
-        """Read a source, write its pages, and give their results.
+        """Read a source, write its pages, and yield their results.
 
-        Of a fast source whole groups are written, whatever the threads do, and results are given between two groups.
-        Of a slow one each page is answered before the next is asked for.
+        A fast source is written in full groups, whatever the threads do.  A slow source gets the answer to each page
+        before the next is read.
 
         Args:
-            source: read in the thread that asks for results.
+            source: read in the calling thread.
             size: length of a page in bytes.
-            is_in_memory: no page has to be waited for; else the first one is answered before the second is asked for.
+            is_in_memory: the source never waits; else the first page is answered before the second is read.
         """
         pages = iter(source)
         window: deque[Future[_Outcomes]] = deque()
@@ -129,18 +129,18 @@ class Stream(Generic[_Given, _Ready]):
         writer = ThreadPoolExecutor(1, "docstore-write")
         try:
             while True:
-                asked = time.monotonic()
+                started = time.monotonic()
                 try:
                     page = next(pages, None)
-                except Exception as error:  # raised when what was read before it has been answered
+                except Exception as error:  # raised after the pages before it are answered
                     failure = error
                     break
                 if page is None:
                     break
-                is_slow = is_slow or time.monotonic() - asked > GROUP_SECONDS
+                is_slow = is_slow or time.monotonic() - started > GROUP_SECONDS
                 length_bytes = size(page)
                 is_long = length_bytes > GROUP_BYTES
-                if is_long:  # nothing is held beside it
+                if is_long:  # no other page is in memory with it
                     if group is not None:
                         group.complete()
                         group = None
@@ -160,7 +160,7 @@ class Stream(Generic[_Given, _Ready]):
                 group.complete()
             yield from self._results(window, 0)
         except GeneratorExit:
-            # The collector of garbage may close this in a thread that holds what the writing one waits for.
+            # The garbage collector may close this in a thread that holds a lock which the writer thread waits for.
             waits = False
             raise
         finally:
@@ -172,16 +172,16 @@ class Stream(Generic[_Given, _Ready]):
             raise failure
 
     def _results(self, window: deque[Future[_Outcomes]], most: int) -> Iterator[PutResult]:
-        """The results of the first groups, until no more than `most` are left."""
+        """The results of the oldest groups, until at most `most` groups are in flight."""
         while len(window) > most:
-            self._check()  # in a fork the threads that write are missing
+            self._check()  # after a fork the writer threads are missing
             for outcome in window.popleft().result():
                 if isinstance(outcome, Exception):
                     raise outcome
                 yield outcome
 
     def _write_group(self, group: Group[_Given, _Ready]) -> _Outcomes:
-        """Write a group, unless one before it has failed: what is written of a source is its beginning."""
+        """Write a group, unless an earlier one failed: so a prefix of the source is written."""
         has_failed, self._has_failed = self._has_failed, True
         prepared = group.take()
         if has_failed or self._is_dropped:

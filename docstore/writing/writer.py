@@ -1,24 +1,24 @@
 """Writing pages: callers, groups, and the commit of a group.
 
-    PageWriter   a caller's pages are prepared, written through the queue, and answered in input order
-    WriteQueue   group commit: what waits while one group is committed is the next group
-    Sequencer    one page after the other is judged and taken into the batch; then the batch is committed
-    WriteSide    builds these, and what changes stored pages, at the first write; reading loads none of it
+    PageWriter   prepares a caller's pages, writes them through the queue, answers in input order
+    WriteQueue   group commit: the pages that wait during one commit are the next group
+    Sequencer    judges page by page, adds each to the batch, commits the batch
+    WriteSide    builds these, and what changes stored pages, at the first write; a reader loads none of it
 
-A source is read in its caller's own thread, to which it may belong, as a cursor of SQLite does; other threads analyse
-and write what has been read.  The first caller that waits leads: it commits for all that wait until its own pages are
-answered, then hands over to the next one.  So an idle store has no thread, and a lone caller hands nothing over.
+The source is read in the caller's thread, because it may belong to it, as a cursor of SQLite does; other threads
+analyse and write.  The first waiting caller leads: it commits for all waiting callers until its own pages are answered,
+then the next one leads.  So an idle store has no thread, and a single caller needs no thread switch.
 
-The sequencer holds the committer's lock from a group's first verdict to its commit.  Each page is judged against the
-committed store and the pages of the batch before it (`batch.GroupPages`); then the values of the batch are appended to
-the active segment; the segment is synced and one plan writes manifest, postings and rows.  An answer is given after its
-own and every earlier group is committed, so a crash leaves a prefix of the input, and any number of analysing threads
-gives the same store.  A group goes through these steps together, because each finds in the processor's cache what it
-needs: zstd between two verdicts would push that out, and a write would take a twentieth longer.
+The sequencer holds the committer's lock from the first verdict of a group to its commit.  Each page is judged against
+the committed store and the earlier pages of the batch (`batch.GroupPages`).  Then the values of the batch are appended
+to the active segment, the segment is synced, and one plan writes manifest, postings and rows.  A page is answered after
+its own and all earlier groups are committed.  So a crash leaves a prefix of the input, and the store does not depend on
+the number of threads.  A group does each step for all its pages, to keep the processor's caches warm: with zstd between
+two verdicts a write took 5% longer.
 
-A row that the batch writes is committed before it is touched again; `judge` says what else ends a batch early (`Cut`).
-Where several processes write, the committer may find that another process was faster with a page, or with its body.
-Such pages are judged again, until none is left: an answer is always about what was committed.
+A row of the batch is committed before it is written again; `FlushReason` lists what else ends a batch early.  If
+several processes write, another process may win a page or its body.  Pages that lost are judged again until none is
+left, so an answer is always about what was committed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.counts import Counts
 from docstore.storage.engine import ReadsAhead
 from docstore.storage.envelope import encode_inline
-from docstore.storage.plan import Cut, Plan, Slot, Stage
+from docstore.storage.plan import FlushReason, Plan, Slot, Stage
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.table import Table
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
@@ -53,7 +53,7 @@ from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
 
 SUBMITTERS = 2
-"""Threads for pages without a thread of their own: one prepares pages while the other waits for the disk."""
+"""Threads for submitted pages: one prepares pages while the other waits for the disk."""
 
 _Outcomes = list[PutResult | Exception]
 _Submitted = tuple[Page, WriteOptions, Future[PutResult]]
@@ -69,13 +69,13 @@ class PageWriter:
         self._submitted: deque[_Submitted] = deque()
         self._submitters = 0
         self._preparing = threading.Lock()
-        """Held by the one submitter that prepares pages, until they have their place in the queue."""
+        """Held by a submitter from preparing pages until they are queued: so pages keep their order."""
 
     def put(self, page: Page, options: WriteOptions) -> PutResult:
-        """Write one page; the answer is committed.
+        """Write one page and return its result after the commit.
 
         Raises:
-            InvalidArgument: it cannot be stored.
+            InvalidArgument: the page cannot be stored.
         """
         return _accepted(self._write(self._prepare([page], options), options)[0])
 
@@ -85,9 +85,9 @@ class PageWriter:
         """Write pages; yields results in input order, each after its group is committed.
 
         Args:
-            pages: to be written.
-            options: of all of them.
-            threads: that analyse pages.
+            pages: to write.
+            options: for all pages.
+            threads: number of threads that analyse pages.
         """
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
@@ -98,20 +98,20 @@ class PageWriter:
             self._queue.check,
         )
         try:
-            # Unlike a generator, `map` does not hold a long page until the next one is there.
+            # `map`, unlike a generator, does not keep a long page in memory until the next one is read.
             yield from stream.answers(map(_as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
         finally:
-            pool.shutdown(wait=False)  # nothing is left to do, or the group that is being written needs it
+            pool.shutdown(wait=False)  # it is idle, or the group that is being written still needs it
 
     def put_prepared(self, prepared: Iterable[Prepared], options: WriteOptions) -> Iterator[PutResult]:
-        """Write pages that were prepared elsewhere, as `put_all` does."""
+        """Write pages that another process prepared; as `put_all`."""
         stream: Stream[Prepared, Prepared] = Stream(
             lambda batch: batch.copy, lambda group: self._write(group, options), self._queue.check
         )
-        yield from stream.answers(prepared, lambda one: body_bytes(one.page), is_in_memory=False)
+        yield from stream.answers(prepared, lambda page: body_bytes(page.page), is_in_memory=False)
 
     def submit(self, page: Page, options: WriteOptions) -> Future[PutResult]:
-        """Write one page in another thread, which ends when nothing is left to write; pages keep their order."""
+        """Write one page in another thread; pages keep their order.  The thread ends when no page is left."""
         future: Future[PutResult] = Future()
         with self._lock:
             self._submitted.append((page, options, future))
@@ -129,24 +129,24 @@ class PageWriter:
                 try:
                     prepared = self._prepare_submitted(taken)
                     request = Request(
-                        [_bare(one, options) for one, (_, options, _) in zip(prepared, taken, strict=True)],
+                        [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
                         [options.policies for _, options, _ in taken],
                     )
                     self._queue.add(request)
-                except Exception as error:  # it is its callers', not this thread's
+                except Exception as error:  # for the callers, not for this thread
                     for _, _, future in taken:
                         future.set_exception(error)
                     continue
             self._queue.write(request)
-            for (_, options, future), one, outcome in zip(taken, prepared, request.outcomes, strict=True):
+            for (_, options, future), page, outcome in zip(taken, prepared, request.outcomes, strict=True):
                 try:
-                    future.set_result(_accepted(_outcome(outcome, one, options)))
+                    future.set_result(_accepted(_with_links(outcome, page, options)))
                 except Exception as error:
                     future.set_exception(error)
             del taken, prepared, request
 
     def _take_submitted(self) -> list[_Submitted]:
-        """The next pages that still are waited for, as many as a group takes; none ends the thread."""
+        """The next pages that are not cancelled, at most one group; if there are none, the thread ends."""
         taken: list[_Submitted] = []
         taken_bytes = 0
         with self._lock:
@@ -160,44 +160,38 @@ class PageWriter:
 
     def _prepare_submitted(self, taken: Sequence[_Submitted]) -> list[Prepared]:
         prepared: list[Prepared] = []
-        for _, alike in groupby(taken, lambda one: one[1]._replace(policies={})):
-            some = list(alike)
-            prepared += self._prepare([page for page, _, _ in some], some[0][1])
+        for options, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
+            prepared += self._prepare([page for page, _, _ in submitted], options)
         return prepared
 
     def _prepare(self, pages: Sequence[Page], options: WriteOptions) -> list[Prepared]:
         prepared = self._preparer.prepare(pages, anchors=options.anchors or options.links, any_time=options.any_time)
-        return prepared if options.keep_body else [one._replace(keep_body=False) for one in prepared]
+        return prepared if options.keep_body else [page._replace(keep_body=False) for page in prepared]
 
     def _write(self, prepared: list[Prepared], options: WriteOptions) -> _Outcomes:
-        """Write pages that have all been read from one source."""
-        if not options.links:
-            request = Request(prepared, [options.policies] * len(prepared))
-            self._queue.write(request)
-            return request.outcomes
-        request = Request([_bare(one, options) for one in prepared], [options.policies] * len(prepared))
+        """Write pages of one source."""
+        request = Request([_without_anchors(page, options) for page in prepared], [options.policies] * len(prepared))
         self._queue.write(request)
-        return [_outcome(outcome, one, options) for outcome, one in zip(request.outcomes, prepared, strict=True)]
+        return [_with_links(outcome, page, options) for outcome, page in zip(request.outcomes, prepared, strict=True)]
 
 
-def _as_page(given: Page | tuple[str, bytes]) -> Page:
-    return given if isinstance(given, Page) else Page(*given)
+def _as_page(page: Page | tuple[str, bytes]) -> Page:
+    return page if isinstance(page, Page) else Page(*page)
 
 
-def _bare(prepared: Prepared, options: WriteOptions) -> Prepared:
-    """A page without what it says of others, where that was asked for its result alone."""
+def _without_anchors(prepared: Prepared, options: WriteOptions) -> Prepared:
+    """The page without its anchors, if they were extracted only to give its result the links."""
     return prepared._replace(anchors=()) if prepared.anchors and not options.anchors else prepared
 
 
-def _outcome(outcome: PutResult | Exception, prepared: Prepared, options: WriteOptions) -> PutResult | Exception:
-    """An outcome with the links of the page, where they were asked for."""
+def _with_links(outcome: PutResult | Exception, prepared: Prepared, options: WriteOptions) -> PutResult | Exception:
     if not options.links or isinstance(outcome, Exception):
         return outcome
     return outcome._replace(links=tuple(url_of(anchor.row_key) for anchor in prepared.anchors))
 
 
 def _accepted(outcome: PutResult | Exception) -> PutResult:
-    """The result of a page that was stored, or need not be."""
+    """The result of a page that was not refused; raises otherwise."""
     if isinstance(outcome, Exception):
         raise outcome
     if outcome.error:
@@ -205,52 +199,52 @@ def _accepted(outcome: PutResult | Exception) -> PutResult:
     return outcome
 
 
-_CLOSED = "the store was closed before this page was written, and does not hold it; open it again"
-_FORKED = "this process is a fork of the one that opened the store; open the store here again"
+_CLOSED = "the store was closed before this page was written; open the store and write the page again"
+_FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
 
 
 class Request:
-    """Pages that are written in one group, and what became of them.
+    """Pages that are written in one group, and their outcomes.
 
     Args:
-        pages: in order; the request gives them up once it is answered.
+        pages: in order; released when the request is answered.
         policies: what to do per verdict, for each page.
     Attributes:
-        outcomes: a page's result once it is committed, or why it is not written; for the first pages, or all.
-        is_answered: whether the outcomes are all there.
-        is_queued: whether the queue has taken it.
-        turn: released once, when the request is answered or its caller is to lead.
+        outcomes: the result of each committed page, or why it is not written; for a prefix of the pages.
+        is_answered: all outcomes are there.
+        is_queued: the queue has it.
+        wakeup: released once, when the request is answered or its caller must lead.
     """
 
-    __slots__ = ("body_bytes", "is_answered", "is_queued", "outcomes", "pages", "policies", "turn")
+    __slots__ = ("body_bytes", "is_answered", "is_queued", "outcomes", "pages", "policies", "wakeup")
 
     def __init__(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> None:
         self.pages = pages
         self.policies = policies
-        self.body_bytes = sum(body_bytes(one.page) for one in pages)
+        self.body_bytes = sum(body_bytes(page.page) for page in pages)
         self.outcomes: list[PutResult | Exception] = []
         self.is_answered = self.is_queued = False
-        self.turn = threading.Lock()
-        self.turn.acquire()
+        self.wakeup = threading.Lock()
+        self.wakeup.acquire()
 
 
 class WriteQueue:
-    """The one way of pages to the sequencer.  Thread-safe; a caller may be interrupted anywhere."""
+    """Group commit: all pages reach the sequencer through here.  Thread-safe; callers may be interrupted anywhere."""
 
     def __init__(self, sequencer: Sequencer) -> None:
         self._sequencer = sequencer
         self._lock = threading.Lock()
         self._waiting: deque[Request] = deque()
-        """Requests without an answer; those of the group that is being written are at the head."""
+        """Guarded by `_lock`, as `_leader`: requests without an answer; the group that is being written comes first."""
         self._leader: Request | None = None
-        """Whose caller commits."""
+        """The request whose caller commits."""
         self._writing = threading.RLock()
-        """Held while a group is written; reentrant, for a signal handler may close the store meanwhile."""
+        """Held while a group is written; reentrant, because a signal handler may close the store then."""
         self._is_closed = False
         self._process = os.getpid()
 
     def check(self) -> None:
-        """Refuse a caller who must not write.
+        """Refuse to write.
 
         Raises:
             StoreUnavailable: the store is closed, or belongs to the parent process.
@@ -261,14 +255,14 @@ class WriteQueue:
             raise StoreUnavailable(_CLOSED)
 
     def add(self, request: Request) -> None:
-        """Give a request its place; whoever does so goes on to `write`, which a signal must not keep it from."""
+        """Queue a request.  The caller must then call `write`, even after a signal."""
         self.check()
         with self._lock:
             request.is_queued = True
             self._waiting.append(request)
 
     def write(self, request: Request) -> None:
-        """Write a request, and return when it is answered; one that has its place is, whoever closes the store.
+        """Write a request; returns when it is answered.  A queued request is answered even if the store is closed.
 
         Raises:
             StoreUnavailable: the store is closed, or belongs to the parent process.
@@ -283,26 +277,28 @@ class WriteQueue:
                 if leads:
                     self._leader = request
             if not leads:
-                request.turn.acquire()
+                request.wakeup.acquire()
             while not request.is_answered:
                 self._write_group()
         finally:
             self._leave(request)
 
     def _leave(self, request: Request) -> None:
-        """Let the next one lead; a KeyboardInterrupt that comes meanwhile is raised when that is done."""
+        """Let the next caller lead; a KeyboardInterrupt during this is raised at the end."""
         interrupt: KeyboardInterrupt | None = None
         is_done = False
         while not is_done:
             try:
-                # Python looks for signals after a call: none can part handing over from waking the heir.
+                # Python handles signals after a call, so none comes between setting the leader and waking it.
                 with self._lock:
                     if not request.is_answered or (self._waiting and self._waiting[0].is_answered):  # interrupted
-                        self._waiting = deque(one for one in self._waiting if not (one is request or one.is_answered))
+                        self._waiting = deque(
+                            other for other in self._waiting if not (other is request or other.is_answered)
+                        )
                     if self._leader is request:
-                        self._leader = heir = self._waiting[0] if self._waiting else None
-                        if heir is not None:
-                            heir.turn.release()
+                        self._leader = successor = self._waiting[0] if self._waiting else None
+                        if successor is not None:
+                            successor.wakeup.release()
                 is_done = True
             except KeyboardInterrupt as error:
                 interrupt = error
@@ -310,13 +306,16 @@ class WriteQueue:
             raise interrupt
 
     def close(self) -> None:
-        """Let the group that is being written be finished, and fail what waits behind it."""
+        """Finish the group that is being written; requests that wait after it fail."""
         self._is_closed = True
         with self._writing:
             pass
 
     def _write_group(self) -> None:
-        """Write what waits, up to the bounds of a group; the caller leads."""
+        """Write the waiting requests, up to the bounds of a group.
+
+        REQUIRES: the caller leads.
+        """
         with self._writing:
             group = self._next_group()
             self._write(group)
@@ -325,12 +324,12 @@ class WriteQueue:
                 request.pages = request.policies = ()
                 request.is_answered = True
                 if request is not self._leader:
-                    request.turn.release()
+                    request.wakeup.release()
             while self._waiting and self._waiting[0].is_answered:
                 self._waiting.popleft()
 
     def _next_group(self) -> list[Request]:
-        """The first requests, as many as fit; one that fits in no group is one."""
+        """The first requests that fit in a group; a request that is too long is a group of its own."""
         group: list[Request] = []
         pages = body_bytes = 0
         with self._lock:
@@ -343,7 +342,7 @@ class WriteQueue:
         return group
 
     def _write(self, group: Sequence[Request]) -> None:
-        """Write what is not written yet; what is not committed fails together: bad pages were refused before."""
+        """Write pages without an outcome; after an error all that are not committed fail: bad pages were refused."""
         owners: list[Request] = []
         pages: list[Prepared] = []
         policies: list[Policies] = []
@@ -367,14 +366,14 @@ class WriteQueue:
 
 
 GROUP_ANCHORS = 20_000
-"""A group with so many anchors is committed before its next page: they wait in memory."""
+"""A batch with so many anchors is committed before its next page, because they are in memory."""
 
 
 class Sequencer:
-    """Writes pages in order; the committer's lock is held from a group's first verdict to its commit.
+    """Judges and commits pages in order, under the committer's lock.
 
     Attributes:
-        judge, values: for those who change stored pages, under the same lock.
+        judge, values: used also for changes of stored pages, under the same lock.
     """
 
     def __init__(
@@ -395,7 +394,7 @@ class Sequencer:
         self._committer = committer
         self._is_shared = committer.fills_slots
         self._lost: dict[int, bytes] = {}
-        """Row keys of pages of the group being written for which another process was faster, by `id`."""
+        """Pages of this group that another process won: row key by `id` of the page."""
         self._index = index
         self._pages = pages
         self._bases = bases
@@ -403,12 +402,12 @@ class Sequencer:
         self._taken = taken = TakenTimes(table)
         self._counts = counts
         self._reads = reads
-        """None where each read alone costs little."""
+        """None if single reads are cheap."""
         self._clock = clock
         self.judge = Judge(pages, table, placement, detector, taken, self.commit)
         self.values = values
         self._commits = 0
-        """Batches that were committed."""
+        """Number of committed batches."""
         committer.followers |= {index.follow, pages.follow, taken.follow, counts.follow, self._follow}
         if reads is not None:
             committer.followers.add(reads.follow)
@@ -419,23 +418,23 @@ class Sequencer:
         """Judge, store and commit pages, in order.
 
         Args:
-            pages: to be written.
+            pages: to write.
             policies: what to do per verdict, for each page.
         Returns:
-            The results of all, committed at the store's durability; or of the first ones, and why there are no more.
-            A StorageError says that the rest is not applied; after CommitUnknown, writing it again is safe.
+            The results of the committed pages, and the error that stopped the others.  After a StorageError these are
+            not applied; after CommitUnknown they may be, and writing them again is safe.
         """
         answers: list[Write] = []
         committed = 0
         with self._committer.lock:
             try:
                 self._prepare(pages)
-                for one, policy in zip(pages, policies, strict=True):
+                for page, policy in zip(pages, policies, strict=True):
                     commits = self._commits
                     try:
-                        answer = self._admit(one, policy)
+                        answer = self._admit(page, policy)
                     finally:
-                        if self._commits != commits:  # what came before is committed
+                        if self._commits != commits:  # the pages before this one are committed
                             committed = len(answers)
                     answers.append(answer)
                 self.commit()
@@ -444,7 +443,7 @@ class Sequencer:
                     self._write_lost(pages, policies, answers)
             except BaseException as error:
                 if self._lost:
-                    committed = min(committed, self._numbers(pages)[0])
+                    committed = min(committed, self._lost_numbers(pages)[0])
                     self._lost = {}
                 self._committer.drop_placed()
                 self._pages.begin()
@@ -455,20 +454,20 @@ class Sequencer:
         return [_result(answer) for answer in answers], None
 
     def _prepare(self, pages: Sequence[Prepared]) -> None:
-        """Read together what judging these pages will ask for."""
+        """Prefetch what judging these pages will read."""
         if self._is_shared:
             self._clear_caches()
         if self._reads is not None:
             self._reads.begin(pages)
-        self._pages.prepare([one.row_key for one in pages if not one.error])
-        self._index.prepare(one.analysis for one in pages if one.analysis is not None)
+        self._pages.prepare([page.row_key for page in pages if not page.error])
+        self._index.prepare(page.analysis for page in pages if page.analysis is not None)
         if self._reads is not None:
             self._reads.prepare(pages, self._pages.postings)
 
     def _write_lost(self, pages: Sequence[Prepared], policies: Sequence[Policies], answers: list[Write]) -> None:
-        """Write pages for which another process was faster, by what is committed now; changes their answers."""
+        """Judge and write the lost pages again, against what is committed now; replaces their answers."""
         self._committer.wait()
-        numbers = self._numbers(pages)
+        numbers = self._lost_numbers(pages)
         lost, self._lost = self._lost, {}
         try:
             self._prepare([pages[number] for number in numbers])
@@ -479,12 +478,11 @@ class Sequencer:
             self._lost |= lost
             raise
 
-    def _numbers(self, pages: Sequence[Prepared]) -> list[int]:
-        """Which of the pages are lost, in order."""
-        return [number for number, one in enumerate(pages) if id(one) in self._lost]
+    def _lost_numbers(self, pages: Sequence[Prepared]) -> list[int]:
+        return [number for number, page in enumerate(pages) if id(page) in self._lost]
 
     def _follow(self, plan: Plan, known: bool) -> None:
-        """Another commit may have moved or freed bases; see `Committer.followers`."""
+        """Clear the base cache if another commit may have moved or freed bases; see `Committer.followers`."""
         if plan is not self._pages.batch.plan:
             self._bases.forget()
 
@@ -493,17 +491,17 @@ class Sequencer:
             cache.clear()
         self._bases.forget()
 
-    def commit(self, cut: Cut | None = None) -> None:
-        """Place the values of the batch and commit it: the one commit point.
+    def commit(self, reason: FlushReason | None = None) -> None:
+        """Store the values of the batch and commit it.
 
         Args:
-            cut: why it is not committed later, with more pages.
+            reason: why it is committed before the group is complete.
         """
         batch = self._pages.batch
         if not batch.writes and not batch.anchors:
             return
         plan = batch.plan
-        plan.cut = cut
+        plan.flush_reason = reason
         pages = [write for write in batch.writes if write.judgement is not None]
         for write in batch.writes:
             self.values.place(write, batch)
@@ -514,10 +512,10 @@ class Sequencer:
             if page.payload_digest or page.docno:
                 post_names(batch.postings, write.pointer, page.payload_digest, page.docno)
             if self._is_shared:
-                plan.fill(self._slot(write), turn=write.turn)
+                plan.fill(self._slot(write), order=write.commit_order)
             else:
-                plan.write(Stage.PAGES, (write.row(),), turn=write.turn)
-        self._committer.note_writes((write.page.row_key, len(write.page.page.body)) for write in pages)
+                plan.write(Stage.PAGES, (write.row(),), order=write.commit_order)
+        self._committer.count_writes((write.page.row_key, len(write.page.page.body)) for write in pages)
         plan.write(Stage.POSTINGS, self._index.mutations(batch.postings))
         plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()))
         visits = len(batch.writes) - len(pages)
@@ -528,10 +526,10 @@ class Sequencer:
         self._commits += 1
         self._pages.begin()
         if self._is_shared:
-            self._note_lost(pages, visits)
+            self._record_lost(pages, visits)
 
     def _slot(self, write: Write) -> Slot:
-        """A page as it is written where others may be faster: what is new claims its body first."""
+        """A page as it is written if several processes write: a new page claims its body first."""
         verdict, judgement = write.verdict, write.judgement
         assert judgement is not None
         named = frozenset(page for page in (judgement.of, judgement.contains) if page is not None)
@@ -540,8 +538,8 @@ class Sequencer:
             claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
         return Slot(write.pointer, write.row(), claim, write.rewrites, named)
 
-    def _note_lost(self, pages: Sequence[Write], visits: int) -> None:
-        """Count what is written, and note what is to be judged again."""
+    def _record_lost(self, pages: Sequence[Write], visits: int) -> None:
+        """Count the pages that were written, and record those that must be judged again."""
         lost = self._committer.lost
         counted = [(write.verdict, len(write.page.page.body)) for write in pages if write.pointer not in lost]
         if lost:
@@ -549,48 +547,52 @@ class Sequencer:
             self._clear_caches()
         self._committer.commit(Plan().write(Stage.COUNTS, self._counts.rows(counts_of(counted, visits))))
 
-    def _admit(self, one: Prepared, policies: Policies) -> Write:
-        """Judge a page, and take it into the batch."""
-        if one.error:
-            return refused(one, one.error)
-        if self._lost and one.row_key in self._lost.values():  # after the page of its row that came before
-            self._lost[id(one)] = one.row_key
-            return refused(one, "")
+    def _admit(self, page: Prepared, policies: Policies) -> Write:
+        """Judge a page, and add it to the batch."""
+        if page.error:
+            return refused(page, page.error)
+        if self._lost and page.row_key in self._lost.values():  # it must come after the earlier page of its row
+            self._lost[id(page)] = page.row_key
+            return refused(page, "")
         batch = self._pages.batch
-        if one.row_key in batch.rows:
-            self.commit(Cut.ROW_AGAIN)
+        if page.row_key in batch.rows:
+            self.commit(FlushReason.ROW_AGAIN)
         elif batch.anchor_count >= GROUP_ANCHORS:
-            self.commit(Cut.ANCHORS)
-        self._pages.turn = 0
-        if one.analysis is None:
-            write = self.judge.visit(one)
+            self.commit(FlushReason.ANCHORS)
+        self._pages.commit_order = 0
+        if page.analysis is None:
+            write = self.judge.visit(page)
             if write.is_stored:
                 set_visit_columns(write)
                 write.arrived = self._clock()
                 self._pages.add(write)
             return write
         lost_before = len(self._lost)
-        write = self.judge.page(one, policies)
-        if len(self._lost) != lost_before:  # judging it has committed what its verdict may name
-            self._lost[id(one)] = one.row_key
+        write = self.judge.page(page, policies)
+        if len(self._lost) != lost_before:  # judging committed the batch, and a page that the verdict may name lost
+            self._lost[id(page)] = page.row_key
             return write
         if write.is_stored:
             set_columns(write)
-            write.turn = self._pages.turn
+            write.commit_order = self._pages.commit_order
             write.arrived = self._clock()
-            if write.verdict.stored in capture.STORED_POSTED and one.page.body:  # later pages see it, and find it
-                its = one.analysis
-                self._index.add(self._pages.postings, write.pointer, its, status=one.page.status)
+            if write.verdict.stored in capture.STORED_POSTED and page.page.body:  # later pages are judged against it
+                analysis = page.analysis
+                self._index.add(self._pages.postings, write.pointer, analysis, status=page.page.status)
                 write.seen = StoredPage(
-                    its.body_checksum, its.text_checksum, its.sketch, its.shingle_count, bool(its.entries)
+                    analysis.body_checksum,
+                    analysis.text_checksum,
+                    analysis.sketch,
+                    analysis.shingle_count,
+                    bool(analysis.entries),
                 )
             self._pages.add(write)
-        if write.says and one.anchors:
+        if write.says and page.anchors:
             self._add_anchors(write)
         return write
 
     def _add_anchors(self, write: Write) -> None:
-        """What a page that is stored says of others; of a page that is written again, only what it said otherwise."""
+        """Add the anchors of a stored page; of a page that is written again, only those that changed."""
         source, batch = write.page.url.encode(), self._pages.batch
         again = not write.is_stored or write.previous is not None
         for anchor in write.page.anchors:
@@ -617,36 +619,21 @@ def _result(write: Write) -> PutResult:
     )
 
 
-# --- all of it put together
-
-
 class WriteSide:
-    """Everything that writes pages.
-
-    Attributes:
-        opened, table, committer, clock: as given.
-        kernel: that analyses pages.
-        pages, detector, sequencer: of this writer.
-        preparer: of pages.
-        queue: of groups.
-        writer: of pages.
-        poster: of pages that are stored.
-        deleter: of pages.
-        upkeep: what compaction asks.
-    """
+    """Builds all parts that write pages; they are its attributes."""
 
     def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
         self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
-        remembers = opened.engine.caps.single_writer or committer.fills_slots
+        caches = opened.engine.caps.single_writer or committer.fills_slots
         placement = opened.placement
         self.kernel = kernel_of(opened)
         engine = opened.engine
         buckets = open_buckets(opened, table)
         committer.followers.add(buckets.follow)
-        index = HashIndex(opened.engine, buckets, remembers=remembers)
-        bases = Bases(placement, opened.base_rows, remembers=remembers)
+        index = HashIndex(opened.engine, buckets, caches=caches)
+        bases = Bases(placement, opened.base_rows, caches=caches)
         self.pages = pages = GroupPages(
-            table, placement, bases, remembers=remembers, is_alone=opened.engine.caps.single_writer
+            table, placement, bases, caches=caches, is_alone=opened.engine.caps.single_writer
         )
         self.detector = detector = Detector(
             index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule

@@ -111,7 +111,7 @@ def test_a_backend_without_batches_may_stop_behind_any_row(seed: int) -> None:
 
 def test_an_address_of_another_backend_is_refused_in_one_sentence(tmp_path: Path) -> None:
     for address in ("accumulo://zookeeper:2181/web", "s3://bucket/store"):
-        with pytest.raises(InvalidArgument, match=rf"{address}: this version of docstore has no backend \w+://"):
+        with pytest.raises(InvalidArgument, match=rf"{address}: this docstore has no backend \w+://"):
             open_backend(address, create=True)
         with pytest.raises(InvalidArgument, match="give the path of a directory"):
             docstore.open(address)
@@ -126,7 +126,7 @@ def row(key: bytes) -> RowMutations:
 
 
 def test_a_plan_is_written_in_stages_and_removed_the_other_way_round() -> None:
-    plan = Plan().remove(Stage.BASES, [row(b"base gone")]).write(Stage.PAGES, [row(b"later page")], turn=1)
+    plan = Plan().remove(Stage.BASES, [row(b"base gone")]).write(Stage.PAGES, [row(b"later page")], order=1)
     plan.write(Stage.COUNTS, [row(b"count")]).write(Stage.PAGES, [row(b"page")]).remove(Stage.PAGES, [row(b"gone")])
     plan.write(Stage.NUMBERS, [row(b"number")]).write(Stage.POSTINGS, [])
     keys = [[one.row_key for one in stage] for stage in plan.stages()]

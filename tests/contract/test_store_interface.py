@@ -42,7 +42,7 @@ SCHEMA = Schema(families=(docstore.ColumnFamily("notes"),))
 INSIDE = {
     "opened",
     "search_index",
-    "rehearse",
+    "dry_run",
     "post_again",
     "apply_duplicates",
     "put_prepared",

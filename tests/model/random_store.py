@@ -162,7 +162,7 @@ class Run:
         ]
         store, model = self.store, self.model
         if put.dry_run:
-            store, self.model = store.rehearse(), copy.deepcopy(model)
+            store, self.model = store.dry_run(), copy.deepcopy(model)
         try:
             results = list(store.put_pages(pages, policies=POLICIES[put.policy], any_time=True))
             self._same("results", len(results), len(pages))

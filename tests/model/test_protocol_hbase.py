@@ -246,8 +246,8 @@ def test_a_page_is_lost_with_those_that_name_it() -> None:
     first.commit(plan)
     assert first.lost == set()
     other.fill(slot(b"b"))
-    other.fill(slot(b"c", PagePointer(1000, b"b")), turn=1)
-    other.fill(slot(b"d", PagePointer(1000, b"a")), turn=1)
+    other.fill(slot(b"c", PagePointer(1000, b"b")), order=1)
+    other.fill(slot(b"d", PagePointer(1000, b"a")), order=1)
     second.commit(other)
     assert second.lost == {PagePointer(1000, b"b"), PagePointer(1000, b"c")}
     other = Plan()

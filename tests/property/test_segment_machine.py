@@ -47,7 +47,7 @@ class SegmentMachine(RuleBasedStateMachine):
         assert lost <= self.at_risk
         for ref in lost:
             del self.known[ref]
-        self.manifest.settle(recovery, Durability.SYNC)
+        self.manifest.record_recovery(recovery, Durability.SYNC)
 
     @rule(lengths=st.lists(sizes, max_size=4), synced=st.booleans(), fault=st.sampled_from((0, 0, 0, 1, 2, 3, 4)))
     def write_group(self, lengths: list[int], synced: bool, fault: int) -> None:
@@ -71,7 +71,7 @@ class SegmentMachine(RuleBasedStateMachine):
         finally:
             self.files.fail_at = {}
         for record in records:
-            self.manifest.note_writes([(record.row_key, record.raw_bytes)])
+            self.manifest.count_writes([(record.row_key, record.raw_bytes)])
         plan = Plan()
         self.manifest.add_to(plan, self.bodies.progress())
         apply(self.engine, plan, Durability.SYNC)

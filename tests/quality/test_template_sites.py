@@ -199,7 +199,7 @@ CHUNK_PAGES = 1000
 class MemoryPages:
     """`detector.Pages` over what was put; all are good pages without a title."""
 
-    in_doubt = False
+    visibility_unknown = False
 
     def __init__(self) -> None:
         self.postings = NOTHING_NEW
@@ -245,7 +245,7 @@ class Written:
         self.kernel = Kernel(schema.extractor, schema.shingle_words)
         self.pages = MemoryPages()
         self._buckets = RunBuckets(self._engine, Path(self._folder.name) / "index", list)
-        self._index = HashIndex(self._engine, self._buckets, remembers=True)
+        self._index = HashIndex(self._engine, self._buckets, caches=True)
         self.detector = Detector(
             self._index,
             self.kernel,

@@ -199,7 +199,7 @@ def test_anchors_need_no_record_in_a_segment(tmp_path: Path) -> None:
 
 def test_a_dry_run_writes_no_anchor(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "store", create=True) as store:
-        with store.rehearse() as dry:
+        with store.dry_run() as dry:
             list(dry.put_pages(pages(), anchors=True))
         assert everything(store) == []
 

@@ -593,7 +593,7 @@ def test_one_tablet_at_a_time_empties_the_mixed_segment_in_the_end(tmp_path: Pat
 def test_segments_stay_while_a_dry_run_may_refer_to_them(store: DocumentStore) -> None:
     pages = some_pages(6)
     list(store.put_pages(pages))
-    with store.rehearse() as layer:
+    with store.dry_run() as layer:
         policies = {VerdictKind.EXACT: Policy.REFERENCE}
         layer.put_page("https://new.example/", pages[0].body, headers=HTML, policies=policies)
         assert store.compact().kept_segments >= 1

@@ -14,7 +14,7 @@ from docstore.cli import serve
 
 PROGRAM = """
 import ctypes, sys, threading
-from docstore.storage.heap import give_back_freed, use_one_heap
+from docstore.storage.heap import trim_heap, use_one_heap
 
 use_one_heap()
 gate = threading.Barrier(9)
@@ -37,7 +37,7 @@ libc.fopen.restype = ctypes.c_void_p
 stream = libc.fopen(sys.argv[1].encode(), b"w")
 libc.malloc_info(0, ctypes.c_void_p(stream))
 libc.fclose(ctypes.c_void_p(stream))
-give_back_freed()
+trim_heap()
 """
 
 

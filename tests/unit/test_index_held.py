@@ -46,10 +46,10 @@ def pages_of(
 class Posting:
     """An index over rows, and pages that are posted in it."""
 
-    def __init__(self, *, remembers: bool) -> None:
+    def __init__(self, *, caches: bool) -> None:
         self.engine = MemoryEngine()
         self.buckets = RowBuckets(self.engine)
-        self.index = HashIndex(self.engine, self.buckets, remembers=remembers)
+        self.index = HashIndex(self.engine, self.buckets, caches=caches)
 
     def commit(self, pages: Iterable[tuple[PagePointer, Analysis]]) -> None:
         new = NewPostings()
@@ -68,7 +68,7 @@ def test_what_is_at_hand_is_what_is_stored_and_in_flight(
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
     buckets = RowBuckets(engine)
-    held = HashIndex(engine, buckets, remembers=True)
+    held = HashIndex(engine, buckets, caches=True)
     texts: dict[PagePointer, int] = {}
     for group in range(12):
         plain, new = HashIndex(engine, buckets), NewPostings()
@@ -97,7 +97,7 @@ def test_what_is_at_hand_is_what_is_stored_and_in_flight(
 
 
 def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
-    posting = Posting(remembers=True)
+    posting = Posting(caches=True)
     index = posting.index
     pointers = [PagePointer(number, b"row%d" % number) for number in range(700)]
     new = NewPostings()
@@ -118,7 +118,7 @@ def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest
         return merge(*lists)
 
     monkeypatch.setattr(index_module, "merge", noted)
-    posting = Posting(remembers=True)
+    posting = Posting(caches=True)
     index = posting.index
     for group in range(10):
         new = NewPostings()
@@ -130,7 +130,7 @@ def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest
 
 
 def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.MonkeyPatch) -> None:
-    posting = Posting(remembers=False)
+    posting = Posting(caches=False)
     engine, index = posting.engine, posting.index
     posting.commit((PagePointer(5, b"row%d" % number), page(3, 1)) for number in range(300))
     assert index.holds(PagePointer(5, b"row299"), checksum(1, 3))
@@ -153,7 +153,7 @@ def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPa
     """Before, rows were counted, of which each may have 64 pages."""
     bodies, copies = 40, 50
     monkeypatch.setattr(index_module, "ROWS_HELD", 10 * copies)
-    posting = Posting(remembers=True)
+    posting = Posting(caches=True)
     engine, index = posting.engine, posting.index
     for number in range(copies):
         analyses = [page(body, body) for body in range(bodies)]
@@ -177,7 +177,7 @@ def test_questions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.
     """Before, what was asked of each such body was held for ever."""
     bodies, most = 30, 8
     monkeypatch.setattr(index_module, "ROWS_HELD", most * (POINTER_SLICE + 1) // 2)
-    posting = Posting(remembers=True)
+    posting = Posting(caches=True)
     index = posting.index
     for body in range(bodies):
         rows = (PagePointer(number, b"row%d" % number) for number in range(POINTER_SLICE + 1))

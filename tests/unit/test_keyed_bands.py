@@ -39,7 +39,7 @@ def make(path: Path, schema: Schema = KEYED) -> Path:
 
 
 def finds(path: Path) -> bool:
-    with docstore.open(path, durability="none") as store, store.rehearse() as trial:
+    with docstore.open(path, durability="none") as store, store.dry_run() as trial:
         verdict = trial.put_page("https://b.example/", html(20), headers=TYPE).verdict
         return verdict.kind is VerdictKind.NEAR and reindex(store, dry_run=True).unseen == 0
 

@@ -39,7 +39,7 @@ class HeapStorage:
         assert size_bytes > 0
         self.waiting[name] = parts
         if not self.lazy:
-            self.settle()
+            self.finish_merges()
 
     def merged(self) -> list[Span]:
         names, self.ready = self.ready, []
@@ -52,7 +52,7 @@ class HeapStorage:
         self.removed.append(name)
         del self.runs[name]
 
-    def settle(self, largest_merge_bytes: int | None = None) -> None:
+    def finish_merges(self, largest_merge_bytes: int | None = None) -> None:
         for name, parts in self.waiting.items():
             self.write(name, parts)
             self.ready.append(name)
@@ -113,7 +113,7 @@ def test_look_ups_give_every_text_in_order_of_arrival_whenever_merges_end(every:
     for number in range(0, len(groups), 20):
         play(levels, groups[number : number + 20], first=number)
         if every and number // 20 % every == 0:
-            storage.settle()
+            storage.finish_merges()
         most = max(most, levels.run_count)
         expected = expected_of(groups[: number + 20])
         absent = [key + 1 for key in expected]
@@ -121,7 +121,7 @@ def test_look_ups_give_every_text_in_order_of_arrival_whenever_merges_end(every:
         assert not any(found_in(levels, absent).values())
     assert storage.removed
     assert levels.run_count < (20 if every < 7 else 60)
-    levels.settle()
+    levels.finish_merges()
     expected = expected_of(groups)
     assert found_in(levels, list(expected)) == expected
     assert levels.run_count == len(storage.runs) < 10
@@ -219,7 +219,7 @@ def test_keys_of_one_text_that_agree_after_mixing_are_one_posting() -> None:
         levels.post(group, key * 3)
         levels.end_group(group)
     levels.flush()
-    levels.settle()
+    levels.finish_merges()
     assert found_in(levels, [7]) == {7: list(range(30))}
 
 
@@ -251,5 +251,5 @@ def test_a_merge_that_meets_damage_says_so_and_the_sources_stay() -> None:
     storage.waiting.clear()
     with pytest.raises(CorruptionError, match="damaged"):
         play(again, groups[again.end :], first=again.end)
-        storage.settle()
+        storage.finish_merges()
     assert name in storage.runs

@@ -23,7 +23,7 @@ def write_group(
     engine: MemoryEngine, manifest: Manifest, row_keys: list[bytes], raw_bytes: int = 1000, written_bytes: int = 500
 ) -> None:
     for row_key in row_keys:
-        manifest.note_writes([(row_key, raw_bytes)])
+        manifest.count_writes([(row_key, raw_bytes)])
     rows = [RowMutations("pages", row_key, (SetCell("page", b"body", 0, b"x"),)) for row_key in row_keys]
     progress = [SegmentProgress(1, True, written_bytes, written_bytes)]
     engine.mutate_rows([*rows, *rows_of(manifest, progress)], NONE)
@@ -92,7 +92,7 @@ def test_an_aborted_group_leaves_no_count() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
-    manifest.note_writes([(b"b", 5000)])
+    manifest.count_writes([(b"b", 5000)])
     rows_of(manifest, [SegmentProgress(1, True, 900, 900)])
     manifest.aborted()
     assert manifest.tablets() == [(1, b"", None, 1000)]
@@ -105,7 +105,7 @@ def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_t
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
-    manifest.note_writes([(b"b", 5000)])
+    manifest.count_writes([(b"b", 5000)])
     rows = rows_of(manifest, [SegmentProgress(1, True, 900, 900)])
     if applied:
         engine.mutate_rows(rows, NONE)
@@ -123,9 +123,9 @@ def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_t
 def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
-    manifest.note_writes([(b"a", 10)])
+    manifest.count_writes([(b"a", 10)])
     rows = rows_of(manifest, [])
-    manifest.note_writes([(b"b", 100)])
+    manifest.count_writes([(b"b", 100)])
     engine.mutate_rows(rows, NONE)
     manifest.committed()
     assert Manifest.load(engine).tablets()[0].raw_bytes == 10
@@ -284,7 +284,7 @@ def test_settling_a_recovery_forgets_what_is_lost() -> None:
     for number in (1, 2, 3, 4):
         manifest.write_segment(SegmentRow(number, SEGMENT_LIVE, 1000, 500), NONE)
     lost = (LostRange(1, 0, 1000, "missing"), LostRange(2, 600, 700, "crc"), LostRange(3, 800, 1000, "too short"))
-    manifest.settle(Recovery(lost=lost, gone=(4,)), NONE)
+    manifest.record_recovery(Recovery(lost=lost, gone=(4,)), NONE)
     assert Manifest.load(engine).segments() == [
         SegmentRow(2, SEGMENT_LIVE, 1000, 1000),
         SegmentRow(3, SEGMENT_LIVE, 800, 800),
@@ -342,7 +342,7 @@ def test_a_group_writes_one_row_while_its_segment_and_tablets_only_grow() -> Non
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"], written_bytes=500)
-    manifest.note_writes([(b"b", 70)])
+    manifest.count_writes([(b"b", 70)])
     rows = rows_of(manifest, [SegmentProgress(1, True, 900, 800)])
     assert [row.row_key for row in rows] == [MANIFEST_COUNTERS_ROW]
     engine.mutate_rows(rows, NONE)

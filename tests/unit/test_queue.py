@@ -207,8 +207,8 @@ def test_an_interrupted_follower_takes_its_pages_along(
     """A signal that comes just before the wait is seen only after it, so the wait itself is what raises here."""
     follower, other = request("follower"), request("other")
     futures = busy(queue, writes, pool)
-    follower.turn = mock.Mock()
-    follower.turn.acquire.side_effect = KeyboardInterrupt
+    follower.wakeup = mock.Mock()
+    follower.wakeup.acquire.side_effect = KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):
         queue.write(follower)
     assert follower.is_queued

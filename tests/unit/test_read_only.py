@@ -72,7 +72,7 @@ def test_a_store_is_read_and_nothing_in_it_changes(tmp_path: Path, scratch: Path
         assert list(check(store.opened)) == []
         assert store.stats()["totals"]["captures"] == 40
         assert store.compact(dry_run=True).rows == 40
-        with store.rehearse() as dry:
+        with store.dry_run() as dry:
             results = list(dry.put_pages([Page("https://new.example/", some_pages(5, 1)[0].body, 200, HTML)]))
             assert [result.verdict.kind for result in results] == [VerdictKind.EXACT]
         store.backup(tmp_path / "b")

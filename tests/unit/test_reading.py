@@ -128,8 +128,8 @@ def test_the_shared_samples_give_the_same_report_by_either_way(tmp_path: Path) -
 
 def test_a_dry_run_reads_by_another_process_and_writes_nothing(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
-        with store.rehearse() as rehearsal:
-            assert ingest(rehearsal, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
+        with store.dry_run() as trial:
+            assert ingest(trial, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
         assert list(store.cells.scan()) == []
 
 

@@ -140,7 +140,7 @@ def test_a_page_whose_commit_failed_is_named_by_no_verdict(store: docstore.Docum
 
 def test_a_dry_run_sees_what_is_deleted_below_it(store: docstore.DocumentStore) -> None:
     fill(store)
-    with store.rehearse() as dry:
+    with store.dry_run() as dry:
         assert seen_by(dry, C) == (VerdictKind.EXACT, A)
         store.delete(A)
         assert seen_by(dry, D) == (VerdictKind.EXACT, B)

@@ -36,7 +36,7 @@ def test_levels_over_files_give_the_same_after_closing_and_opening(tmp_path: Pat
     levels.flush()
     expected = [texts_of(levels, key) for key in range(7)]
     assert sum(map(len, expected)) == 300  # 43 of each
-    storage.settle()
+    storage.finish_merges()
     storage.close()
     storage.close()
     (tmp_path / "runs" / "stray.txt").write_text("not a run")
@@ -51,8 +51,8 @@ def test_merged_sources_go_from_the_folder_and_names_are_plain(tmp_path: Path) -
     storage = RunFiles(tmp_path / "runs")
     levels = RunLevels(storage, flush_texts=10, fan_in=2)
     fill(levels, 0, 200)
-    levels.settle()
-    storage.settle()
+    levels.finish_merges()
+    storage.finish_merges()
     names = storage.names()
     assert len(names) == levels.run_count < 9
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
@@ -69,7 +69,7 @@ def test_a_run_that_was_not_synced_is_no_run(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs", NeverSyncs())
     assert storage.write(Span(0, 1), [b"7"])[0] == ord("7")
     storage.close()
-    assert not storage.settled
+    assert not storage.is_durable
     assert RunFiles(tmp_path / "runs").names() == []
     assert list((tmp_path / "runs").iterdir()) == []
 
@@ -86,7 +86,7 @@ def test_a_failed_sync_keeps_everything_asked_for_after_it(tmp_path: Path) -> No
         for name in (old, new):
             storage.write(name, [b"7777"])
         storage.remove(old)
-        storage.settle()
+        storage.finish_merges()
     with pytest.raises(StorageError, match="EIO"):
         storage.names()
     assert (tmp_path / "runs" / "0000000000000000-0000000000000001.part").exists()
@@ -105,7 +105,7 @@ def test_a_merge_is_done_in_the_background_and_named_once_it_is_durable(tmp_path
     assert storage.merged() == []
     assert storage.names() == []
     go_on.set()
-    storage.settle()
+    storage.finish_merges()
     assert storage.merged() == [Span(0, 9)]
     assert storage.merged() == []
     assert storage.open(Span(0, 9)).tobytes() == b"onetwo"
@@ -133,7 +133,7 @@ def test_small_merges_and_other_tasks_come_between_the_steps_of_a_large_one(tmp_
     storage.merge(Span(5, 9), small(), 3)
     storage.write(Span(9, 10), [b"z"])
     go_on.set()
-    storage.settle()
+    storage.finish_merges()
     assert order == ["large"] + ["small"] * 3 + ["large"] * 4
     assert storage.merged() == [Span(5, 9), Span(0, 5)]
     assert storage.names() == [Span(0, 5), Span(5, 9), Span(9, 10)]
@@ -152,7 +152,7 @@ def test_large_merges_need_not_be_waited_for_and_are_given_up_at_close(tmp_path:
     assert begun.wait(60)
     storage.merge(Span(1, 2), iter([b"small"]), 5)
     go_on.set()
-    storage.settle(5)
+    storage.finish_merges(5)
     assert storage.merged() == [Span(1, 2)]
     storage.close()
     assert (tmp_path / "runs" / "0000000000000001-0000000000000002.run").read_bytes() == b"small"
@@ -167,7 +167,7 @@ def test_what_a_merge_raises_is_raised_by_the_next_call(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs")
     storage.merge(Span(0, 2), damaged(), 6)
     with pytest.raises(CorruptionError, match="a run is damaged"):
-        storage.settle()
+        storage.finish_merges()
     storage.close()
 
     def broken() -> Iterator[bytes]:
@@ -177,7 +177,7 @@ def test_what_a_merge_raises_is_raised_by_the_next_call(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs")
     storage.merge(Span(0, 2), broken(), 6)
     with pytest.raises(StorageError, match="ZeroDivisionError"):
-        storage.settle()
+        storage.finish_merges()
     storage.close()
     assert list((tmp_path / "runs").iterdir()) == []
 
@@ -192,14 +192,14 @@ def test_a_run_that_does_not_fit_the_disk_is_refused(tmp_path: Path) -> None:
         storage.write(Span(0, 1), [b"7"])
     storage.merge(Span(0, 2), iter([b"7"]), 1)
     with pytest.raises(StorageError, match="the disk is full"):
-        storage.settle()
+        storage.finish_merges()
 
 
 def test_a_mapped_run_stays_readable_when_it_is_removed(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs")
     held = storage.write(Span(3, 9), [b"1" * 5000])
     storage.remove(Span(3, 9))
-    storage.settle()
+    storage.finish_merges()
     assert storage.names() == []
     assert held.tobytes() == b"1" * 5000
 
@@ -225,7 +225,7 @@ def test_what_is_held_for_a_removed_run_is_let_go_of_in_the_background(tmp_path:
     del held
     assert weak() is not None
     go_on.set()
-    storage.settle()
+    storage.finish_merges()
     assert weak() is None and where == ["runs"]
 
 
@@ -236,7 +236,7 @@ def test_a_run_made_again_is_not_taken_by_an_earlier_removal(tmp_path: Path) -> 
         assert storage.write(name, [bytes([number])])[0] == number
         storage.remove(name)
         assert storage.write(name, [b"\xff"])[0] == 255
-    storage.settle()
+    storage.finish_merges()
     assert sorted(storage.names()) == [Span(0, 9), Span(1, 9), Span(2, 9)]
 
 

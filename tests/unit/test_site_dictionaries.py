@@ -184,7 +184,7 @@ class NotingFiles(Files):
 
     def sync_folder(self, folder: Path) -> None:
         super().sync_folder(folder)
-        self.noted.append(f"settled {folder.name}")
+        self.noted.append(f"synced folder {folder.name}")
 
     def sync(self, descriptor: int) -> None:
         super().sync(descriptor)
@@ -197,12 +197,17 @@ def test_dictionaries_of_a_group_are_made_durable_once_and_before_its_records(tm
         list(store.put_pages([*pages(1, 12), *pages(2, 12)]))
         made = len(store.opened.dictionaries.names())
     named = [place for place, what in enumerate(files.noted) if what == "named .dict"]
-    settled = [place for place, what in enumerate(files.noted) if what == "settled dictionaries"]
+    folder_syncs = [place for place, what in enumerate(files.noted) if what == "synced folder dictionaries"]
     assert len(named) == made > 1
     assert [files.noted[place - 1] for place in named] == made * ["synced"]
-    assert len(settled) == 1
-    assert named[-1] < settled[0]
-    assert files.noted[settled[0] :][:4] == ["settled dictionaries", "synced", "synced", "settled segments"]
+    assert len(folder_syncs) == 1
+    assert named[-1] < folder_syncs[0]
+    assert files.noted[folder_syncs[0] :][:4] == [
+        "synced folder dictionaries",
+        "synced",
+        "synced",
+        "synced folder segments",
+    ]
 
 
 def test_only_the_last_dictionary_of_a_site_is_packed_with_effort(

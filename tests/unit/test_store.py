@@ -323,7 +323,7 @@ def test_a_dry_run_gives_every_verdict_and_writes_nothing(store: docstore.Docume
     text = words(18, 200)
     put(store, "https://a.example/", page(text))
     before = list(store.cells.scan())
-    dry = store.rehearse()
+    dry = store.dry_run()
     kinds = [put(dry, f"https://b.example/{n}", page(changed(words(19, 200), n, n))).verdict.kind for n in range(3)]
     kinds.append(put(dry, "https://c.example/", page(text)).verdict.kind)
     dry.close()

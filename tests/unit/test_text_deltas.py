@@ -262,7 +262,7 @@ def test_place_of_a_base_is_looked_up_again_once_it_was_freed(store: DocumentSto
 
 def test_dry_run_makes_deltas_against_texts_of_the_store_and_leaves_none(store: DocumentStore) -> None:
     put(store, [FIRST])
-    with store.rehearse() as trial:
+    with store.dry_run() as trial:
         trial.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
         assert set(text_of(trial, URLS[1]).split()) == set(changed(words(5, 600), 1, 12))
     assert list(store.opened.base_rows.scan()) == []

@@ -86,11 +86,11 @@ def test_a_bad_sector_stops_no_other_page(tmp_path: Path) -> None:
 
     bad = offset + 8
     with DocumentStore(Layout(tmp_path / "s", BadSector()).open(create=False, schema=None), Durability.SYNC) as store:
-        with pytest.raises(CorruptionError, match="the medium cannot be read"):
+        with pytest.raises(CorruptionError, match="the disk cannot read this part"):
             store.get(A)
         assert store.put_page(B, NEAR, headers=HTML).stored == "body"
         assert [(one["url"], one["path"], one["offset"]) for one in store.stats()["unreadable"]] == [(A, path, offset)]
-        assert [finding.what for finding in check(store.opened) if "medium" in finding.what]
+        assert [finding.what for finding in check(store.opened) if "disk cannot read" in finding.what]
         assert store.put_page(A, FIRST, headers=HTML, fetched_at=T0).stored == "body"
         assert body_of(store, A) == FIRST
 

@@ -31,7 +31,7 @@ from docstore.model.types import (
     Schema,
     VerdictKind,
 )
-from docstore.storage.heap import give_back_freed, use_one_heap
+from docstore.storage.heap import trim_heap, use_one_heap
 from docstore.store import DocumentStore
 from tools.bench.harness import Memory, Section, fresh_store, memory_of, one_core, run_commands
 
@@ -146,7 +146,7 @@ def memory(name: str, count: int) -> list[Memory]:
     with fresh_store(schema=SCENARIOS[name].schema) as store:
         _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
         for _ in SCENARIOS[name].write(store, step * SLICES, step):
-            give_back_freed()
+            trim_heap()
             found.append(memory_of())
     return found
 

@@ -248,7 +248,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ),
     ("body, text and long values of a page, around zstd", ((ValueWriter, "place"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
-    ("commit: segment written and synced", ((Placement, "settle"),)),
+    ("commit: segment written and synced", ((Placement, "sync"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
     ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (writer.Sequencer, "commit"))),
     ("answer", ((writer, "_result"),)),

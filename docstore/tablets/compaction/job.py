@@ -253,7 +253,7 @@ class Compaction:
         report.lost_races, report.left_values = moved.lost_races, self._left_values
         report.codec_bytes = dict(moved.codecs)
         report.live_bytes = self._done_bytes
-        self._give_back(report, named, old, marks_number)
+        self._free_space(report, named, old, marks_number)
         report.removed_dictionaries = self._drop_dictionaries(named)
         with committer.lock:
             plan = fold(opened.engine)
@@ -267,7 +267,7 @@ class Compaction:
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
-    def _give_back(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
+    def _free_space(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
         """From freeing bases to unlinking the segments of records that were deltas against them."""
         opened, committer = self._opened, self._committer
         used = Usage()

@@ -258,7 +258,7 @@ class Relocator:
         return moves
 
     def _note(self, error: CorruptionError, place: Place) -> None:
-        self._placement.unreadable.note(error, place)
+        self._placement.unreadable.record(error, place)
         self.moved.damaged += 1
 
     def _read(self, envelope: bytes) -> tuple[Record, bytes]:

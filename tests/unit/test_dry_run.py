@@ -37,7 +37,7 @@ def test_a_dry_run_over_full_buckets_gives_the_verdicts_of_the_run(tmp_path: Pat
     pages = site()
     with docstore.open(tmp_path / "store", create=True, durability="none") as store:
         list(store.put_pages(pages[:SIBLINGS]))
-        with store.rehearse() as trial:
+        with store.dry_run() as trial:
             dry = [told(result) for result in trial.put_pages(pages[SIBLINGS:])]
         real = [told(result) for result in store.put_pages(pages[SIBLINGS:])]
     assert max(verdict[4] for verdict in real) > 64
