@@ -1,1 +1,1 @@
-"""Archives in and out: WARC, ARC, TREC Web, JSON Lines; read ahead of the store."""
+"""Read and write archives (WARC, ARC, TREC Web, JSON Lines); ingest, export and copy stores."""

@@ -1,13 +1,12 @@
-"""Copying a store into another: ranges of rows in threads, verified by checksums, resumable.
+"""Copy a store into another one: ranges of rows in threads, verified by checksums, resumable.
 
-Must not know the terminal.
+    for each range of row keys: read from the source -> write to the target -> read the target again and compare
+    checksums -> record the range as done
+    then: post texts in the order in which the source posted them
 
-    ranges of row keys  ->  rows read there  ->  written here  ->  read again here, checksums compared  ->  range noted
-    then: texts posted in the order in which they were posted there
-
-Captures and cells are written as they are, verdicts and the columns of sweeps among them; what lies below is made
-again, as the backend of the copy has it.  A copy has each row as it was when it was read: what is written to the source
-after that comes with the next run, which compares all rows and writes those that differ.
+Captures and cells are copied as they are, with verdicts and the columns of sweeps.  The target's backend encodes the
+values again.  A copy has each row as it was when it was read; the next run compares all rows and writes those that
+differ, so it brings later writes to the source.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ from docstore.writing.importing import (
 RANGE_ROWS = 2048
 GROUP_PORTIONS = 256
 GROUP_BYTES = 8 << 20
-"""Rows are written in groups of so many portions, or of so many bytes."""
-MOST_NAMED = 1000
+"""A group of rows is written when it has this many portions or bytes."""
+MAX_NAMED = 1000
 
 Progress = Callable[[str, int], None]
-"""Gets what is copied, "rows" or "texts", and how many are done."""
+"""Called with "rows" or "texts" and the number of them that is copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +62,9 @@ class CopyOptions:
     """How to copy.
 
     Attributes:
-        threads: that read, write and verify ranges of rows.
-        verify: read every row of the copy and compare its checksum with that of the row it was made of.
-        delete: remove pages and cells from the copy that the source does not have; else they are counted.
+        threads: number of threads; each reads, writes and verifies ranges of rows.
+        verify: read every row of the copy again and compare its checksum with the source row's.
+        delete: remove pages and cells from the copy that the source does not have; else only count them.
     """
 
     threads: int = 2
@@ -82,16 +81,16 @@ class CopyReport:
     """What was copied; the same names as `docstore copy --json` prints.
 
     Attributes:
-        rows, cells: of the copy, those of an interrupted run included; of a capture each column counts.
-        resumed_rows: of these, copied by an interrupted run.
-        written_rows: rows of which this run wrote cells.
+        rows, cells: copied by this run and by the interrupted runs that it resumed; each column of a capture counts.
+        resumed_rows: of these, rows copied by an interrupted run.
+        written_rows: rows to which this run wrote cells.
         verified_rows: rows of this run that were read again and compared.
         raw_bytes: bytes of the values that this run read.
-        texts: texts that were posted, for verdicts to come.
-        differing: URLs of rows of the copy that are not as they were written, at most 1,000.
-        only_here: rows of which the copy has cells that the source does not have.
+        texts: texts posted for later verdicts.
+        differing: URLs of rows that differ from the source after the copy, at most 1,000.
+        only_here: rows of the copy with cells that the source does not have.
         deleted: of these, rows from which such cells were removed.
-        unreadable: values of the source that could not be read; they are not copied.
+        unreadable: values of the source that could not be read and are not copied.
         seconds: wall time.
     """
 
@@ -110,7 +109,7 @@ class CopyReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {**asdict(self), "unreadable": [one.as_dict() for one in self.unreadable]}
+        return {**asdict(self), "unreadable": [value.as_dict() for value in self.unreadable]}
 
 
 def copy(
@@ -121,11 +120,11 @@ def copy(
     *,
     durability: Durability = Durability.SYNC,
 ) -> CopyReport:
-    """Copy a store into another one, which is made if it is not there; the same call again goes on, or catches up.
+    """Copy a store into another one, which is created if it does not exist; the same call resumes or updates the copy.
 
     Raises:
-        InvalidArgument: there is a store with pages that is no copy of this one, or of another schema.
-        StorageError: the target's disk is full, or fails; what is noted stays, the same call goes on.
+        InvalidArgument: the target has another schema, or has pages and is not a copy of this store.
+        StorageError: the target's disk is full or fails; ranges recorded as done stay, the same call resumes.
     """
     with open_copy(source, address, durability) as target:
         return copy_into(source, target, options, on_progress)
@@ -137,7 +136,7 @@ def copy_into(
     options: CopyOptions = CopyOptions(),
     on_progress: Progress | None = None,
 ) -> CopyReport:
-    """As `copy`, into a store that is open, has the schema of the source, and that nobody else writes."""
+    """As `copy`, into an open store that has the schema of the source and no other writer."""
     with source.opened.placement.unreadable.collecting() as unreadable:
         report = _Copy(source, target, options, on_progress).run()
     report.unreadable = list(unreadable)
@@ -145,10 +144,10 @@ def copy_into(
 
 
 def open_copy(source: DocumentStore, address: str | Path, durability: Durability = Durability.SYNC) -> DocumentStore:
-    """The store to copy into, made with the schema of the source and with its choice of bands.
+    """Open or create the target, with the schema and the band secret of the source.
 
     Raises:
-        InvalidArgument: there is a store of another schema.
+        InvalidArgument: the target exists and has another schema.
     """
     target = open_store(address, create=True, schema=source.schema, durability=durability, read_only=False)
     if target.opened.band_secret == source.opened.band_secret:
@@ -207,7 +206,7 @@ class _Copy:
     # --- ranges
 
     def _copied(self) -> Iterator[Done]:
-        """Copy all ranges, in threads; where one fails, or on Ctrl-C, the others stop at their next group."""
+        """Copy all ranges, in threads; if one fails, or on Ctrl-C, the others stop at their next group."""
         with ThreadPoolExecutor(self._options.threads, thread_name_prefix="docstore-copy") as pool:
             window: deque[Future[Done]] = deque()
             try:
@@ -222,7 +221,7 @@ class _Copy:
                 raise
 
     def _ranges(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Ranges that are to be copied: together with those that are done they have every key there may be."""
+        """Ranges to copy; together with those that are done they cover all keys."""
         start: bytes | None = b""
         while start is not None:
             done = self._state.covering(start)
@@ -239,7 +238,7 @@ class _Copy:
             start = end
 
     def _copy_range(self, bounds: tuple[bytes, bytes | None]) -> Done:
-        """Copy a range of rows; noted unless what was read again differs."""
+        """Copy a range of rows; it is recorded as done unless the verification finds a difference."""
         start, end = bounds
         is_empty = next(self._target.table.row_keys(start, end), None) is None
         expected: dict[bytes, int] = {}
@@ -259,9 +258,9 @@ class _Copy:
                 group, group_bytes = [], 0
         self._write(group, group_bytes)
         if not is_empty:
-            for row_key in expected:  # now: what is written may have made older versions go
+            for row_key in expected:  # after the writes: they may have made older versions expire
                 self._compare_cells(row_key, only_here)
-            self._clear_rows(start, end, expected, only_here)
+            self._remove_rest(start, end, expected, only_here)
         differing = self._verify(start, end, expected, only_here) if self._options.verify else []
         done = Done(start, end, len(expected), cells)
         if not differing:
@@ -281,19 +280,19 @@ class _Copy:
     # --- what only the copy has
 
     def _compare_cells(self, row_key: bytes, only_here: dict[bytes, set[CellKey]]) -> None:
-        """Find cells of a row that the source does not have; both give their cells in one order."""
-        theirs = self._from.cell_keys(row_key)
-        next_there = next(theirs, None)
+        """Find cells of a row that the source does not have: a merge, since both give cells in the same order."""
+        source_keys = self._from.cell_keys(row_key)
+        source_key = next(source_keys, None)
         for key in self._to.cell_keys(row_key):
-            while next_there is not None and _order(next_there) < _order(key):
-                next_there = next(theirs, None)
-            if next_there != key:
+            while source_key is not None and _order(source_key) < _order(key):
+                source_key = next(source_keys, None)
+            if source_key != key:
                 only_here.setdefault(row_key, set()).add(key)
 
-    def _clear_rows(
+    def _remove_rest(
         self, start: bytes, end: bytes | None, expected: dict[bytes, int], only_here: dict[bytes, set[CellKey]]
     ) -> None:
-        """Count what only the copy has, and remove it where that was asked for."""
+        """Count what only the copy has; remove it with the option `delete`."""
         gone = [row_key for row_key in self._to.row_keys(start, end) if row_key not in expected]
         if self._options.delete:
             for row_key in gone:
@@ -310,24 +309,24 @@ class _Copy:
     def _verify(
         self, start: bytes, end: bytes | None, expected: dict[bytes, int], only_here: dict[bytes, set[CellKey]]
     ) -> list[bytes]:
-        """Rows of the copy that are not what was read from the source."""
-        found = dict.fromkeys(expected, 0)
+        """Rows of the copy that differ from what was read from the source."""
+        copied = dict.fromkeys(expected, 0)
         for row_key, checksum in self._to.checksums(start, end, only_here):
-            if row_key in found:
-                found[row_key] += checksum
+            if row_key in copied:
+                copied[row_key] += checksum
         differing = [
             row_key
             for row_key, checksum in expected.items()
-            if found[row_key] != checksum and not self._is_same_now(row_key, found[row_key])
+            if copied[row_key] != checksum and not self._is_same_now(row_key, copied[row_key])
         ]
         with self._lock:
             self.report.verified_rows += len(expected)
-            room = MOST_NAMED - len(self.report.differing)
+            room = MAX_NAMED - len(self.report.differing)
             self.report.differing += [url_of(row_key) for row_key in differing[:room]]
         return differing
 
     def _is_same_now(self, row_key: bytes, checksum: int) -> bool:
-        """Whether a row of the source has this checksum now: a version may have expired since it was read."""
+        """Whether a row of the source has this checksum now; a version may have expired since it was read."""
         return sum(part for _, part in self._from.checksums(row_key, row_key + b"\0", {})) == checksum
 
 
@@ -335,18 +334,18 @@ def _order(key: CellKey) -> tuple[bool, str, bytes, int]:
     return key[0] not in STORED_FAMILIES, key[0], key[1], -key[2]
 
 
-# --- the rows of the source: live cells with their values, in portions, and the bases of their values
+# --- the rows of a store: live cells with their values, in portions, and the bases of their values
 #
-# A capture is its record without columns, and a cell for each column.  A portion has whole captures, so that a row of
-# thousands of versions or of a million anchors takes a bounded part of memory.  What a policy hides or a delete has
-# removed is not given.  A value that cannot be read is noted by name and left out; a capture without its body is given
-# as one of text and fingerprints alone, so that its body is stored when it comes again.
+# A capture becomes its record without columns, and a cell for each column.  A portion has whole captures and a bounded
+# size, because a row may have thousands of versions or a million anchors.  Cells that a GC policy hides or a delete
+# removed are left out.  A value that cannot be read is reported and left out.  If that is a body, the verdict of its
+# capture says that only text and fingerprints are stored, so that the body is stored when the page comes again.
 
 PORTION_CELLS = 4096
 PORTION_BYTES = 8 << 20
-"""Cells of a portion, and bytes of their values, unless one capture has more."""
+"""Limits of a portion in cells and in bytes of values; one capture may exceed them."""
 STORED_FAMILIES = tuple(sorted({CAPTURE_FAMILY, *LATER_FAMILIES}))
-"""Where captures, and what was computed of them later, are stored."""
+"""Families of captures and of what is computed of them later."""
 _MAY_BE_DELTAS = (capture.BODY, capture.MAIN)
 
 
@@ -367,7 +366,7 @@ class StoreRows:
             yield row.row_key
 
     def cell_keys(self, row_key: bytes) -> Iterator[CellKey]:
-        """Family, qualifier and timestamp of each live cell of a row as they are stored, captures first."""
+        """Family, qualifier and timestamp of each stored live cell of a row, captures first."""
         yield from sorted((cell[:3] for cell in self._captures(row_key)), key=_order)
         for cells in self._slices(row_key, ReadSpec(families=self._other_families, keys_only=True)):
             yield from (cell[:3] for cell in cells)
@@ -375,52 +374,52 @@ class StoreRows:
     def portions(self, start: bytes, end: bytes | None) -> Iterator[tuple[ImportedRow, int]]:
         """Live cells of a range of rows, in row-key order, with the bases of their values, and their checksum.
 
-        Those of all portions of a row add up to the row's.
+        The checksum of a row is the sum of those of its portions.
         """
-        placed: dict[bytes, bytes] = {}
+        written: dict[bytes, bytes] = {}
         last = b""
         for row_key, cells in self._parts(start, end):
             if row_key != last:
-                placed, last = {}, row_key
+                written, last = {}, row_key
             imported = self._with_bases(self._values(row_key, cells))
-            yield ImportedRow(row_key, imported, _posted(imported), placed), sum(map(cell_checksum, imported))
+            yield ImportedRow(row_key, imported, _posted(imported), written), sum(map(cell_checksum, imported))
 
     def checksums(
         self, start: bytes, end: bytes | None, ignored: dict[bytes, set[CellKey]]
     ) -> Iterator[tuple[bytes, int]]:
-        """Row keys with the checksum of each portion of the row: what `portions` gives, without bases.
+        """Row keys and the checksum of each portion of the row, as `portions` gives them.
 
         Args:
             start, end: range of row keys.
-            ignored: by row key, cells that do not count; of a capture the key of its record.
+            ignored: by row key, cells that do not count; a capture is named by the key of its record.
         """
         for row_key, cells in self._parts(start, end):
-            without = ignored.get(row_key, set())
+            excluded = ignored.get(row_key, set())
             kept = [
                 cell
                 for cell in cells
-                if cell[:3] not in without and not (_is_of_record(cell[:3]) and _record_key(cell[:3]) in without)
+                if cell[:3] not in excluded and not (_is_of_record(cell[:3]) and _record_key(cell[:3]) in excluded)
             ]
             yield row_key, sum(map(cell_checksum, self._values(row_key, kept)))
 
     def same(self, row: ImportedRow) -> frozenset[CellKey]:
-        """Those of a row's cells that this store has, with the same values; captures as a whole."""
-        held = {cell[:3]: cell.value for cell in self._like(row)}
-        found = {cell.key for cell in row.cells if cell.key in held and self._is_same(cell, held[cell.key])}
-        every = {cell.key for cell in row.cells} | held.keys()
-        differing = {_record_key(key) for key in every - found if _is_of_record(key)}
-        return frozenset(key for key in found if not _is_of_record(key) or _record_key(key) not in differing)
+        """Those of a row's cells that this store has with the same values; a capture counts as a whole."""
+        stored = {cell[:3]: cell.value for cell in self._stored_like(row)}
+        equal = {cell.key for cell in row.cells if cell.key in stored and self._is_same(cell, stored[cell.key])}
+        every = {cell.key for cell in row.cells} | stored.keys()
+        differing = {_record_key(key) for key in every - equal if _is_of_record(key)}
+        return frozenset(key for key in equal if not _is_of_record(key) or _record_key(key) not in differing)
 
-    def _is_same(self, cell: ImportedCell, held: bytes) -> bool:
+    def _is_same(self, cell: ImportedCell, stored: bytes) -> bool:
         if cell.family == CAPTURE_FAMILY:
-            return cell.value == held
+            return cell.value == stored
         try:
-            return envelope_raw_bytes(held) == len(cell.value) and self._placement.fetch(held) == cell.value
+            return envelope_raw_bytes(stored) == len(cell.value) and self._placement.fetch(stored) == cell.value
         except CorruptionError:
             return False  # it is written again
 
     def find_base(self, name: bytes) -> FoundBase | None:
-        """A base, and a capture that holds it; None if no capture does any more, or it cannot be read."""
+        """A base and a capture that has it; None if no capture has it now, or it cannot be read."""
         envelope = self._base_rows.envelope(name)
         if envelope is None:
             return None
@@ -428,18 +427,18 @@ class StoreRows:
             row_key, column, raw = self._placement.fetch_with_owner(envelope)
         except CorruptionError:
             return None
-        for held in self._table.records(row_key):
-            if held.columns.get(column) == envelope:
-                return FoundBase(row_key, column, held.timestamp, raw)
+        for record in self._table.records(row_key):
+            if record.columns.get(column) == envelope:
+                return FoundBase(row_key, column, record.timestamp, raw)
         return None
 
     # --- cells of a row
 
     def _parts(self, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, list[Cell]]]:
-        """Rows in portions: all of a short one; of a long one its captures, the oldest first, then the rest."""
+        """Rows in portions: a short row whole; a long one as captures, the oldest first, then the other cells."""
         for row in self._engine.scan("pages", start, end, ReadSpec(cell_limit=PORTION_CELLS)):
             cells = self._captures(row.row_key) if row.truncated else self._table.live_cells(row.cells)
-            cells = list(_unfolded(cells))
+            cells = list(_split_records(cells))
             if not row.truncated and sum(map(_raw_bytes, cells)) <= PORTION_BYTES:
                 if cells:
                     yield row.row_key, cells
@@ -462,7 +461,7 @@ class StoreRows:
                 yield row.row_key, others
 
     def _captures(self, row_key: bytes) -> list[Cell]:
-        """Live captures of a row as they are stored, and what was computed of them later."""
+        """Live captures of a row as they are stored, with what was computed of them later."""
         return self._table.live_cells(self._table.stored_row(row_key, ReadSpec(STORED_FAMILIES)))
 
     def _slices(self, row_key: bytes, spec: ReadSpec) -> Iterator[list[Cell]]:
@@ -473,27 +472,27 @@ class StoreRows:
                 return
             after = Position(*cells[-1][:3])
 
-    def _like(self, row: ImportedRow) -> Iterator[Cell]:
-        """Cells of this store among which are those that a portion may have in common with it."""
+    def _stored_like(self, row: ImportedRow) -> Iterator[Cell]:
+        """Cells of this store with the keys of a portion's cells, and maybe others."""
         cells = self._table.stored_row(row.row_key, ReadSpec(cell_limit=PORTION_CELLS))
         if len(cells) < PORTION_CELLS:
-            yield from _unfolded(self._table.live_cells(cells))
+            yield from _split_records(self._table.live_cells(cells))
             return
-        yield from _unfolded(self._captures(row.row_key))
-        for one in row.cells:
-            if one.family in self._other_families:
-                spec = ReadSpec((one.family,), one.qualifier, one.timestamp, one.timestamp + 1)
-                yield from (cell for cell in self._table.read_row(row.row_key, spec) if cell.qualifier == one.qualifier)
+        yield from _split_records(self._captures(row.row_key))
+        for cell in row.cells:
+            if cell.family in self._other_families:
+                spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
+                yield from (own for own in self._table.read_row(row.row_key, spec) if own.qualifier == cell.qualifier)
 
     # --- values
 
     def _values(self, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
-        """Cells with their values; without those that cannot be read."""
-        found = []
+        """Cells with their values; those that cannot be read are left out."""
+        imported = []
         damaged: set[int] = set()
         for cell in cells:
             if cell.family == CAPTURE_FAMILY:
-                found.append(ImportedCell(*cell))
+                imported.append(ImportedCell(*cell))
                 continue
             column = (cell.family, cell.qualifier)
             base = b""
@@ -504,26 +503,26 @@ class StoreRows:
                 else:
                     value = self._placement.fetch(cell.value)
             except CorruptionError:  # or a compaction has moved it since the scan
-                if not self._is_there(row_key, cell):
+                if not self._exists(row_key, cell):
                     continue
-                again = self._reader.value(row_key, column, cell.timestamp)
-                if again is None:
+                reread = self._reader.value(row_key, column, cell.timestamp)
+                if reread is None:
                     if column == capture.BODY:
                         damaged.add(cell.timestamp)
                         stored_as = encode_absent(envelope_raw_bytes(cell.value))
-                        found.append(ImportedCell(*cell[:3], b"", b"", False, stored_as))
+                        imported.append(ImportedCell(*cell[:3], b"", b"", False, stored_as))
                     continue
-                value = again
-            found.append(ImportedCell(*cell[:3], value, base, False, stored_as))
-        return [_without_body(cell) if cell.timestamp in damaged else cell for cell in found]
+                value = reread
+            imported.append(ImportedCell(*cell[:3], value, base, False, stored_as))
+        return [_without_body(cell) if cell.timestamp in damaged else cell for cell in imported]
 
-    def _is_there(self, row_key: bytes, cell: Cell) -> bool:
-        """Whether a cell has not been deleted since the scan."""
+    def _exists(self, row_key: bytes, cell: Cell) -> bool:
+        """Whether a cell still exists; it may have been deleted since the scan."""
         spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1, keys_only=True)
-        return any(found.qualifier == cell.qualifier for found in self._table.read_row(row_key, spec))
+        return any(stored.qualifier == cell.qualifier for stored in self._table.read_row(row_key, spec))
 
     def _with_bases(self, cells: list[ImportedCell]) -> list[ImportedCell]:
-        """The cells, with whether a body or text is a base."""
+        """The cells, with `is_base` set for bodies and texts that are bases."""
         return [
             cell._replace(is_base=True)
             if cell.column in _MAY_BE_DELTAS
@@ -536,15 +535,15 @@ class StoreRows:
 
 
 def cell_checksum(cell: ImportedCell) -> int:
-    """Checksum of a cell, 128 bits; sums of them say whether two sets of cells are the same."""
+    """Checksum of a cell, 128 bits; two sets of cells are the same if the sums of their checksums are."""
     qualifier, family = cell.qualifier, cell.family.encode()
     head = encode_varint(len(family)) + family + encode_varint(len(qualifier)) + qualifier
     hashed = blake3(head + cell.timestamp.to_bytes(8, "big") + cell.value)
     return int.from_bytes(hashed.digest(16), "big")
 
 
-def _unfolded(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Cells as they are stored, each capture as its record without columns and a cell for each column."""
+def _split_records(cells: Iterable[Cell]) -> Iterator[Cell]:
+    """Stored cells, with each capture split into its record without columns and a cell for each column."""
     for cell in cells:
         if cell.family == CAPTURE_FAMILY:
             record = capture_of(cell)
@@ -556,7 +555,7 @@ def _unfolded(cells: Iterable[Cell]) -> Iterator[Cell]:
 
 
 def _without_body(cell: ImportedCell) -> ImportedCell:
-    """A cell of a capture whose body cannot be read: its verdict says that text and fingerprints are stored alone."""
+    """A cell of a capture whose body cannot be read; the verdict then says that only text is stored."""
     if cell.column != capture.VERDICT:
         return cell
     verdict = capture.decode_verdict(cell.value)._replace(stored=capture.STORED_TEXT)
@@ -576,7 +575,7 @@ def _record_key(key: CellKey) -> CellKey:
 
 
 def _posted(cells: Sequence[ImportedCell]) -> frozenset[int]:
-    """Times of the captures that postings lead to: those that others are judged against."""
+    """Timestamps of the captures with postings: those that later pages are judged against."""
     captures: dict[int, dict[capture.Column, ImportedCell]] = {}
     for cell in cells:
         captures.setdefault(cell.timestamp, {})[cell.column] = cell

@@ -1,7 +1,4 @@
-"""What a reader finds in an archive: pages, revisits, skipped records, damage.  Types and limits only.
-
-Knows `model`.  Must not know a file format or the store.
-"""
+"""What a reader gives of an archive: pages, revisits, skipped records, damage.  Types and limits only."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from typing import Literal, TypeAlias
 from docstore.model.types import Headers, Page
 
 BODY_LIMIT_BYTES = 256 * 1024 * 1024
-"""Default limit of a decoded body.  A longer one is refused with a reason, because a body is held in memory."""
+"""Default limit of a decoded body.  A longer one is refused with a reason, because a body is kept in memory."""
 HEADER_LIMIT_BYTES = 1024 * 1024
-"""Longest header of a record or of an HTTP message."""
+"""Limit of the header of a record or of an HTTP message."""
 
 PageKind: TypeAlias = Literal["response", "resource"]
 
@@ -25,9 +22,9 @@ class PageEntry:
     Attributes:
         page: what to store.
         kind: `response` of an HTTP server, or `resource`: bytes without HTTP (with status 200).
-        offset: of the record in the file; of its gzip member or zstd frame in a compressed one.
+        offset: of the record in the file; in a compressed file, of the record's gzip member or zstd frame.
         record_id: as recorded, or "".
-        flaw: what is missing or wrong though the page was accepted; else "".
+        flaw: what is missing or wrong although the page was accepted; else "".
     """
 
     page: Page
@@ -39,17 +36,17 @@ class PageEntry:
 
 @dataclass(frozen=True, slots=True)
 class RevisitEntry:
-    """A visit that found what an earlier record holds; `ingest` resolves it.
+    """A visit that got the same body as an earlier record and does not repeat it; `ingest` resolves it.
 
     Attributes:
         url: as fetched.
         fetched_at: microseconds since 1970.
         headers: of this visit, as received.
-        status: of this visit; 0 where the record has no HTTP header.
+        status: of this visit; 0 if the record has no HTTP header.
         payload_digest: of the body that is not repeated, or "".
         refers_to_uri: URL of the earlier record, or "".
         refers_to_date: its time in microseconds, or None.
-        profile: how the two were found to be the same, or "".
+        profile: the URI of the rule by which the two are the same, or "".
         offset: as in `PageEntry`.
         ip, docno: as in `Page`.
     """
@@ -69,7 +66,7 @@ class RevisitEntry:
 
 @dataclass(frozen=True, slots=True)
 class SkippedEntry:
-    """A sound record that is no page: its type, such as ``request`` or ``dns``."""
+    """An undamaged record that is not a page; the reason is its type, such as ``request`` or ``dns``."""
 
     reason: str
     offset: int
@@ -77,12 +74,12 @@ class SkippedEntry:
 
 @dataclass(frozen=True, slots=True)
 class DamagedEntry:
-    """A record, or a stretch of bytes, that cannot be read as what it claims to be; reading continued after it.
+    """A record or a range of bytes that cannot be read; the reader continues after it.
 
     Attributes:
         offset: as in `PageEntry`.
         reason: what is wrong.
-        url: of the record, if its header could be read; else "".
+        url: of the record; "" if its header could not be read.
     """
 
     offset: int

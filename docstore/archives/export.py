@@ -1,8 +1,7 @@
-"""Pages out of a store: which captures, in which order, and as WARC 1.1, TREC Web or JSON Lines.
+"""Export captures of a store as WARC 1.1, TREC Web or JSON Lines.
 
-Rows come in row-key order, the captures of a row oldest first: a body comes before the visits that found it again.
-Captures without a body, because policy `reject` kept none, are not exported.  The writers of files do not know the
-store: they take an `ExportPage`.  Must not know the terminal.
+Rows come in row-key order, the captures of a row oldest first, so that a body precedes the visits that confirm it.
+Captures without a body (policy `reject` stores none) are not exported.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:  # types alone
 
 NOT_MODIFIED = 304
 ROWS_AHEAD = 256
-"""Rows whose newest captures are asked for at a time: with a request for each, a served store takes twice as long."""
+"""Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,10 @@ class Selection:
         prefix, host: only URLs with this prefix, or of this host; at most one of them.
         since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are
             converted.
-        newest: only the newest capture of each page in that time; False gives all.
+        newest: only the newest capture of each page in that time; False selects all.
         status: only captures with this HTTP status.
         language: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
-        min_words: only pages with so many normalised words of text.
+        min_words: only pages with at least this many normalised words of text.
     """
 
     prefix: str | None = None
@@ -79,7 +78,7 @@ class ExportReport:
 
     Attributes:
         pages: captures.
-        body_bytes: of their bodies.
+        body_bytes: total size of their bodies.
         unreadable: values that could not be read; their captures were left out.
     """
 
@@ -100,9 +99,8 @@ def export(
     """Write the captures of a selection, except those that cannot be read.
 
     Args:
-        texts: give the writer titles, texts and verdicts; False does not read them, for formats without a place for
-            them.
-        keep: called with row key and timestamp of a capture; says whether it is written.  None writes all.
+        texts: read titles and texts for the writer; False saves the reads for a format that has no field for them.
+        keep: called with row key and timestamp of a capture; returns whether to write it.  None writes all.
         on_progress: called after each page with the report so far.
     """
     report = ExportReport()
@@ -130,13 +128,13 @@ def pages(
     texts: bool = True,
     keep: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[ExportPage]:
-    """The captures of a selection as writers need them; `keep` as in `export`."""
+    """The captures of a selection as `PageWriter` takes them; `keep` as in `export`."""
     families = ("page", "http", "dedup", *(("text",) if texts else ()))
     last = b""
     for row, taken in _captures(store, selection, families, keep):
         visit = _visit_headers(store, row, taken)
         if visit is not None and row.row_key == last:
-            # Only beside the version that it confirmed: a 304 that stands alone says nothing of the page.
+            # A 304 is written only after a capture that it confirms: alone it has no content.
             yield _export_page(row.url, taken, NOT_MODIFIED, visit)
         else:
             yield _export_page(row.url, taken, taken.status or 200, taken.headers or ())
@@ -144,12 +142,12 @@ def pages(
 
 
 class Languages:
-    """Which captures are in a language: by their note `lang`, else as the page declares it.  Asked in row-key order.
+    """Which captures are in a language: by their note `lang`, else as the page declares it.
 
     Args:
         store: to read.
-        wanted: the language; "en" takes "en-GB".
-        within: range of rows, as of `CellStore.scan`.
+        wanted: the language; "en" matches "en-GB".
+        within: range of rows, as in `CellStore.scan`.
     """
 
     def __init__(self, store: Store, wanted: str, **within: Any) -> None:
@@ -159,19 +157,19 @@ class Languages:
         self._row = next(self._rows, None)
 
     def has(self, row_key: bytes, timestamp: int | None = None) -> bool:
-        """Whether a capture of a row, or its newest one with a language, is in it."""
+        """Whether a capture of a row, or its newest one with a language, is in it; call it in row-key order."""
         while self._row is not None and self._row.row_key < row_key:
             self._row = next(self._rows, None)
         if self._row is None or self._row.row_key != row_key:
             return False
-        found: dict[int, str] = {}
+        languages: dict[int, str] = {}
         for cell in self._row.cells:  # notes come before texts
-            if cell.qualifier == capture.LANG[1] and cell.timestamp not in found:
+            if cell.qualifier == capture.LANG[1] and cell.timestamp not in languages:
                 is_note = cell.family == capture.NOTE_FAMILY
                 lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
                 if lang:
-                    found[cell.timestamp] = str(lang).lower()
-        lang = found.get(max(found, default=0) if timestamp is None else timestamp, "")
+                    languages[cell.timestamp] = str(lang).lower()
+        lang = languages.get(max(languages, default=0) if timestamp is None else timestamp, "")
         return lang == self._wanted or lang.startswith(self._wanted + "-")
 
 
@@ -188,7 +186,7 @@ def _captures(
     families: tuple[str, ...],
     keep: Callable[[bytes, int], bool] | None = None,
 ) -> Iterator[tuple[Row, Capture]]:
-    """The captures of a selection, oldest first in each row; none that is gone, cannot be read or has no body."""
+    """The captures of a selection, oldest first in each row, without those that have no body or cannot be read."""
     if selection.min_words and "text" not in families:
         families = (*families, "text")
     spec = ReadSpec(
@@ -212,7 +210,7 @@ def _captures(
         for row in ahead:
             try:
                 newest = next(documents, None)
-            except CorruptionError:  # one cannot be read: it is asked for alone, and so are those behind it
+            except CorruptionError:  # this row and the rest of the batch are then read one by one
                 newest, documents = None, iter(())
             for cell in reversed(row.cells):
                 taken = _capture(store, row, cell.timestamp, families, newest)
@@ -223,7 +221,7 @@ def _captures(
 def _capture(
     store: Store, row: Row, timestamp: int, families: tuple[str, ...], newest: Document | None
 ) -> Capture | None:
-    """A capture, which may be the row's newest one that was read already; None where it cannot be exported."""
+    """A capture, from `newest` if it is that one; None if it cannot be exported."""
     document = newest
     if document is None or document.timestamp != timestamp:
         document = store.unreadable.attempt(
@@ -237,7 +235,7 @@ def _capture(
 
 
 def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
-    """The headers of a 304; None for a capture that is none."""
+    """The headers of a 304; None for another capture."""
     if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
         return None
     family, qualifier = capture.VISIT
@@ -277,7 +275,7 @@ def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> Exp
     )
 
 
-# --- what every writer takes
+# --- what writers share
 
 _LINE_BREAKS = re.compile(r"[\r\n\0]+")
 _NAME = re.compile(r"[^\s:]+(?:[ \t]+[^\s:]+)*")
@@ -285,14 +283,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ExportPage(NamedTuple):
-    """One version of a page on its way out.
+    """A capture to export.
 
     Attributes:
-        page: as it came in; `fetched_at` is the version's timestamp, None counts as 0.
+        page: as it was put; `fetched_at` is the capture's timestamp, None counts as 0.
         url: of the page's row; "" if it is the page's own.
-        title, text, language: as extracted, "" if there is none.
+        title, text, language: as extracted, or "".
         verdict: against other pages when it was written: exact, same_text, near, contained, similar, new; or "".
-        of_url: of which page, or "".
+        of_url: the page that the verdict names, or "".
         similarity: to that page, in [0, 1].
     """
 
@@ -325,28 +323,28 @@ def moment(timestamp: int) -> datetime:
 
 
 def iso_date(timestamp: int) -> str:
-    """``2024-05-06T07:08:09.123Z``; without a fraction where it is 0."""
+    """``2024-05-06T07:08:09.123Z``; without a fraction if it is 0."""
     date = moment(timestamp)
     fraction = f".{date.microsecond // 1000:03d}" if date.microsecond else ""
     return f"{date.year:04d}-{date:%m-%dT%H:%M:%S}{fraction}Z"
 
 
 def one_line(text: str) -> str:
-    """Text that a line-based format can hold: no line breaks, and only what UTF-8 can say."""
+    """Text for a line-based format: no line breaks, and only what UTF-8 can encode."""
     return _LINE_BREAKS.sub(" ", text).strip().encode("utf-8", "replace").decode()
 
 
 def one_line_headers(headers: Headers) -> Headers:
-    """Headers that a line-based format can hold: no line breaks, no name that is empty or has a colon."""
+    """Headers for a line-based format: no line breaks, no name that is empty or has a colon."""
     return tuple((name, one_line(value)) for name, value in headers if _NAME.fullmatch(name))
 
 
 # --- WARC
 
 
-REMEMBERED_BODIES = 500_000
-"""So many bodies are remembered as targets of a revisit, about 200 bytes each; then the oldest is forgotten and
-its next copy is written whole."""
+MAX_REVISIT_TARGETS = 500_000
+"""Bodies kept as targets of revisits, about 200 bytes each.  Then the oldest is dropped, and its next copy is written
+whole."""
 
 _STATUSES = frozenset(map(int, HTTPStatus))
 _PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
@@ -361,7 +359,7 @@ class _Utf8Headers(StatusAndHeaders):  # type: ignore[misc]
 
 
 class _Writer(WARCWriter):  # type: ignore[misc]
-    """A writer that gives no payload digest where a record has no payload: readers see HTTP behind http URLs alone."""
+    """A writer without payload digests for records without a payload: readers parse HTTP only for http URLs."""
 
     def ensure_digest(self, record: ArcWarcRecord, block: bool = True, payload: bool = True) -> None:
         has_payload = record.http_headers is None or _is_http(record.rec_headers["WARC-Target-URI"])
@@ -369,13 +367,13 @@ class _Writer(WARCWriter):  # type: ignore[misc]
 
 
 class WarcExport:
-    """Writes WARC 1.1, a gzip member a record: response, resource and revisit.
+    """Writes WARC 1.1 with one gzip member for each record: response, resource and revisit.
 
-    Bodies are written decoded.  Received headers that no longer hold (Content-Encoding, Transfer-Encoding, another
-    Content-Length) get the prefix `ORIGINAL_PREFIX`, and a true Content-Length is added and named in `ADDED_HEADER`;
-    the reader takes both back.  A body that an earlier page of the same export had, byte for byte, becomes a revisit
-    record that names that page and its date.  Digests are those of what is written, so that any WARC tool can verify
-    the file.  A recorded payload digest that differs, mostly because it was taken of the encoded body, goes into
+    Bodies are written decoded.  Received headers that are then wrong (Content-Encoding, Transfer-Encoding, another
+    Content-Length) get the prefix `ORIGINAL_PREFIX`, and a correct Content-Length is added and named in `ADDED_HEADER`;
+    our reader reverts both.  If an earlier page of the same export has the same bytes, the page becomes a revisit
+    record that names that page and its date.  Digests are those of the written bytes, so that any WARC tool can verify
+    the file.  A recorded payload digest that differs, mostly because it is of the encoded body, goes into
     `RECORDED_DIGEST`.
     """
 
@@ -419,7 +417,7 @@ class WarcExport:
             return
         if page.body:
             self._seen[digest] = page.url, date
-            if len(self._seen) > REMEMBERED_BODIES:
+            if len(self._seen) > MAX_REVISIT_TARGETS:
                 del self._seen[next(iter(self._seen))]
         if is_resource:
             self._record(page.url, "resource", page.body, None, named, headers[0][1] if headers else "")
@@ -445,14 +443,14 @@ class WarcExport:
             warc_content_type=content_type,
         )
         if kind == "resource" and not content_type:
-            # warcio would call it application/warc-record; its type is not known.
+            # warcio would write application/warc-record, but the type is not known.
             record.rec_headers.remove_header("Content-Type")
             record.content_type = None
         self._writer.write_record(record)
 
 
 def _record_id(url: str, date: str) -> str:
-    """The same page at the same time has the same id, so an export made again is the same file."""
+    """An id made of URL and date, so that a repeated export gives the same file."""
     return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 
 
@@ -461,15 +459,15 @@ def _is_http(url: str) -> bool:
 
 
 def _is_resource(page: Page, headers: Headers) -> bool:
-    """Whether a resource record can say all: another protocol than HTTP, and no more headers than a type."""
+    """Whether a resource record can hold the page: a protocol other than HTTP, and no header except a type."""
     names = [name for name, _ in headers]
     return not _is_http(page.url.lower()) and page.status == 200 and names in ([], ["Content-Type"])
 
 
 def _http(status: int, headers: Headers, body_bytes: int) -> _Utf8Headers:
-    """Status line and headers that are true of the decoded body."""
-    said = {(name.lower(), value) for name, value in headers if name.lower() in ENCODING_HEADERS}
-    if said != {("content-length", str(body_bytes))}:
+    """Status line and headers that match the decoded body."""
+    declared = {(name.lower(), value) for name, value in headers if name.lower() in ENCODING_HEADERS}
+    if declared != {("content-length", str(body_bytes))}:
         headers = tuple(
             (ORIGINAL_PREFIX + name, value) if name.lower() in ENCODING_HEADERS else (name, value)
             for name, value in headers
@@ -489,10 +487,10 @@ _SPACE = re.compile(r"\s+")
 class TrecWebExport:
     """Writes <DOC> elements as WT10g has them: ``url ip date type length``, HTTP status and headers, then the body.
 
-    The format has no escape: a body that holds ``</DOC>`` is written as it is, and the length in the first line tells
-    our reader where it ends; other readers stop at the first ``</DOC>``.  A page without a document number gets one
-    from its URL and time.  Payload digests have no place here.  Dates have fourteen digits, and three more where there
-    are milliseconds.
+    The format has no escape: a body that contains ``</DOC>`` is written as it is.  Our reader takes its end from the
+    length in the first line; other readers stop at the first ``</DOC>``.  A page without a document number gets one
+    made of its URL and time.  The format has no field for payload digests.  Dates have fourteen digits, or seventeen
+    with milliseconds.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -516,7 +514,7 @@ class TrecWebExport:
 
 
 def document_number(url: str, timestamp: int) -> str:
-    """The number of a page that came without one: the same for the same URL and time."""
+    """The number of a page that has none: the same for the same URL and time."""
     return "DS-" + hashlib.blake2b(f"{url} {timestamp}".encode(), digest_size=10).hexdigest()
 
 
@@ -524,7 +522,7 @@ def document_number(url: str, timestamp: int) -> str:
 
 
 class JsonLinesExport:
-    """Writes one object a page; bodies only when asked for, in base64, since they are bytes."""
+    """Writes one object for each page; `bodies` adds the body in base64."""
 
     def __init__(self, stream: BinaryIO, *, bodies: bool = False) -> None:
         self._stream = stream
@@ -561,4 +559,4 @@ WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageWriter]]] = {
     "trecweb": lambda stream, bodies: TrecWebExport(stream),
     "jsonl": lambda stream, bodies: JsonLinesExport(stream, bodies=bodies),
 }
-"""By name of the format: makes a writer for a stream, with bodies where the format can do without."""
+"""By name of the format: makes a writer for a stream; the flag asks for bodies where they are optional."""

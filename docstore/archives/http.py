@@ -1,8 +1,8 @@
-"""An HTTP message as a crawler saved it -> status, headers and the body as its author wrote it.
+"""An HTTP message as a crawler saved it -> status, headers and the decoded body.
 
-Knows `entries`.  Must not know WARC or ARC.  Transfer-Encoding is removed first, then Content-Encoding.  Both headers
-may be wrong.  A body that does not begin as its header says was decoded by the crawler and is stored as it is.  A body
-that begins so and breaks off is refused with a reason: a part must not be stored as the whole.
+Transfer-Encoding is removed first, then Content-Encoding.  Both headers may be wrong.  If the body does not begin as
+its header says, the crawler has decoded it, and it is stored as it is.  If it begins so and breaks off, it is refused
+with a reason: a part must not be stored as the whole.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
 _STEP_BYTES = 1 << 20
 _WITHOUT_BODY = frozenset({204, 304})
-"""Answers of these kinds name the length of what they do not send."""
+"""Responses with these statuses declare the length of a body that they do not send."""
 _SOURCE_STEP_BYTES = 64 * 1024
 _ZSTD_STEP_BYTES = 128
 
 ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
-"""Headers that say how a body was sent; an export holds it decoded, so it renames those that no longer hold."""
+"""Headers that say how a body was sent.  An export has it decoded, so it renames those that do not match."""
 ORIGINAL_PREFIX = "X-Docstore-Original-"
 ADDED_HEADER = "X-Docstore-Added"
-"""Names the header that the export added, on the line behind."""
+"""Names the header that the export added, which is the next line."""
 _PARSER = StatusAndHeadersParser([], verify=False)
 
 
 class Refused(Exception):
-    """A message cannot be taken; caught inside this package.
+    """A message cannot be read; caught inside this package.
 
     Attributes:
-        url: of the page, where it is known where this is raised; else "".
+        url: of the page, or "" if it is not known where this is raised.
     """
 
     def __init__(self, reason: str, url: str = "") -> None:
@@ -51,10 +51,10 @@ class Refused(Exception):
 
 
 def parse_fields(head: bytes) -> list[tuple[str, str]]:
-    """Names and values behind the first line of a WARC or HTTP header, in order, white space around them dropped.
+    """Names and values of a WARC or HTTP header, without its first line, in order and stripped of white space.
 
-    warcio parses every header that is not plain: folded lines, bare line feeds, bytes outside ASCII (UTF-8 if they
-    are, else Latin-1, so that none is lost).  Plain ones are cut here, three times as fast and to the same result.
+    Plain headers are parsed here: same result, three times as fast.  warcio parses all others: folded lines, bare line
+    feeds, bytes outside ASCII (as UTF-8 if valid, else as Latin-1, so that no byte is lost).
 
     Args:
         head: from the first line through the empty one.
@@ -82,8 +82,6 @@ def has_status_line(block: bytes) -> bool:
 def parse_head(block: bytes) -> tuple[int, Headers, int]:
     """Status, headers, and where the body begins.
 
-    Header bytes that are not UTF-8 are read as Latin-1, so that none is lost.
-
     Raises:
         Refused: no three-digit status, or a header without end.
     """
@@ -98,7 +96,7 @@ def parse_head(block: bytes) -> tuple[int, Headers, int]:
 
 
 def as_received(headers: Headers) -> Headers:
-    """Headers without what an export of ours did to them."""
+    """Headers without the changes that our export made to them."""
     if ADDED_HEADER not in dict(headers):
         return headers
     restored: list[tuple[str, str]] = []
@@ -116,16 +114,16 @@ def as_received(headers: Headers) -> Headers:
 def parse_message(
     block: bytes, *, truncated: bool = False, overlong: bool = False, limit_bytes: int = BODY_LIMIT_BYTES
 ) -> tuple[int, Headers, bytes, bool | None, str]:
-    """Take a response apart and its encodings off.
+    """Parse a response and decode its body.
 
     Args:
         block: from the status line to the end.
-        truncated: the crawler says that it stopped early, so a broken end is taken as it is.
-        overlong: white space behind the length that HTTP declares is not part of the body.
+        truncated: the crawler says that it stopped early, so a broken end is accepted.
+        overlong: white space after the length that HTTP declares is not part of the body.
         limit_bytes: longest body, at each step of its decoding.
     Returns:
-        Status, headers as received, body; whether it is whole, or None where the message does not say how long it is;
-        and what is missing of it, or "".
+        Status, headers as received, body; whether it is whole, or None if the message does not give its length; and
+        what is missing of it, or "".
     Raises:
         Refused: as `parse_head`, or the body cannot be decoded within the limit.
     """
@@ -146,7 +144,7 @@ def parse_message(
             body = body[:declared_bytes]
         whole = len(body) == declared_bytes
         if len(body) < declared_bytes and status not in _WITHOUT_BODY and not truncated:
-            flaw = f"body of {len(body)} bytes, where its Content-Length says {declared_bytes}"
+            flaw = f"body of {len(body)} bytes, but its Content-Length is {declared_bytes}"
     for coding in reversed(names.get("content-encoding", "").lower().split(",")):
         decoder = _DECODERS.get(coding.strip())
         if decoder is None:
@@ -165,11 +163,11 @@ def check_length(body: bytes, limit_bytes: int) -> None:
 
 
 def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, bool] | None:
-    """The body without its chunk sizes, and whether the last chunk says that it is all.
+    """The body without its chunk sizes, and whether it has the last chunk, of size 0.
 
-    None if the first line is no size, so that the body was not chunked, or if the first chunk is none where
-    `unchunked` says that the length of the body confirms it.  Many servers and crawlers leave the last out,
-    so a body that ends between two chunks is taken.
+    None if the body is not chunked: its first line is not a size, or no chunk ends where the first should and
+    `unchunked` says that Content-Length matches the bytes as they are.  Many servers and crawlers leave the last chunk
+    out, so a body that ends between two chunks is accepted.
     """
     pieces: list[bytes] = []
     at = 0
@@ -199,20 +197,20 @@ def _dechunk(body: bytes, truncated: bool, *, unchunked: bool) -> tuple[bytes, b
             if truncated:
                 pieces.append(body[at:end])
                 break
-            raise Refused(f"chunked body broken: no line end behind chunk {len(pieces) + 1} at byte {end}")
+            raise Refused(f"chunked body broken: expected a line end after chunk {len(pieces) + 1} at byte {end}")
         pieces.append(body[at:end])
         at = end + len(line_end)
     return b"".join(pieces), False
 
 
 def _append(output: io.BytesIO, piece: bytes, limit_bytes: int) -> None:
-    """Add what came out of a decoder; held once, not in pieces and joined."""
+    """Add decoded bytes within the limit; one buffer, so that they are in memory once."""
     if output.tell() + len(piece) > limit_bytes:
         raise Refused(f"body unpacks to more than the limit of {limit_bytes} bytes")
     output.write(piece)
 
 
-def _cut(coding: str, count: int) -> Refused:
+def _broken(coding: str, count: int) -> Refused:
     return Refused(f"Content-Encoding {coding} breaks after {count} decoded bytes")
 
 
@@ -235,20 +233,20 @@ def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool, limit_
             if truncated:
                 break
             if member:
-                output.seek(member)  # what came behind it is no member
+                output.seek(member)  # the bytes after the last member are not a member
                 output.truncate()
                 break
-            raise _cut(coding, _salvaged(body[begin:], window_bits)) from error
+            raise _broken(coding, _decodable_bytes(body[begin:], window_bits)) from error
         if not inflater.eof and not truncated:
-            raise _cut(coding, output.tell())
+            raise _broken(coding, output.tell())
         at -= len(inflater.unused_data)
         if not body.startswith(GZIP_MAGIC, at):
             break
     return output.getvalue()
 
 
-def _salvaged(body: bytes, window_bits: int) -> int:
-    """How many bytes come out before the error, for the message."""
+def _decodable_bytes(body: bytes, window_bits: int) -> int:
+    """Number of bytes that are decoded before the error."""
     inflater = zlib.decompressobj(window_bits)
     count = 0
     try:
@@ -266,20 +264,20 @@ def _gzip(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
 
 
 def _deflate(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
-    """RFC 9110 means the zlib format, some servers send bare deflate."""
+    """RFC 9110 defines it as the zlib format, but some servers send bare deflate."""
     if len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0:
         return _inflate(body, zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
     try:
         return _inflate(body, -zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
     except Refused:
-        # Bare deflate has no magic: what is not deflate at all was decoded by the crawler.
-        if _salvaged(body, -zlib.MAX_WBITS) < len(body):
+        # Bare deflate has no magic.  If less than the body's length can be decoded, the crawler decoded it already.
+        if _decodable_bytes(body, -zlib.MAX_WBITS) < len(body):
             return body
         raise
 
 
 def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
-    """Brotli has no magic: what begins as text does, or breaks at once, was decoded by the crawler."""
+    """Brotli has no magic: if the body begins like text or breaks at once, the crawler decoded it already."""
     decoder = brotli.Decompressor()
     output = io.BytesIO()
     source = body
@@ -295,11 +293,11 @@ def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
             return output.getvalue()
         if not output.tell() or body[:1] in b"<{[ \t\r\n":
             return body
-        raise _cut("br", output.tell()) from error
+        raise _broken("br", output.tell()) from error
     if not decoder.is_finished() and not truncated and body:
         if body[:1] in b"<{[ \t\r\n":
             return body
-        raise _cut("br", output.tell())
+        raise _broken("br", output.tell())
     return output.getvalue()
 
 
@@ -309,18 +307,18 @@ def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
     while body.startswith(ZSTD_MAGIC, at):
         frame = zstandard.ZstdDecompressor(max_window_size=min(_ZSTD_WINDOW_BYTES, limit_bytes)).decompressobj()
         while not frame.eof and at < len(body):
-            # Small steps bound what one call can unpack: each four bytes of them may be a block of 128 KB.
+            # Small steps bound what one call can unpack: four bytes may be a block of 128 KB.
             source = body[at : at + _ZSTD_STEP_BYTES]
             try:
                 piece = frame.decompress(source)
             except zstandard.ZstdError as error:
                 if truncated:
                     return output.getvalue()
-                raise _cut("zstd", output.tell()) from error
+                raise _broken("zstd", output.tell()) from error
             at += len(source)
             _append(output, piece, limit_bytes)
         if not frame.eof and not truncated:
-            raise _cut("zstd", output.tell())
+            raise _broken("zstd", output.tell())
         at -= len(frame.unused_data)
     return output.getvalue() if at else body
 

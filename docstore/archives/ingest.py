@@ -1,9 +1,8 @@
-"""Archives into a store: pages written in order, revisits resolved, damage reported, nothing stopped.
+"""Ingest archives into a store: write pages in order, resolve revisits, report damage and continue.
 
-Knows the store and what reads ahead of it; must not know the terminal.  Large files are read and analysed in a second
-process, which gives the same portions in the same order.  Revisits wait until every page of the run is committed, so
-that the order of files does not matter.  They are resolved by the URI and date they refer to, else by payload digest,
-across URLs, against the whole store.
+Large files are read and analysed in a second process, which gives the same portions in the same order.  Revisits are
+resolved after all pages of the run are committed, so that the order of files does not matter.  They are looked up in
+the whole store by the URI and date that they refer to, else by payload digest.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
 
-if TYPE_CHECKING:  # loaded at the first write
+if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
 
 MAX_ERRORS = 10_000
-"""Errors listed one by one; further ones are counted."""
+"""Errors that are listed; further ones are only counted."""
 REVISIT_SPOOL_BYTES = 8 << 20
-"""Revisits held in memory; more go to a temporary file."""
+"""Bytes of revisits kept in memory; more go to a temporary file."""
 UNRESOLVED = "revisit_unresolved"
-"""A revisit that refers to what is neither in the archives of the run nor in the store."""
+"""A revisit of a body that is neither in the archives of the run nor in the store."""
 VISIT_OF_UNKNOWN = "visit_of_unknown"
-"""A visit that found nothing new (304) of a page of which no version is stored; it is noted in the page's row."""
+"""A visit answered with 304 of a page without a stored version; it is recorded in the page's row."""
 PROGRESS_PAGES = 64
 READER_BYTES = 16 << 20
-"""Files of fewer bytes than that are read in the writing process: a second one takes 0.2 s and more to start, which it
-gives back in some 3,000 pages."""
+"""Smaller files are read in the writing process: starting a second one costs 0.2 s or more, which it saves again in
+some 3,000 pages."""
 
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
 
@@ -60,19 +59,19 @@ class IngestOptions:
     """How to ingest.
 
     Attributes:
-        policies: what to do per verdict, in place of the schema's; None keeps those.
-        threads: that analyse pages.
-        on_rejected: called with the result of every rejected page; of one that an earlier run rejected, too, so that a
-            run that continues an earlier one lists all of them.
+        policies: what to do for each verdict, instead of the schema's policies; None keeps those.
+        threads: number of threads that analyse pages.
+        on_rejected: called with the result of each rejected page, also of one that an earlier run rejected, so that a
+            run that resumes an earlier one lists all of them.
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
-        reader: read and analyse in a process of its own, which no stream can be given to; None does so for files of
-            READER_BYTES together, where there is a second core and more than one thread is allowed.
-        body_limit_bytes: longest body, decoded; a page with a longer one is an error of the report.  All of it is held
-            in memory: a run takes at most four times as much.
-        salvage: take what there is of a page whose record is cut or whose encoding breaks; it has a header
-            `WARC-Truncated: unspecified` then, and an error of the report names it.
-        any_time: take pages of before 1990, and of more than a day ahead of the clock, too.
-        strip_passwords: leave user and password out of URLs that name both; they are stored and listed otherwise.
+        reader: read and analyse in a second process, which takes files but no streams; None does so for files of
+            READER_BYTES in total if there is a second core and `threads` is more than one.
+        body_limit_bytes: longest decoded body; a page with a longer one is an error of the report.  Bodies are in
+            memory: a run takes at most four times as much.
+        salvage: store the readable part of a page whose record is truncated or whose encoding breaks; it gets a header
+            `WARC-Truncated: unspecified`, and an error of the report names it.
+        any_time: also take pages from before 1990 or more than a day in the future.
+        strip_passwords: remove user and password from URLs that have both; else they are stored and listed.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -88,7 +87,7 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class IngestError:
-    """A damaged record, a page that was refused or is not whole, a lost visit: where, why, and of which URL or ""."""
+    """A damaged record, a refused or incomplete page, or an unresolved revisit: where, why, and its URL or ""."""
 
     file: str
     offset: int
@@ -101,19 +100,19 @@ class IngestReport:
     """What a run did; the same names as `docstore ingest --json` prints.
 
     Attributes:
-        pages: records taken as pages, revisits that were resolved among them.
+        pages: records that became pages, with resolved revisits.
         stored: pages whose body was stored, shared or confirmed.
-        known: pages that were stored before at the same time: nothing was written.
+        known: pages already stored with the same timestamp: nothing was written.
         verdicts, previous: pages by verdict against other URLs, and against their own previous version.
-        skipped: sound records that are no pages, by reason; and UNRESOLVED, visits that were lost.
-        errors: damaged records, refused pages, pages that were taken though they are not whole, and visits that were
-            lost; at most MAX_ERRORS of them.
+        skipped: undamaged records that are not pages, by reason; and UNRESOLVED revisits.
+        errors: damaged records, refused pages, incomplete pages that were stored, and unresolved revisits; at most
+            MAX_ERRORS of them.
         error_count: all of them.
-        unreadable: stored values that the run met and could not read: pages were judged and stored without them.
-        passwords: records whose URL names a user and a password.
+        unreadable: stored values that the run could not read: pages were judged and stored without them.
+        passwords: records whose URL has a user and a password.
         body_bytes: decoded bodies of the pages.
-        file_bytes: size of the files; 0 where a stream is among them.
-        done_bytes: of these, what lies before the last page that was counted; all of them at the end.
+        file_bytes: size of the files; 0 if a source is a stream.
+        done_bytes: of these, the bytes before the last counted page; all of them at the end.
         stored_bytes: growth of the segments.
         seconds: wall time.
     """
@@ -137,12 +136,12 @@ class IngestReport:
 
     @property
     def unresolved(self) -> int:
-        """Revisits of what neither the archives of this run nor the store hold; a later run may resolve them."""
+        """Revisits of a body that is neither in the archives of this run nor in the store; a later run may have it."""
         return self.skipped.get(UNRESOLVED, 0)
 
     @property
     def is_partial(self) -> bool:
-        """Whether something that is a page did not become one, or not all of it."""
+        """Whether a page was not stored, or not completely."""
         return self.error_count > 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -150,7 +149,7 @@ class IngestReport:
         return asdict(self)
 
     def add_error(self, file: str, offset: int, reason: str, url: str = "") -> None:
-        """Name a damaged record, a refused page, a page that is not whole, or a visit that was lost."""
+        """Count an error, and list it if there are fewer than MAX_ERRORS."""
         self.error_count += 1
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(IngestError(file, offset, reason, url))
@@ -169,11 +168,11 @@ def ingest(
 
     Args:
         sources: paths, or binary streams (shown as "-"), of WARC, ARC or TREC Web, detected by content.
-        on_progress: called now and then with the report so far.
+        on_progress: called every PROGRESS_PAGES pages with the report so far.
     Raises:
-        InvalidArgument: no thread is allowed, or a stream is to be read by another process.
-        StorageError: the disk is full or fails, or the reading process died; what is in the report is committed, the
-            same run again continues.
+        InvalidArgument: an option is out of range, or a stream is to be read by a second process.
+        StorageError: the disk is full or fails, or the reading process died.  What is in the report is committed; the
+            same call resumes.
     """
     if isinstance(sources, str | Path):
         raise InvalidArgument(f"sources must be a list of files, such as [{str(sources)!r}], not one file")
@@ -187,7 +186,7 @@ def ingest(
     try:
         with store.unreadable.collecting() as unreadable:
             if not run.take_from_reader():
-                # A page is given as soon as it is read: a slow stream is not waited for.
+                # Each page is a portion, so that it does not wait for the next one of a slow stream.
                 read_here = portions(
                     sources,
                     most_pages=1,
@@ -227,15 +226,19 @@ class _Run:
 
     def take(self, pages: Iterator[Page]) -> None:
         """Write pages and count their results."""
-        asked = self._options
+        options = self._options
         self._take_results(
             self._store.put_pages(
-                pages, policies=asked.policies, threads=asked.threads, anchors=asked.anchors, any_time=asked.any_time
+                pages,
+                policies=options.policies,
+                threads=options.threads,
+                anchors=options.anchors,
+                any_time=options.any_time,
             )
         )
 
     def take_from_reader(self) -> bool:
-        """Write and count the pages of all sources as another process reads them; False where this one is to read."""
+        """Write and count the pages of all sources as a second process reads them; False if this one has to read."""
         files = self._files_for_reader()
         if files is None:
             return False
@@ -258,7 +261,7 @@ class _Run:
         if reader is None:
             return False
         with reader:
-            # Loads the write half while the reader loads.
+            # Loads the modules of the write path while the reader loads its own.
             results = store.put_prepared(self.counted(reader.portions()), policies=options.policies)
             if not reader.has_loaded():
                 return False
@@ -266,15 +269,15 @@ class _Run:
         return True
 
     def _files_for_reader(self) -> tuple[str, ...] | None:
-        """What another process is to read; None where this one is."""
-        wanted, sources = self._options.reader, self._sources
+        """The files for a second process to read; None if this one reads."""
+        use_reader, sources = self._options.reader, self._sources
         if not _are_paths(sources):
-            if wanted:
-                raise InvalidArgument("a stream is read in this process: leave --reader out, or name files")
+            if use_reader:
+                raise InvalidArgument("a second process cannot read a stream: leave --reader out, or name files")
             return None
-        if wanted is None:
-            wanted = self._options.threads > 1 and readahead.cores() > 1 and self._begins[-1] >= READER_BYTES
-        return tuple(sources) if wanted else None
+        if use_reader is None:
+            use_reader = self._options.threads > 1 and readahead.cores() > 1 and self._begins[-1] >= READER_BYTES
+        return tuple(sources) if use_reader else None
 
     def _take_results(self, results: Iterable[PutResult]) -> None:
         for number, result in enumerate(results):
@@ -312,20 +315,20 @@ class _Run:
             self._options.on_rejected(result._replace(stored=STORED_REJECTED, known_as=""))
 
     def counted(self, portions_read: Iterable[Portion[Pages]]) -> Iterator[Pages]:
-        """Pages of all sources; revisits are kept for later, everything else is counted."""
+        """Pages of all sources; revisits are spooled, everything else is counted."""
         for portion in portions_read:
-            self._note(portion.rest)
+            self._count_rest(portion.rest)
             for page, place in zip(portion.pages, portion.places, strict=True):
                 self._origins.append((place, len((page if isinstance(page, Page) else page.page).body)))
                 yield page
                 del page
-            del portion  # a long page must not be held until the next one is there
+            del portion  # frees a long page before the next one is read
 
     def _name(self, number: int) -> str:
         source = self._sources[number]
         return source if isinstance(source, str) else "-"
 
-    def _note(self, rest: Rest) -> None:
+    def _count_rest(self, rest: Rest) -> None:
         self._skipped.update(rest.skipped)
         self.report.passwords += rest.passwords
         for (source, offset), reason, url in rest.errors:
@@ -348,7 +351,7 @@ class _Run:
                 page = self._resolve(entry)
                 if page is None:
                     self._skipped[UNRESOLVED] += 1
-                    self.report.add_error(self._name(source), entry.offset, _lost(entry), entry.url)
+                    self.report.add_error(self._name(source), entry.offset, _unresolved_reason(entry), entry.url)
                     continue
                 self._origins.append((Place(source, entry.offset), len(page.body)))
                 yield page
@@ -358,16 +361,16 @@ class _Run:
         if entry.status == 304 or any(word in entry.profile for word in _NOT_MODIFIED_PROFILES):
             return Page(entry.url, b"", 304, entry.headers, entry.fetched_at, entry.ip)
         try:
-            found = self._referred_to(entry)
-        except InvalidArgument:  # a URL in the record that names nothing
-            found = None
-        if found is None or found.body is None:
+            earlier = self._referred_to(entry)
+        except InvalidArgument:  # the record has an invalid URL
+            earlier = None
+        if earlier is None or earlier.body is None:
             return None
         return Page(
             entry.url,
-            found.body,
-            entry.status or found.status or 200,
-            entry.headers or found.newest.headers or (),
+            earlier.body,
+            entry.status or earlier.status or 200,
+            entry.headers or earlier.newest.headers or (),
             entry.fetched_at,
             entry.ip,
             entry.payload_digest,
@@ -378,22 +381,21 @@ class _Run:
         """The page with the body of a revisit: by the URL and date that it names, else by its payload digest."""
         if entry.refers_to_uri:
             at = entry.refers_to_date
-            found = self._store.unreadable.attempt(
+            earlier = self._store.unreadable.attempt(
                 lambda: self._store.get(entry.refers_to_uri, at=at, families=("page", "http"))
             )
-            has_body = found is not None and found.body is not None
-            if found is not None and has_body and (at is None or found.timestamp == at - at % 1000):
-                return found
+            has_body = earlier is not None and earlier.body is not None
+            if earlier is not None and has_body and (at is None or earlier.timestamp == at - at % 1000):
+                return earlier
         return next(iter(self._store.find(payload_digest=entry.payload_digest)), None) if entry.payload_digest else None
 
 
-def _lost(entry: RevisitEntry) -> str:
-    """What a revisit that cannot be resolved refers to."""
+def _unresolved_reason(entry: RevisitEntry) -> str:
     if entry.refers_to_uri:
-        return f"revisit of {entry.refers_to_uri}, which neither these files nor the store hold at its time"
+        return f"revisit of {entry.refers_to_uri}, which neither these files nor the store have at that time"
     if entry.payload_digest:
-        return f"revisit of a body with digest {entry.payload_digest}, which neither these files nor the store hold"
-    return "revisit that does not say of what"
+        return f"revisit of a body with digest {entry.payload_digest}, which neither these files nor the store have"
+    return "revisit without a URL or a digest of the page that it refers to"
 
 
 def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:
@@ -401,7 +403,7 @@ def _are_paths(sources: Sequence[str | IO[bytes]]) -> TypeGuard[Sequence[str]]:
 
 
 def _begins(files: Sequence[str]) -> list[int]:
-    """Bytes before each of the files, and of all together; one that is not there has none."""
+    """Bytes before each of the files, and of all of them; a missing file counts as empty."""
     begins = [0]
     for name in files:
         size = 0

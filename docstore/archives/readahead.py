@@ -1,10 +1,9 @@
-"""Archives read ahead of the store, in this process or in one next to it: portions of pages, and that process.
+"""Read archives as portions of pages, in this process or in a second one.
 
-The same input gives the same portions in both processes, so counts and damage do not depend on where it was read.
-Must not know the store, nor what is done with the pages.
+The same input gives the same portions in both, so counts and damage do not depend on where it was read.
 
-A fresh interpreter is started, not a fork and not `multiprocessing`: a fork would inherit an open store, and a script
-without a main guard would run twice.  It is of the same executable and has the same module path.
+The second process is a fresh interpreter of the same executable and module path, not a fork and not `multiprocessing`:
+a fork would inherit an open store, and `multiprocessing` would run a script without a main guard twice.
 """
 
 from __future__ import annotations
@@ -42,16 +41,16 @@ from docstore.version import __version__
 if TYPE_CHECKING:  # numpy comes with it
     from docstore.writing.prepare import Prepared
 
-# --- portions: some pages, their places, and what else came before the last of them
+# --- portions: some pages, their places, and the other records between them
 
 MAX_REST = 256
-"""A portion ends with so many revisits or errors, too: a file of nothing else must not be held in memory."""
+"""A portion also ends after this many revisits and errors, so that a file of nothing else takes bounded memory."""
 
 _WEB_SCHEMES = ("http:", "https:", "ftp:", "gemini:")
 
 
 class Place(NamedTuple):
-    """Where a record lies: the number of its source among those given, and its offset there."""
+    """Where a record is: the index of its source, and its offset there."""
 
     source: int
     offset: int
@@ -59,14 +58,13 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Rest:
-    """What is no page.
+    """Records of a portion that are not pages.
 
     Attributes:
-        skipped: number of skipped records by reason, damaged ones among them.
-        errors: where, why, and of which URL: records that are damaged, and what is wrong with pages that were taken all
-            the same.
-        revisits: with the numbers of their sources.
-        passwords: pages and revisits whose URL names a user and a password.
+        skipped: number of skipped records by reason, with damaged ones.
+        errors: place, reason and URL of damaged records, and of flaws of accepted pages.
+        revisits: with the indices of their sources.
+        passwords: number of pages and revisits whose URL has a user and a password.
     """
 
     skipped: Counter[str] = field(default_factory=Counter)
@@ -79,7 +77,7 @@ Pages = TypeVar("Pages", bound="Page | Prepared")
 
 
 class Portion(NamedTuple, Generic[Pages]):
-    """Pages in input order, as read or analysed, the places that they come from, and the rest."""
+    """Pages in input order, as read or analysed, their places, and the rest."""
 
     pages: list[Pages]
     places: list[Place]
@@ -95,19 +93,17 @@ def portions(
     salvage: bool = False,
     strip_passwords: bool = False,
 ) -> Iterator[Portion[Page]]:
-    """Everything in the sources, in order; a source that cannot be read is an error, and the next one follows.
+    """All records of the sources, in order; an unreadable source is an error, and the next one follows.
 
     Args:
         sources: paths, or binary streams.
-        most_pages, most_bytes: a portion ends with so many pages, or so many bytes of bodies.
-        body_limit_bytes: longest body; a longer one is an error.
-        salvage: take what there is of pages that are cut or break.
-        strip_passwords: leave user and password out of URLs that name both.
+        most_pages, most_bytes: limits of a portion, in pages and in bytes of bodies.
+        body_limit_bytes, salvage, strip_passwords: as in `IngestOptions`.
     """
     pages: list[Page] = []
     places: list[Place] = []
     rest = Rest()
-    held_bytes = 0
+    pages_bytes = 0
     for number, source in enumerate(sources):
         try:
             for entry in read(source, body_limit_bytes, salvage=salvage):
@@ -120,10 +116,10 @@ def portions(
                 if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
                     pages.append(entry.page)
                     places.append(place)
-                    held_bytes += len(entry.page.body)
+                    pages_bytes += len(entry.page.body)
                     if entry.flaw:
                         rest.errors.append((place, f"taken as it is: {entry.flaw}", entry.page.url))
-                    is_full = len(pages) >= most_pages or held_bytes >= most_bytes
+                    is_full = len(pages) >= most_pages or pages_bytes >= most_bytes
                 else:
                     if isinstance(entry, RevisitEntry):
                         rest.revisits.append((number, entry))
@@ -133,10 +129,10 @@ def portions(
                     else:
                         rest.skipped[entry.reason if isinstance(entry, SkippedEntry) else "not_a_web_url"] += 1
                     is_full = len(rest.errors) + len(rest.revisits) >= MAX_REST
-                del entry  # a large page must not be held until the next one is there
+                del entry  # frees a large page before the next one is read
                 if is_full:
                     yield Portion(pages, places, rest)
-                    pages, places, rest, held_bytes = [], [], Rest(), 0
+                    pages, places, rest, pages_bytes = [], [], Rest(), 0
         except (DocstoreError, OSError) as error:
             rest.skipped["unreadable_file"] += 1
             rest.errors.append((Place(number, 0), str(error), ""))
@@ -155,10 +151,10 @@ def _without_password(entry: PageEntry | RevisitEntry | DamagedEntry) -> Entry:
 # --- the reading process: start it, take its portions, end it
 
 HELLO: Final = f"docstore {__version__} reads\n".encode()
-"""What comes before the first frame, bare: the process has loaded, and it is this very docstore."""
+"""Sent before the first frame: the process has loaded, and it runs this version of docstore."""
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[1:]; from docstore.archives.readahead_child import main; main()"
 _PIPE_BYTES: Final = 1 << 20
-"""Asked of Linux for the pipe: fewer turns between the two processes than with its 64 KB."""
+"""Size of the pipe on Linux: fewer switches between the two processes than with the default of 64 KB."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -166,15 +162,9 @@ class Job(NamedTuple):
     """What to read, and how to analyse it.
 
     Attributes:
-        files: paths, as the working directory has them.
-        schema: of the store.
-        threads: that analyse pages.
-        anchors: give what each page says of the pages that it links to.
-        body_limit_bytes: longest body.
-        salvage: take what there is of pages that are cut or break.
-        band_secret: of the store, or b"".
-        any_time: take pages of times that are refused otherwise.
-        strip_passwords: leave user and password out of URLs that name both.
+        files: paths, relative to the working directory.
+        schema, band_secret: of the store; the secret may be b"".
+        threads, anchors, body_limit_bytes, salvage, any_time, strip_passwords: as in `IngestOptions`.
     """
 
     files: tuple[str, ...]
@@ -189,10 +179,10 @@ class Job(NamedTuple):
 
 
 class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
-    """A process that reads one job ahead; a context manager, whose end is the end of the process."""
+    """A second process that reads one job; the end of the context kills it."""
 
     def __init__(self, job: Job) -> None:
-        """Start it, and do not wait until it has loaded.
+        """Start the process without waiting until it has loaded.
 
         Raises:
             OSError: it cannot be started.
@@ -205,26 +195,26 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
             [sys.executable, "-c", _PROGRAM, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            process_group=0,  # a Ctrl-C goes past it: it ends with the process that started it
+            process_group=0,  # so that Ctrl-C does not reach it: it ends with the process that started it
         )
         assert self._process.stdin is not None and isinstance(self._process.stdout, BufferedReader)
         self._to, self._from = self._process.stdin, self._process.stdout
         _widen(self._from.fileno())
 
     def has_loaded(self) -> bool:
-        """Give it its job, and wait until it answers; False where it does not as docstore's own, which is said once."""
-        with contextlib.suppress(BrokenPipeError):  # there is no answer then
+        """Send the job and wait for `HELLO`; if something else comes, log a warning and return False."""
+        with contextlib.suppress(BrokenPipeError):  # then it sends no hello
             self._to.write(pickle.dumps(self._job, 5))
             self._to.flush()
-        # Not a frame: what another program says must not be taken for a length, or for a pickle.
+        # The hello is not a frame, so that output of another program is not read as a length or a pickle.
         hello = self._from.read(len(HELLO))
         if hello == HELLO:
             return True
-        say_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
+        warn_once(f"{sys.executable}: expected {HELLO!r}, found {hello!r}")
         return False
 
     def portions(self) -> Iterator[Portion[Prepared]]:
-        """What it reads, in input order.
+        """The portions that it reads, in input order.
 
         Raises:
             StorageError: it died.
@@ -243,20 +233,20 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
             if portion.places:
                 self._last = portion.places[-1]
             yield portion
-            del message, portion  # a long page must not be held until the next one is there
+            del message, portion  # frees a long page before the next one is read
 
     def _death(self) -> StorageError:
-        how = _how(self._process.wait())
+        how = _describe_exit(self._process.wait())
         file = self._job.files[self._last.source] if self._job.files else "nothing"
         return StorageError(
-            f"the process that reads the archives {how}; the last page it gave is in {file} at offset "
-            f"{self._last.offset}. Every page that was counted is stored: free memory if it ran out, and run the same "
+            f"the process that reads the archives {how}; its last page is in {file} at offset "
+            f"{self._last.offset}. Every counted page is stored: free memory if it ran out, and run the same command "
             "again, with --no-reader to read in one process"
         )
 
     def __exit__(self, *_: object) -> None:
-        """End the process, wherever it is, and wait for its end."""
-        # It holds nothing that could be lost.
+        """Kill the process and wait for its end."""
+        # It has no state that could be lost.
         self._process.kill()
         for stream in (self._to, self._from):
             with contextlib.suppress(OSError):
@@ -265,29 +255,28 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
 
 
 def start(job: Job) -> ReadingProcess | None:
-    """A reading process; None where none can be started, which is said once."""
+    """A reading process; None, with a warning in the log, if none can be started."""
     try:
         return ReadingProcess(job)
     except OSError as error:
-        say_once(str(error))
+        warn_once(str(error))
         return None
 
 
 @functools.cache
-def say_once(reason: str) -> None:
-    """Warn that archives are read without a process of their own; each reason once."""
-    _LOG.warning("no process beside this one can read the archives (%s): this one reads, too", reason)
+def warn_once(reason: str) -> None:
+    """Warn that this process reads the archives itself; each reason once."""
+    _LOG.warning("cannot read the archives in a second process (%s): reading in this one", reason)
 
 
 def _widen(descriptor: int) -> None:
     if sys.platform == "linux":
-        # Refused where the user has too many wide pipes: the narrow one does.
+        # Linux refuses if the user has too many large pipes: then the small one is used.
         with contextlib.suppress(OSError):
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def _how(code: int) -> str:
-    """What an exit code says."""
+def _describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:

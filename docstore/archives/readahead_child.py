@@ -1,10 +1,10 @@
-"""The reading process: archives in, analysed pages out on a pipe, ahead of the store by a bounded number of bytes.
+"""The reading process: reads archives and sends analysed pages on a pipe, a bounded number of bytes ahead.
 
-Must not open a store: the process that started this one holds it.
+It does not open the store, which its parent process has open.
 
-Three stages run side by side: one thread reads, some analyse (without the GIL, in native code), and the main thread
-sends, in input order.  The process ends when the pipe breaks, or when its stdin does, which the other side holds open
-as long as it lives: kill either of the two, and neither stays behind.
+Three stages run in parallel: one thread reads, several analyse (in native code, without the GIL), and the main thread
+sends in input order.  The process ends when the pipe breaks or when its stdin ends, which the parent keeps open while
+it lives: if either process is killed, the other ends too.
 """
 
 from __future__ import annotations
@@ -36,59 +36,59 @@ from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
 AHEAD_BYTES = 16 << 20
-"""Bodies that have been read and wait to be sent; a longer one passes alone."""
+"""Limit of bodies that are read and not yet sent; a longer one is in flight alone."""
 EXIT_LEFT = 1
-"""The other process has ended, so the value of this exit code does not matter."""
+"""The parent has ended, so nobody reads this exit code."""
 
 
 class Allowance:
-    """Bounds the bytes that are read and not yet sent; a reader that wants more waits."""
+    """Bounds the bytes that are read and not yet sent: the reader waits above the limit."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._held_bytes = 0
+        self._used_bytes = 0
         self._changed = threading.Condition()
 
     def take(self, count_bytes: int) -> None:
-        """Wait until so many bytes can be had; more than all of them, until none is out."""
+        """Wait until this many bytes are free; for more than the limit, until all are."""
         with self._changed:
-            self._changed.wait_for(lambda: self._held_bytes == 0 or self._held_bytes + count_bytes <= self._limit_bytes)
-            self._held_bytes += count_bytes
+            self._changed.wait_for(lambda: self._used_bytes == 0 or self._used_bytes + count_bytes <= self._limit_bytes)
+            self._used_bytes += count_bytes
 
     def wait(self) -> None:
-        """Wait until anything can be had."""
+        """Wait until any bytes are free."""
         with self._changed:
-            self._changed.wait_for(lambda: self._held_bytes < self._limit_bytes)
+            self._changed.wait_for(lambda: self._used_bytes < self._limit_bytes)
 
-    def give_back(self, count_bytes: int) -> None:
-        """The bytes have been sent."""
+    def release(self, count_bytes: int) -> None:
+        """Free bytes that have been sent."""
         with self._changed:
-            self._held_bytes -= count_bytes
+            self._used_bytes -= count_bytes
             self._changed.notify()
 
 
-def serve(job: Job, answers: IO[bytes]) -> None:
-    """Read everything that a job names, and send it.
+def serve(job: Job, output: IO[bytes]) -> None:
+    """Read the files of a job and send their pages.
 
     Raises:
-        OSError: the other process has ended.
+        OSError: the parent has ended.
     """
     try:
         for parts in _frames(job):
-            write(answers, parts)
-            del parts  # a long page must not be held until the next one is there
+            write(output, parts)
+            del parts  # frees a long page before the next one is read
     except BrokenPipeError:
         raise
     except BaseException as error:
         error.add_note("".join(traceback.format_exception(error)).rstrip())
-        write(answers, encode(error))
+        write(output, encode(error))
     else:
-        write(answers, encode(END))
+        write(output, encode(END))
 
 
 def _frames(job: Job) -> Iterator[Parts]:
     """The frames of a job, in order."""
-    # Nothing in an archive is without its time: the clock only says what lies too far ahead.
+    # Each page of an archive has a time, so the clock only serves to refuse times in the future.
     order = fingerprints.order_of(job.band_secret)
     schema = job.schema
     kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
@@ -102,7 +102,7 @@ def _frames(job: Job) -> Iterator[Parts]:
 
     def read_ahead() -> None:
         try:
-            found = portions(
+            portions_read = portions(
                 job.files,
                 most_pages=BATCH_PAGES,
                 most_bytes=BATCH_BYTES,
@@ -110,12 +110,12 @@ def _frames(job: Job) -> Iterator[Parts]:
                 salvage=job.salvage,
                 strip_passwords=job.strip_passwords,
             )
-            for portion in found:
+            for portion in portions_read:
                 count_bytes = sum(len(page.body) for page in portion.pages)
                 allowance.take(count_bytes)
                 waiting.put((pool.submit(ready, portion), count_bytes))
                 del portion
-                allowance.wait()  # a long page is not held beside the next one
+                allowance.wait()  # a long page is sent before the next one is read
         except BaseException as error:
             waiting.put(error)
         else:
@@ -123,35 +123,35 @@ def _frames(job: Job) -> Iterator[Parts]:
 
     with ThreadPoolExecutor(job.threads, thread_name_prefix="docstore-analyse") as pool:
         threading.Thread(target=read_ahead, name="docstore-read", daemon=True).start()
-        while (one := waiting.get()) is not None:
-            if isinstance(one, BaseException):
-                raise one
-            future, count_bytes = one
+        while (item := waiting.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            future, count_bytes = item
             yield future.result()
-            del future, one
-            allowance.give_back(count_bytes)
+            del future, item
+            allowance.release(count_bytes)
 
 
 def main() -> None:
-    """Say hello, take one job from stdin, and answer on what was stdout."""
-    # Ctrl-C goes to both processes; the other one says when to end.
+    """Write `HELLO` to stdout, read one job from stdin, and write its frames to stdout."""
+    # Ctrl-C goes to both processes; the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Whatever prints must not print between two frames.
-    answers = os.fdopen(os.dup(1), "wb")
+    # stdout becomes stderr, so that nothing prints between two frames.
+    output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
-        answers.write(HELLO)
-        answers.flush()
+        output.write(HELLO)
+        output.flush()
         job: Job = pickle.load(sys.stdin.buffer)
-        threading.Thread(target=_end_with, args=(sys.stdin.fileno(),), daemon=True).start()
-        serve(job, answers)
+        threading.Thread(target=_exit_with_parent, args=(sys.stdin.fileno(),), daemon=True).start()
+        serve(job, output)
     except (OSError, EOFError):
         os._exit(EXIT_LEFT)
-    os._exit(0)  # threads that wait for more need not be waited for
+    os._exit(0)  # without joining the threads, which may be blocked
 
 
-def _end_with(lifeline: int) -> None:
-    """End when the process at the other end of a pipe ends, whatever this one is doing."""
+def _exit_with_parent(lifeline: int) -> None:
+    """Exit when the parent's end of a pipe is closed."""
     while os.read(lifeline, 1):
         pass
     os._exit(EXIT_LEFT)
@@ -159,16 +159,19 @@ def _end_with(lifeline: int) -> None:
 
 # --- frames on the pipe between the two processes
 #
-# A frame is the number of its parts, the length of each, all 8 bytes little-endian, and the parts: a pickle, and the
-# long bodies that are not copied into it.  Both ends are the same docstore in the same Python, one started by the
-# other, and nothing of it reaches disk.  Named tuples, pages and arrays travel as plain tuples: half the time.
+#   part count  u64 little-endian
+#   length      u64 little-endian, for each part
+#   parts       a pickle, then each long body, so that it is not copied into the pickle
+#
+# A pickle is safe here: both ends are the same docstore in the same Python, one started by the other, and no frame
+# reaches disk.  Named tuples, pages and arrays are sent as plain tuples, which takes half the time.
 
 BUFFER_BYTES: Final = 2 << 20
-"""Takes most frames."""
+"""Enough for most frames."""
 LARGEST_KEPT_BYTES: Final = 16 << 20
-"""A buffer that grew beyond that is given back."""
+"""A buffer that grew larger is freed after its frame."""
 LONG_BODY_BYTES: Final = 1 << 20
-"""A body as long as that is a part of its own."""
+"""A body of this length or more is a part of its own."""
 
 _PAGE, _ANALYSIS, _ANCHORS, _VALUES = map(Prepared._fields.index, ("page", "analysis", "anchors", "values"))
 _LENGTH: Final = struct.Struct("<Q")
@@ -178,16 +181,16 @@ _ARRAYS: Final = tuple(
 
 
 END: Final = "end"
-"""Everything has been read."""
+"""The message after the last portion."""
 Message: TypeAlias = Portion[Prepared] | BaseException | Literal["end"]
-"""Pages, an unexpected exception with which reading ended, or END."""
+"""Pages, an unexpected exception that ended the reading, or END."""
 Parts: TypeAlias = Sequence[bytes | memoryview]
 """Of a frame."""
 
 
 def encode_portion(portion: Portion[Page], prepared: list[Prepared]) -> Parts:
     """A portion and its analysed pages as the parts of a frame."""
-    plain = [_plain(one) for one in prepared]
+    plain = [_plain(page) for page in prepared]
     long: list[pickle.PickleBuffer] = []
     places = [tuple(place) for place in portion.places]
     raw = pickle.dumps((plain, places, portion.rest), 5, buffer_callback=long.append)
@@ -198,9 +201,9 @@ def encode(message: BaseException | Literal["end"]) -> Parts:
     """Any other message as the parts of a frame."""
     try:
         raw = pickle.dumps(message, 5)
-        pickle.loads(raw)  # what cannot be made again at the other end must fail here
+        pickle.loads(raw)  # fails here rather than in the parent
     except Exception:
-        # An exception of a library that holds a lock, say: its words are what counts.
+        # Not every exception of a library can be pickled: then only its text is sent.
         raw = pickle.dumps(RuntimeError(repr(message)), 5)
     return [raw]
 
@@ -212,7 +215,7 @@ def decode(parts: Parts) -> Message:
         other: BaseException | Literal["end"] = message
         return other
     plain, places, rest = message
-    return Portion([_prepared(one) for one in plain], [Place(*place) for place in places], rest)
+    return Portion([_prepared(page) for page in plain], [Place(*place) for place in places], rest)
 
 
 def write(stream: IO[bytes], parts: Parts) -> None:
@@ -224,14 +227,14 @@ def write(stream: IO[bytes], parts: Parts) -> None:
 
 
 class Receiver:
-    """The messages that come out of a pipe; one buffer takes them all, for the kernel must clear memory that is new."""
+    """Reads messages from a pipe into one reused buffer, because the kernel has to clear new memory."""
 
     def __init__(self, stream: BufferedReader) -> None:
         self._stream = stream
         self._buffer = bytearray(BUFFER_BYTES)
 
     def take(self) -> Message | None:
-        """The next message; None where the other process has ended."""
+        """The next message; None if the other process has ended."""
         count = self._lengths(1)
         lengths = self._lengths(count[0]) if count else None
         if lengths is None:
@@ -245,7 +248,7 @@ class Receiver:
             if sum(map(len, long)) < sum(lengths[1:]):
                 return None
             message = decode([raw, *long])
-        if len(self._buffer) > LARGEST_KEPT_BYTES:  # one long page must not be remembered by its room
+        if len(self._buffer) > LARGEST_KEPT_BYTES:
             self._buffer = bytearray(BUFFER_BYTES)
         return message
 
@@ -254,13 +257,13 @@ class Receiver:
         return [length for (length,) in _LENGTH.iter_unpack(raw)] if len(raw) == count * _LENGTH.size else None
 
 
-def _plain(one: Prepared) -> list[Any]:
-    page, analysis = one.page, one.analysis
-    plain: list[Any] = list(one)
+def _plain(prepared: Prepared) -> list[Any]:
+    page, analysis = prepared.page, prepared.analysis
+    plain: list[Any] = list(prepared)
     is_long = len(page.body) >= LONG_BODY_BYTES
     plain[_PAGE] = (page.url, pickle.PickleBuffer(page.body) if is_long else page.body, *page[2:])
-    plain[_ANCHORS] = [tuple(anchor) for anchor in one.anchors]
-    plain[_VALUES] = tuple(one.values)
+    plain[_ANCHORS] = [tuple(anchor) for anchor in prepared.anchors]
+    plain[_VALUES] = tuple(prepared.values)
     if analysis is not None:
         fields: list[Any] = list(analysis)
         for number in _ARRAYS:

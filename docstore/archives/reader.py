@@ -1,6 +1,6 @@
-"""Any archive file -> its entries: detect its compression and format, then call the reader of that format.
+"""Read an archive file as entries: detect its compression and format, then call the reader of that format.
 
-Both are found by the first bytes of a file, never by its name.  Must not know the store.
+Both are detected by the first bytes of a file, never by its name.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, int, bool], Iterat
     ),
     "TREC Web": (TREC_START, lambda source, limit, salvage: read_trecweb(source, limit, salvage=salvage)),
 }
-"""Every format that `read` takes, by its name in messages: what the beginning of its records matches (a file is of the
-format whose pattern matches first), and a reader of a source, of the longest body in bytes and of `salvage`."""
+"""Every format of `read` by its name in messages: the pattern of the beginning of a record (a file has the format whose
+pattern matches first), and a reader, called with a source, the longest body in bytes and `salvage`."""
 
 
 def read(
@@ -37,14 +37,14 @@ def read(
 ) -> Iterator[Entry]:
     """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
 
-    Memory stays bounded whatever the file holds, to about twice the longest body.  The iterator is plain: drop it at
-    any time, or run it on a thread of its own.
+    Memory is bounded to about twice the longest body.  The iterator can be dropped at any time, and may run on a thread
+    of its own.
 
     Args:
         source: a path, or an open binary stream, which need not be seekable and is not closed.
-        body_limit_bytes: longest body, decoded; a longer one is a `DamagedEntry`.
-        salvage: take what there is of a page whose record is cut or whose encoding breaks; its headers and its `flaw`
-            name it.
+        body_limit_bytes: longest decoded body; a longer one is a `DamagedEntry`.
+        salvage: give the readable part of a page whose record is truncated or whose encoding breaks; its headers and
+            its `flaw` say so.
     Raises:
         InvalidArgument: the file cannot be opened or read.
     """
@@ -65,7 +65,7 @@ def read(
 # --- detection
 
 HEAD_BYTES = 64 * 1024
-"""So much is looked at, unpacked: a file may begin with garbage and have sound records after it."""
+"""Unpacked bytes that detection looks at: a file may begin with garbage and have undamaged records after it."""
 
 _UNSUPPORTED = (
     (b"\x04\x22\x4d\x18", "lz4"),
@@ -79,7 +79,7 @@ _UNSUPPORTED = (
 
 
 class _Rewound(Feed):
-    """A packed feed that has been looked into, from its first chunk on; empty members take nothing."""
+    """A packed feed whose first chunks were read by detection, and that gives them again."""
 
     compressed = True
 
@@ -89,7 +89,7 @@ class _Rewound(Feed):
         self._seen: deque[tuple[bytes | Broken | bool, int]] = deque()
 
     def look(self, length_bytes: int) -> tuple[bytes, str]:
-        """What the file unpacks to, past damaged members, up to a length; and what is wrong with the first of those."""
+        """Unpacked bytes without damaged members, up to a length; and the damage of the first such member, or ""."""
         seen = bytearray()
         damage = ""
         while len(seen) < length_bytes:
@@ -135,21 +135,21 @@ class _Rewound(Feed):
 
 
 def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
-    """The format of an open stream by its name, or "" and the reason why it has none; and a feed of all its bytes."""
+    """Name of the format of an open stream, or "" and the reason why it has none; and a feed of all its bytes."""
     head = b""
     while len(head) < HEAD_BYTES and (piece := stream.read(HEAD_BYTES - len(head))):
         head += piece
     for magic, name in _UNSUPPORTED:
         if head.startswith(magic):
-            reason = f"{name} compression is not supported: recompress with gzip or zstd, one record a member"
+            reason = f"{name} compression is not supported: recompress with gzip or zstd, one record in each member"
             return "", reason, Feed(stream, head)
     feed, damage = Feed(stream, head), ""
     if head.startswith((GZIP_MAGIC, ZSTD_MAGIC)) or is_skippable(head):
         feed = _Rewound((GzipFeed if head.startswith(GZIP_MAGIC) else ZstdFeed)(stream, head))
         head, damage = feed.look(HEAD_BYTES)
-    found = [(match.start(), name) for name, (start, _) in FORMATS.items() if (match := start.search(head))]
-    if found and (head.strip() or not damage):
-        return min(found)[1], "", feed
+    matches = [(match.start(), name) for name, (start, _) in FORMATS.items() if (match := start.search(head))]
+    if matches and (head.strip() or not damage):
+        return min(matches)[1], "", feed
     if head.strip():
         return "", f"not a {' or '.join(FORMATS)} file: it begins with {head.lstrip()[:40]!r}", feed
     return "", f"nothing in it can be unpacked: {damage}" if damage else "the file is empty", feed

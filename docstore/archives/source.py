@@ -1,12 +1,11 @@
 """The decoded bytes of a plain, gzip or zstd file: feeds unpack it member by member, `Source` is a window on them.
 
-Both know the place of any damage, and neither what the bytes mean: no record, no page.  Next to `tablets/values.py` an
-importer of zstandard, for .warc.zst files are zstd frames, after a dictionary in a skippable frame (IIPC, "Zstandard
-compression of WARC").
+Both report the offset of damage.  A .warc.zst file is zstd frames after a dictionary in a skippable frame (IIPC,
+"Zstandard compression of WARC").
 
-A feed gives chunks of bounded size, so a bomb costs no memory.  `Broken` says that a member is damaged; what it gave
-before stays given.  `resync` then looks for the next member: it tries every place that has the magic, a bounded piece
-of each, so the whole run stays linear in the file.
+A feed gives chunks of bounded size, so a compression bomb costs no memory.  `Broken` says that a member is damaged;
+chunks given before stay valid.  `resync` then searches for the next member: it tries a bounded piece at each
+occurrence of the magic, so the total time is linear in the file.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:  # types alone
 GZIP_MAGIC = b"\x1f\x8b\x08"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_DICTIONARY_MAGIC = b"\x5d\x2a\x4d\x18"
-"""The skippable frame that holds the dictionary of a .warc.zst file, which it must begin with."""
+"""The skippable frame with the dictionary, at the beginning of a .warc.zst file."""
 
 CHUNK_BYTES = 256 * 1024
 _KEPT_BYTES = 128 * 1024
@@ -35,7 +34,7 @@ _TRIAL_OUTPUT_BYTES = 64
 _GZIP_SLICE_BYTES = 16 * 1024
 _ZSTD_SLICE_BYTES = 512
 _ZSTD_BOMB_SLICE_BYTES = 64
-"""Taken after a slice that unpacked to more than a chunk: four bytes may be a block of 128 KB."""
+"""Used after a slice that unpacked to more than a chunk: four bytes may be a block of 128 KB."""
 _DICTIONARY_LIMIT_BYTES = 64 * 1024 * 1024
 _WINDOW_LIMIT_BYTES = 128 * 1024 * 1024
 
@@ -46,8 +45,8 @@ class Broken(Exception):
     Attributes:
         member_offset: where the member begins in the file.
         reason: what is wrong with it.
-        rest: what a short member holds before the damage; not given as a chunk, because only the reader
-            of records can say whether it is of use.
+        rest: bytes of a short member before the damage; not given as a chunk, because the reader of records decides
+            whether they are useful.
     """
 
     def __init__(self, member_offset: int, reason: str, rest: bytes = b"") -> None:
@@ -58,16 +57,16 @@ class Broken(Exception):
 
 
 class Feed:
-    """A file as chunks of decoded bytes; this one is of a file that is not compressed.
+    """A file as chunks of decoded bytes; this class is for a file that is not compressed.
 
     Attributes:
-        member_offset: where the member of the last chunk begins in the file; of a plain file always 0.
+        member_offset: where the member of the last chunk begins in the file; always 0 in a plain file.
     """
 
     compressed = False
 
     def __init__(self, raw: SupportsRead[bytes], head: bytes = b"") -> None:
-        """`head` has been read of the stream already."""
+        """`head` has been read from the stream already."""
         self.member_offset = 0
         self._raw = raw
         self._head = head
@@ -84,18 +83,18 @@ class Feed:
         return chunk
 
     def offset(self) -> int:
-        """How many bytes of the file have been taken."""
+        """How many bytes of the file have been read."""
         return self._taken_bytes
 
     def resync(self) -> bool:
-        """Give up the open member and go to the next; False when there is none."""
+        """Leave the open member and go to the next; False if there is none."""
         return False
 
 
 class _PackedFeed(Feed):
-    """Members behind each other, of one compression: what gzip members and zstd frames have in common.
+    """A sequence of members of one compression: what gzip members and zstd frames have in common.
 
-    Raw bytes in memory are those that are not yet used, and some of those that were, to look for members again.
+    The buffer has the raw bytes that are not yet used, and some used ones, so that `resync` can go back.
     """
 
     compressed = True
@@ -103,7 +102,7 @@ class _PackedFeed(Feed):
 
     def __init__(self, raw: SupportsRead[bytes], head: bytes = b"") -> None:
         super().__init__(raw)
-        self._held = head
+        self._buffer = head
         self._start = self._at = 0
         self._ended = self._is_open = False
         self._failure = ""
@@ -127,43 +126,43 @@ class _PackedFeed(Feed):
         return self._start + self._at
 
     def resync(self) -> bool:
-        """Go to the next member after the damaged one's beginning, as far as it is still in memory."""
+        """Go to the first member after the beginning of the damaged one, within the buffer and the rest of the file."""
         self._is_open = False
         self._failure, self._rest = "", b""
-        self._at = min(max(self.member_offset + 1 - self._start, 0), len(self._held))
+        self._at = min(max(self.member_offset + 1 - self._start, 0), len(self._buffer))
         while True:
             self._need(_TRIAL_BYTES)
-            found = self._held.find(self.magic, self._at)
-            if found < 0:
-                self._at = max(self._at, len(self._held) - len(self.magic) + 1)
+            position = self._buffer.find(self.magic, self._at)
+            if position < 0:
+                self._at = max(self._at, len(self._buffer) - len(self.magic) + 1)
                 if self._ended or not self._need(len(self.magic) + 1):
                     return False
                 continue
-            self._at = found
+            self._at = position
             self._need(_TRIAL_BYTES)
-            if self._is_member(self._held[self._at : self._at + _TRIAL_BYTES]):
+            if self._is_member(self._buffer[self._at : self._at + _TRIAL_BYTES]):
                 return True
             self._at += 1
 
     def _need(self, count: int) -> bool:
-        """Hold at least that many unused bytes, if the file has them."""
-        while len(self._held) - self._at < count and not self._ended:
+        """Buffer at least that many unused bytes, if the file has them."""
+        while len(self._buffer) - self._at < count and not self._ended:
             more = self._raw.read(CHUNK_BYTES)
             if not more:
                 self._ended = True
                 break
             dropped = max(0, self._at - _KEPT_BYTES)
-            self._held = self._held[dropped:] + more
+            self._buffer = self._buffer[dropped:] + more
             self._start += dropped
             self._at -= dropped
-        return len(self._held) - self._at >= count
+        return len(self._buffer) - self._at >= count
 
     def _slice(self, count: int) -> bytes:
         self._need(1)
-        return self._held[self._at : self._at + count]
+        return self._buffer[self._at : self._at + count]
 
     def _fail(self, reason: str, output: bytes = b"") -> bytes:
-        """Give what came out before the damage; the next chunk raises."""
+        """Return what was decoded before the damage; the next call of `chunk` raises."""
         self._is_open = False
         self._failure = reason
         return output
@@ -173,16 +172,16 @@ class _PackedFeed(Feed):
         raise NotImplementedError
 
     def _decode(self) -> bytes:
-        """Some bytes of the open member; b"" where more has to be read, or it has ended or failed."""
+        """Some bytes of the open member; b"" if more has to be read, or it has ended or failed."""
         raise NotImplementedError
 
     def _is_member(self, piece: bytes) -> bool:
-        """Whether a member begins here, by a piece of it."""
+        """Whether a piece of the file is the beginning of a member."""
         raise NotImplementedError
 
 
 class GzipFeed(_PackedFeed):
-    """Gzip members, one behind the other; each is verified against its CRC-32 where it ends."""
+    """A sequence of gzip members; each is verified against its CRC-32 at its end."""
 
     magic = GZIP_MAGIC
 
@@ -192,7 +191,7 @@ class GzipFeed(_PackedFeed):
 
     def _open_member(self) -> bool:
         # Tape blocks are padded with zeros.
-        while self._need(1) and self._held[self._at] == 0:
+        while self._need(1) and self._buffer[self._at] == 0:
             self._at += 1
         if not self._need(1):
             return False
@@ -210,7 +209,7 @@ class GzipFeed(_PackedFeed):
             fresh = source = self._slice(_GZIP_SLICE_BYTES)
             if not source:
                 return self._fail("the file ends inside a gzip member")
-        # An error takes along what came before it: a copy gives that again.
+        # An error discards the output before it: a copy can decode that again.
         spare = self._inflater.copy() if self.offset() > self.member_offset else None
         try:
             output = self._inflater.decompress(source, CHUNK_BYTES)
@@ -243,7 +242,7 @@ def is_skippable(head: bytes) -> bool:
 
 
 def _salvage(inflater: zlib._Decompress, source: bytes) -> bytes:
-    """What comes out before the error, in small steps."""
+    """The bytes that are decoded before the error, in small steps."""
     output = bytearray()
     try:
         for start in range(0, len(source), 16):
@@ -257,7 +256,7 @@ def _salvage(inflater: zlib._Decompress, source: bytes) -> bytes:
 
 
 class ZstdFeed(_PackedFeed):
-    """Zstandard frames, one behind the other, with the dictionary that the file begins with, if any."""
+    """A sequence of Zstandard frames, with the dictionary at the beginning of the file, if any."""
 
     magic = ZSTD_MAGIC
 
@@ -281,7 +280,7 @@ class ZstdFeed(_PackedFeed):
         return False
 
     def _skippable(self, head: bytes, length_bytes: int) -> None:
-        """Skip a skippable frame; the first may hold the dictionary, plain or as a zstd frame."""
+        """Skip a skippable frame; the first may be the dictionary, plain or as a zstd frame."""
         is_dictionary = self.offset() == 0 and head.startswith(ZSTD_DICTIONARY_MAGIC)
         if is_dictionary and length_bytes > _DICTIONARY_LIMIT_BYTES:
             raise Broken(0, f"zstd dictionary of {length_bytes} bytes, more than {_DICTIONARY_LIMIT_BYTES}")
@@ -289,7 +288,7 @@ class ZstdFeed(_PackedFeed):
         if is_dictionary:
             if not self._need(length_bytes):
                 raise Broken(0, "the file ends inside its zstd dictionary")
-            content = self._held[self._at : self._at + length_bytes]
+            content = self._buffer[self._at : self._at + length_bytes]
             self._at += length_bytes
             try:
                 if content.startswith(ZSTD_MAGIC):
@@ -301,7 +300,7 @@ class ZstdFeed(_PackedFeed):
                 raise Broken(0, f"zstd dictionary damaged ({error})") from error
             return
         while length_bytes > 0 and self._need(1):
-            step = min(length_bytes, len(self._held) - self._at)
+            step = min(length_bytes, len(self._buffer) - self._at)
             self._at += step
             length_bytes -= step
         if length_bytes:
@@ -332,28 +331,29 @@ class ZstdFeed(_PackedFeed):
 
 # --- the window: decoded bytes and their places in the file
 #
-# Callers give the patterns that it looks for.  A pattern sees the bytes held so far; anchor none at the text's end.
+# A pattern of a caller sees only the bytes buffered so far, so it must not be anchored at the end.
 #
 # Bytes are appended to one bytearray and removed from its front, which CPython does without moving the rest.  So each
-# byte is decoded and kept once.  After a wrong length the cursor moves back, as long as `forget` has not been called.
+# byte is decoded and buffered once.  After a wrong length the cursor can move back to where `discard` was last called.
 
 BOMB_RATIO = 100
-"""A member that unpacks to more times its length may be left where nothing is wanted of it."""
+"""A member that unpacks to more times its length is a bomb: while bytes are only skipped, the rest of it may be left
+out."""
 _BLANK = re.compile(rb"[\r\n\t ]*")
 _OVERLAP_BYTES = 128 * 1024
 
 
 class Source:
-    """Decoded bytes with a cursor; `broken` says that a damaged member stops them until `recover`.
+    """Decoded bytes with a cursor; if `broken` is set, a damaged member stops them until `recover`.
 
     Args:
-        skip_limit_bytes: after so many dropped bytes the rest of a bomb is not unpacked: its member counts as broken.
+        skip_limit_bytes: after this many skipped bytes the rest of a bomb is not unpacked: its member counts as broken.
     """
 
     def __init__(self, feed: Feed, skip_limit_bytes: int = BODY_LIMIT_BYTES) -> None:
         self._feed = feed
         self._skip_limit_bytes = skip_limit_bytes
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._at = 0
         self._start = 0
         self._ended = False
@@ -369,12 +369,12 @@ class Source:
         return self._start + self._at
 
     def seek(self, position: int) -> None:
-        """Move the cursor to a place that has not been forgotten."""
+        """Move the cursor to a position that has not been discarded."""
         self._at = position - self._start
 
-    def forget(self) -> None:
-        """Give back the memory of what lies before the cursor."""
-        del self._held[: self._at]
+    def discard(self) -> None:
+        """Free the buffer before the cursor."""
+        del self._buffer[: self._at]
         self._start += self._at
         self._at = 0
         done = bisect_right(self._member_starts, self._start) - 1
@@ -383,7 +383,7 @@ class Source:
             del self._member_offsets[:done]
 
     def offset(self, position: int | None = None) -> int:
-        """The place in the file: of the byte itself in a plain one, else of the member that holds it."""
+        """The offset in the file: of the byte itself in a plain file, else of its member."""
         position = self.tell() if position is None else position
         if not self.compressed:
             return position
@@ -391,7 +391,7 @@ class Source:
         return self._member_offsets[index] if index >= 0 else 0
 
     def place(self, position: int) -> str:
-        """For a message: where in its member a byte lies, if that says more than `offset` does."""
+        """For a message: the position of a byte in its unpacked member, or "" if `offset` is exact."""
         if not self.compressed:
             return ""
         index = bisect_right(self._member_starts, position) - 1
@@ -407,21 +407,21 @@ class Source:
     # --- reading ---
 
     def need(self, count: int) -> bool:
-        """Hold that many bytes behind the cursor, if they can be had."""
-        while len(self._held) - self._at < count:
+        """Buffer that many bytes after the cursor; False if there are fewer."""
+        while len(self._buffer) - self._at < count:
             if not self._fill():
                 return False
         return True
 
     def peek(self, count: int) -> bytes:
-        """Up to that many bytes behind the cursor."""
+        """Up to that many bytes after the cursor."""
         self.need(count)
-        return bytes(self._held[self._at : self._at + count])
+        return bytes(self._buffer[self._at : self._at + count])
 
     def take(self, count: int) -> bytes:
-        """Up to that many bytes, and the cursor behind them."""
+        """Up to that many bytes; moves the cursor after them."""
         self.need(count)
-        with memoryview(self._held) as view:
+        with memoryview(self._buffer) as view:
             taken = bytes(view[self._at : self._at + count])
         self._at += len(taken)
         return taken
@@ -429,116 +429,114 @@ class Source:
     def match(self, pattern: re.Pattern[bytes], position: int | None = None, look_bytes: int = 256) -> bool:
         """Whether the pattern matches at a position, by default the cursor's."""
         at = self._at if position is None else position - self._start
-        while len(self._held) - at < look_bytes and self._fill():
+        while len(self._buffer) - at < look_bytes and self._fill():
             pass
-        return pattern.match(self._held, at) is not None
+        return pattern.match(self._buffer, at) is not None
 
     def available(self) -> int:
-        """Bytes held behind the cursor."""
-        return len(self._held) - self._at
+        """Bytes buffered after the cursor."""
+        return len(self._buffer) - self._at
 
     def skip_blank(self, limit_bytes: int | None = None) -> None:
-        """Skip white space; without a limit its memory is given back, because it may be endless."""
+        """Skip white space; without a limit it is discarded, because it may be endless."""
         passed, begin = 0, self.tell()
         while True:
-            matched = _BLANK.match(self._held, self._at)
+            matched = _BLANK.match(self._buffer, self._at)
             assert matched is not None
             passed += matched.end() - self._at
             self._at = matched.end()
             if limit_bytes is None:
-                self.forget()
+                self.discard()
             elif passed >= limit_bytes:
                 return
-            if self._at < len(self._held) or self.leaves_bomb(begin) or not self._fill():
+            if self._at < len(self._buffer) or self.leaves_bomb(begin) or not self._fill():
                 return
 
     def at_end(self) -> bool:
-        """Nothing more can be had: the file has ended, or `broken` says why not."""
+        """Whether there are no more bytes: the file has ended, or `broken` is set."""
         return not self.need(1)
 
     def find(self, pattern: re.Pattern[bytes], limit_bytes: int) -> tuple[int, int] | None:
-        """Where the first match behind the cursor begins and ends, within a limit; the cursor stays where it is."""
+        """Begin and end of the first match after the cursor, within a limit; does not move the cursor."""
         scanned = 0
         while True:
-            end = min(len(self._held), self._at + limit_bytes)
-            found = pattern.search(self._held, self._at + max(0, scanned - 64), end)
-            if found:
-                return self._start + found.start(), self._start + found.end()
+            end = min(len(self._buffer), self._at + limit_bytes)
+            match = pattern.search(self._buffer, self._at + max(0, scanned - 64), end)
+            if match:
+                return self._start + match.start(), self._start + match.end()
             scanned = end - self._at
             if scanned >= limit_bytes or not self._fill():
                 return None
 
     def take_through(self, pattern: re.Pattern[bytes], limit_bytes: int) -> bytes | None:
-        """Bytes up to the end of the first match, and the cursor behind it; None if there is none within the limit."""
-        found = self.find(pattern, limit_bytes)
-        if found is None:
-            return None
-        return self.take(found[1] - self.tell())
+        """Bytes through the first match, which the cursor moves after; None if there is no match within the limit."""
+        span = self.find(pattern, limit_bytes)
+        return None if span is None else self.take(span[1] - self.tell())
 
     def find_start(self, pattern: re.Pattern[bytes], begin: int, end: int) -> int | None:
-        """The first position in ``[begin, end)`` of what is held where the pattern matches, line or member start.
+        """The first buffered position in ``[begin, end)``, at a line or member start, where the pattern matches.
 
-        The match itself may reach over `end`.
+        The match itself may end after `end`.
         """
-        at, stop = begin - self._start, min(end - self._start, len(self._held))
-        found = pattern.search(self._held, at, min(stop + _OVERLAP_BYTES, len(self._held)))
-        position = found.start() + self._start if found and found.start() < stop else None
+        at, stop = begin - self._start, min(end - self._start, len(self._buffer))
+        match = pattern.search(self._buffer, at, min(stop + _OVERLAP_BYTES, len(self._buffer)))
+        position = match.start() + self._start if match and match.start() < stop else None
         for member in self.member_starts(begin, end):
             if position is not None and member >= position:
                 break
-            if pattern.match(self._held, member - self._start):
+            if pattern.match(self._buffer, member - self._start):
                 return member
         return position
 
     def skip_to_start(self, pattern: re.Pattern[bytes]) -> None:
-        """Drop bytes up to the next line or member start that the pattern matches; else up to the end or to damage."""
+        """Skip to the next line or member start where the pattern matches; else to the end or to damage."""
         looked = begin = self.tell()
         while True:
-            position = self.find_start(pattern, max(self.tell(), looked), self.held_end())
+            position = self.find_start(pattern, max(self.tell(), looked), self.buffer_end())
             if position is not None:
                 self.seek(position)
                 return
-            looked = max(self.tell(), self._start + len(self._held) - _OVERLAP_BYTES)
+            looked = max(self.tell(), self._start + len(self._buffer) - _OVERLAP_BYTES)
             if self.leaves_bomb(begin) or not self._fill():
-                self._at = len(self._held)
+                self._at = len(self._buffer)
                 return
-            # One byte more, so that a line's beginning is seen to be one.
+            # One byte before, so that the pattern sees where a line begins.
             self._at = max(self._at, looked - self._start - 1)
             if self._at > 8 * CHUNK_BYTES:
-                self.forget()
+                self.discard()
 
-    def held_end(self) -> int:
-        """The position behind the last byte held."""
-        return self._start + len(self._held)
+    def buffer_end(self) -> int:
+        """The position after the last buffered byte."""
+        return self._start + len(self._buffer)
 
     def take_rest(self, broken: Broken) -> None:
-        """After damage: read what the broken member holds before it, too; `broken` stays."""
-        self._note_member(broken.member_offset)
-        self._held += broken.rest
+        """After damage: also read the bytes of the member before it; `broken` stays set."""
+        self._add_member(broken.member_offset)
+        self._buffer += broken.rest
         broken.rest = b""
 
     def leaves_bomb(self, begin: int) -> bool:
-        """Whether enough was dropped since a position, of a member that unpacks to far more than its length.
+        """Whether the current member is a bomb and more than the skip limit was skipped since a position.
 
-        `broken` then says so.  Else a megabyte of zeros, packed a thousand times, would cost a gigabyte of reading.
+        Sets `broken` then.  Without this a packed megabyte could cost a gigabyte of reading.
         """
         if not self.compressed or self.broken or not self._member_starts:
             return False
-        end, packed_bytes = self.held_end(), self._feed.offset() - self._member_offsets[-1]
+        end, packed_bytes = self.buffer_end(), self._feed.offset() - self._member_offsets[-1]
         unpacked_bytes = end - self._member_starts[-1]
         if min(end - begin, unpacked_bytes) <= self._skip_limit_bytes or unpacked_bytes <= BOMB_RATIO * packed_bytes:
             return False
         self.broken = Broken(
             self._member_offsets[-1],
-            f"a member that unpacks to more than {BOMB_RATIO} times its length is left after {unpacked_bytes} bytes",
+            f"a member unpacks to more than {BOMB_RATIO} times its length; stopped after {unpacked_bytes} bytes",
         )
         return True
 
     def recover(self) -> bool:
-        """After damage: go on with the next member; False when there is none.  What is held is dropped."""
+        """After damage: discard the buffer and go to the next member; False if there is none."""
         self.broken = None
-        self._start += len(self._held)
-        self._held = bytearray()
+        self._start += len(self._buffer)
+        self._buffer = bytearray()
         self._at = 0
         if not self._feed.resync():
             self._ended = True
@@ -557,11 +555,11 @@ class Source:
             self._ended = True
             return False
         if self.compressed:
-            self._note_member(self._feed.member_offset)
-        self._held += chunk
+            self._add_member(self._feed.member_offset)
+        self._buffer += chunk
         return True
 
-    def _note_member(self, member_offset: int) -> None:
+    def _add_member(self, member_offset: int) -> None:
         if not self._member_offsets or self._member_offsets[-1] != member_offset:
-            self._member_starts.append(self._start + len(self._held))
+            self._member_starts.append(self._start + len(self._buffer))
             self._member_offsets.append(member_offset)

@@ -1,10 +1,8 @@
 """TREC Web files (WT2g, WT10g, .GOV, GOV2): <DOC>, <DOCNO>, <DOCHDR> with URL and HTTP header, body up to </DOC>.
 
-Must not know the store.
-
-The format has no escape for ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends in a length.  If a
-``</DOC>`` is exactly so many bytes after ``</DOCHDR>``, the body ends there; else at the first ``</DOC>`` that is a
-line, else at the first that ends one.  Bodies may have any charset, which the format does not name: they stay bytes.
+The format has no escape for ``</DOC>`` in a body.  The first line of WT2g and WT10g headers ends with the length of the
+body.  The body ends at that length if ``</DOC>`` is there; else at the first ``</DOC>`` on a line of its own, else at
+the first at the end of a line.  The format does not name the charset of a body, so bodies stay bytes.
 """
 
 from __future__ import annotations
@@ -105,26 +103,26 @@ def _body(source: Source, declared: int | None, limit_bytes: int) -> bytes:
     begin = source.tell()
     if declared is not None and declared <= limit_bytes:
         source.need(declared + 16)
-        if source.match(_END, begin + declared, 16) and source.held_end() >= begin + declared:
+        if source.match(_END, begin + declared, 16) and source.buffer_end() >= begin + declared:
             body = source.take(declared)
             source.take_through(_END, 16)
             return body
     source.seek(begin)
-    found = source.find(_END_LINE_OR_NEXT, limit_bytes)
-    stop = found[1] if found else source.held_end()
-    if found is None or source.match(_DOC, stop):
-        # No </DOC> on a line of its own: one at the end of a line must do.
-        found = source.find(_LATE_END, min(stop - begin, limit_bytes))
-    if found is None:
+    end = source.find(_END_LINE_OR_NEXT, limit_bytes)
+    stop = end[1] if end else source.buffer_end()
+    if end is None or source.match(_DOC, stop):
+        # No </DOC> on a line of its own: use one at the end of a line.
+        end = source.find(_LATE_END, min(stop - begin, limit_bytes))
+    if end is None:
         source.seek(stop)
         raise Refused("<DOC> without </DOC>")
-    body = source.take(found[0] - begin)
-    source.seek(found[1])
+    body = source.take(end[0] - begin)
+    source.seek(end[1])
     return body
 
 
 def _http_date(headers: Headers) -> int | None:
-    """GOV2 has no date of its own: the server's Date header is the nearest thing."""
+    """The server's Date header, because GOV2 has no date of its own."""
     value = header_of(headers, "date") or ""
     try:
         return parse_date(email.utils.parsedate_to_datetime(value).isoformat())

@@ -1,11 +1,11 @@
-"""WARC 0.17 to 1.1 and ARC 1 and 2: cut a file into records, read each header, and make an entry of each block.
+"""WARC 0.17 to 1.1 and ARC 1 and 2: split a file into records, read each header, and make an entry of each block.
 
-Must not know the store.  The two differ in their headers alone, so an ARC header is read into the fields of a WARC one.
+The formats differ only in their headers, so an ARC header is read into the fields of a WARC header.
 
-A length in a header may lie.  It is accepted when white space and then a record, a new member or the end of the file
-follow. Otherwise the record is taken only if its own content confirms it (HTTP length, last chunk, block digest);
-if not, it is named as damaged. When a record begins inside the claimed length, reading goes on there, so that no
-sound record is lost.
+The length in a header may be wrong.  It is accepted if white space and then a record, a new member or the end of the
+file follow.  Otherwise the record is accepted only if its own content confirms the length (HTTP length, last chunk,
+block digest); else it is reported as damaged.  If a record begins inside the declared length, reading continues there,
+so that no undamaged record is lost.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _STEP_BYTES = 1 << 20
 _BLANK_LIMIT_BYTES = 1 << 16
 
 TRUNCATED_HEADER = "WARC-Truncated"
-"""Kept among a page's headers: the crawler stopped before the end and said why."""
+"""Stored with a page's headers: why the crawler stopped before the end."""
 CUT = "unspecified"
-"""The reason of `TRUNCATED_HEADER` for a page that we cut, because its record is cut or breaks."""
+"""The value of `TRUNCATED_HEADER` for a page that we truncate, because its record is truncated or damaged."""
 RECORDED_DIGEST = ORIGINAL_PREFIX + "WARC-Payload-Digest"
-"""In the header of a record that we exported: the payload digest as it was recorded, where that written is another."""
+"""Header of an exported record: the payload digest that the crawler recorded, if the written one differs."""
 
 WARC_START = re.compile(rb"^WARC/\d[^\r\n]{0,20}\r?$", re.MULTILINE | re.IGNORECASE)
 ARC_START = re.compile(
@@ -58,7 +58,7 @@ ARC_START = re.compile(
     re.MULTILINE,
 )
 _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
-"""An empty line, or the next record: a header without end must not be looked for through the whole file."""
+"""An empty line, or the next record: so the end of a broken header is not searched in the whole file."""
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _LINE_END = re.compile(rb"\n")
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
@@ -74,9 +74,9 @@ _ARC_LINE = re.compile(rb"(\S.*?) ([0-9A-Fa-f.:-]+) (\d{8,17}) ?(.*?) ?(\d+)[ \t
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """Of a record whose block has `length` bytes; `skipped` says why it is no page, or "" if its block is wanted.
+    """The header of a record whose block has `length` bytes; `skipped` says why it is not a page, or is "".
 
-    Fields are those of WARC in lower case, in ARC too.
+    Fields have the WARC names in lower case, also for ARC.
     """
 
     fields: Mapping[str, str]
@@ -94,12 +94,12 @@ class _Header:
 class RecordReader:
     """Reads the records of one file.
 
-    A record longer than the longest body and its header is skipped.  With `salvage`, what there is of a page is taken
-    and marked, where its record is cut or its encoding breaks.
+    A record longer than the longest body and its header is skipped.  With `salvage`, the readable part of a page is
+    given and marked if its record is truncated or its encoding breaks.
 
-    Digests are asked where the checksum of a packed member comes too late: behind many records, all given by then.
-    Writers are known that digest something else than they write, so the first that is right must show that they count.
-    From then on a page is refused whose digest is wrong; behind damage in its member, also one without a right digest.
+    Block digests are checked in a packed member with several records: its own checksum comes at its end, after its
+    records were given.  Some writers digest other bytes than they write, so digests count only after one was right.
+    Then a page with a wrong digest is refused, and after damage in its member also a page without a right one.
     """
 
     def __init__(
@@ -111,16 +111,16 @@ class RecordReader:
         self._arc_version = 1
         self._salvage = salvage
         self._start, self._look_bytes = (ARC_START, 70_000) if is_arc else (WARC_START, 64)
-        # of digests: whether they count, and the member with damage before
+        # digests: whether they count, and the last member with damage
         self._digests_count = False
         self._damaged_member = -1
-        # of the open record: where it begins, its digest, and whether its end is not where its length says
+        # the current record: position, member, whether its digest is right, whether its length is unconfirmed
         self._begin = self._member = -1
         self._agrees: bool | None = None
-        self._is_odd = True
+        self._is_unconfirmed = True
 
     def entries(self) -> Iterator[Entry]:
-        """Every record of the file, in order, and every stretch that is none."""
+        """Every record of the file, in order, and every range of bytes that is not a record."""
         source = self._source
         while True:
             source.skip_blank()
@@ -128,7 +128,7 @@ class RecordReader:
                 if source.broken is None:
                     return
                 if len(list(islice(self._start.finditer(source.broken.rest), 2))) == 2:
-                    source.take_rest(source.broken)  # one record alone cannot be checked: it is lost
+                    source.take_rest(source.broken)  # with only one record, nothing confirms its length: it is lost
                     continue
                 yield DamagedEntry(source.broken.member_offset, source.broken.reason)
                 if not source.recover():
@@ -136,7 +136,7 @@ class RecordReader:
                 continue
             self._begin = source.tell()
             self._member = offset = source.offset()
-            self._agrees, self._is_odd = None, True
+            self._agrees, self._is_unconfirmed = None, True
             place = source.place(self._begin)
             if not source.match(self._start, look_bytes=self._look_bytes):
                 shown = source.peek(_SHOWN_BYTES)
@@ -151,16 +151,16 @@ class RecordReader:
             if place and isinstance(entry, DamagedEntry):
                 entry = replace(entry, reason=entry.reason + place)
             yield entry
-            del entry  # a long page must not be held until the next one is there
+            del entry  # frees a long page before the next one is read
 
     def _checked(self, entry: Entry, place: str) -> Entry:
-        """The entry of the record, or what its digest says is wrong with it."""
+        """The entry of the record, or damage if its digest is wrong."""
         if not self._source.compressed or (self._salvage and isinstance(entry, PageEntry) and entry.flaw):
             return entry
-        doubted = self._is_odd or self._damaged_member == self._member
-        # Revisits are known to carry the digest of another record.
-        is_wrong = self._agrees is False or (doubted and self._agrees is None)
-        if isinstance(entry, PageEntry) and is_wrong and self._digests_count and (place or not self._is_odd):
+        needs_digest = self._is_unconfirmed or self._damaged_member == self._member
+        is_wrong = self._agrees is False or (needs_digest and self._agrees is None)
+        # Pages only: a revisit often has the digest of the record that it refers to.
+        if isinstance(entry, PageEntry) and is_wrong and self._digests_count and (place or not self._is_unconfirmed):
             reason = "no digest confirms it, in a damaged member of several records"
             entry = DamagedEntry(self._member, reason, entry.page.url)
         if isinstance(entry, DamagedEntry):
@@ -168,14 +168,14 @@ class RecordReader:
         return entry
 
     def _record(self, offset: int) -> Entry:
-        """One record; afterwards the cursor is where the next one may begin."""
+        """One record; moves the cursor to where the next one may begin."""
         source = self._source
         try:
             header = self._arc_header() if self._is_arc else self._warc_header()
         except Refused as refused:
             reason = str(refused)
             source.seek(self._begin + 1)
-            inside = source.find_start(self._start, self._begin + 1, source.held_end())
+            inside = source.find_start(self._start, self._begin + 1, source.buffer_end())
             if inside is not None:
                 source.seek(inside)
             else:
@@ -192,7 +192,7 @@ class RecordReader:
     # --- headers
 
     def _warc_header(self) -> _Header:
-        """Read the named fields with warcio; the cursor is then at the block."""
+        """Read the fields of a WARC header; moves the cursor to the block."""
         source = self._source
         head = source.take_through(_HEADER_END, HEADER_LIMIT_BYTES)
         if head is None:
@@ -220,10 +220,7 @@ class RecordReader:
         return _Header(fields, int(length), skipped)
 
     def _arc_header(self) -> _Header:
-        """Read one line: URL, address, date, type, (version 2: five more,) length.
-
-        The version block says whether lines have the five fields of version 1 or the ten of version 2.
-        """
+        """Read one line: URL, address, date, type, (version 2: five more,) length; the first block has the version."""
         line = self._source.take_through(_LINE_END, HEADER_LIMIT_BYTES)
         matched = _ARC_LINE.match(line) if line else None
         if matched is None:
@@ -250,17 +247,17 @@ class RecordReader:
         source = self._source
         block_start = source.tell()
         if header.length > self._body_limit_bytes + HEADER_LIMIT_BYTES:
-            return self._pass_over(header, offset)
+            return self._skip_long(header, offset)
         end = block_start + header.length
         whole = source.need(header.length)
         if source.compressed:
-            for member in source.member_starts(block_start, min(end, source.held_end())):
+            for member in source.member_starts(block_start, min(end, source.buffer_end())):
                 if source.match(self._start, member, self._look_bytes):
                     return self._ends_early(header, member, offset)
         if not whole:
             return self._cut_off(header, offset)
         source.seek(end)
-        confirmed = self._is_followed(end)
+        confirmed = self._is_length_confirmed(end)
         if confirmed is None:
             assert source.broken is not None
             reason = source.broken.reason
@@ -275,16 +272,16 @@ class RecordReader:
         block = source.take(header.length)
         source.seek(after)
         if confirmed and self._shares_member():
-            self._is_odd = False
+            self._is_unconfirmed = False
             self._agrees = _digest_agrees(header, block)
             self._digests_count |= self._agrees is True
         if confirmed:
-            # A long block is then held once, not twice, while it is decoded.
-            source.forget()
+            # So that a long block is in memory once, not twice, while it is decoded.
+            source.discard()
         entry, is_whole = self._built(header, block, offset)
         if confirmed or is_whole or _digest_agrees(header, block):
             return entry
-        # A length that nothing confirms: go on at the record inside it, else behind the garbage that follows.
+        # Nothing confirms the length: continue at a record inside it, else after the garbage that follows.
         inside = source.find_start(self._start, block_start, end)
         if inside is not None:
             source.seek(block_start)
@@ -298,7 +295,7 @@ class RecordReader:
         )
 
     def _shares_member(self) -> bool:
-        """Whether the record lies in one packed member with others, whose checksum then comes too late for it."""
+        """Whether the record shares a packed member with others, so that the checksum comes after later records."""
         source = self._source
         if not source.compressed:
             return False
@@ -306,8 +303,8 @@ class RecordReader:
             return True
         return not source.at_end() and not source.member_starts(self._begin, source.tell() + 1)
 
-    def _is_followed(self, end: int) -> bool | None:
-        """Whether what follows a record confirms its length; None when the record's own member is damaged."""
+    def _is_length_confirmed(self, end: int) -> bool | None:
+        """Whether the bytes after a record confirm its length; None if the record's own member is damaged."""
         source = self._source
         begin_offset = source.offset(end - 1) if source.compressed else 0
         source.skip_blank(_BLANK_LIMIT_BYTES)
@@ -322,27 +319,27 @@ class RecordReader:
     def _cut_off(self, header: _Header, offset: int) -> Entry:
         """The file ends, or is damaged, before the record does."""
         source = self._source
-        inside = source.find_start(self._start, source.tell(), source.held_end())
+        inside = source.find_start(self._start, source.tell(), source.buffer_end())
         if inside is not None:
             return self._ends_early(header, inside, offset)
         if source.broken is None:
             entry, is_whole = self._built(header, source.peek(header.length), offset, overlong=True)
             if is_whole:
-                source.seek(source.held_end())
+                source.seek(source.buffer_end())
                 return entry
         reason = self._missing(source.available(), header)
         entry = self._salvaged(header, source.peek(header.length) if self._salvage else b"", offset, reason)
-        source.seek(source.held_end())
+        source.seek(source.buffer_end())
         if source.broken:
             source.recover()
         return entry
 
-    def _missing(self, there: int, header: _Header) -> str:
+    def _missing(self, read_bytes: int, header: _Header) -> str:
         cause = self._source.broken.reason if self._source.broken else "the file ends inside a record"
-        return f"{cause}: {there} of its {header.length} bytes are there"
+        return f"{cause}: {read_bytes} of its {header.length} bytes are there"
 
     def _salvaged(self, header: _Header, block: bytes, offset: int, reason: str) -> Entry:
-        """What there is of a page whose record is cut or damaged, where that is wanted; else its damage."""
+        """With `salvage`, the readable part of a page whose record is truncated or damaged; else its damage."""
         if self._salvage and not header.skipped:
             try:
                 entry, _ = self._entry(header, block, offset, cut=reason)
@@ -353,18 +350,18 @@ class RecordReader:
         return DamagedEntry(offset, reason)
 
     def _ends_early(self, header: _Header, inside: int, offset: int) -> Entry:
-        """The next record begins inside the claimed length: go there, and take this one if it is whole all the same."""
-        there = inside - self._source.tell()
-        block = self._source.take(there)
+        """The next record begins inside the declared length: go there, and accept this one if HTTP says it is whole."""
+        block_bytes = inside - self._source.tell()
+        block = self._source.take(block_bytes)
         entry, is_whole = self._built(header, block, offset, overlong=True)
         self._source.seek(inside)
         if is_whole:
             return entry
-        reason = f"record of {header.length} bytes ends after {there}, where the next begins"
+        reason = f"record of {header.length} bytes ends after {block_bytes}, where the next begins"
         return self._salvaged(header, block.removesuffix(b"\r\n\r\n"), offset, reason)
 
-    def _pass_over(self, header: _Header, offset: int) -> Entry:
-        """A record that is too long to hold, or whose length is a lie: look for the next record on the way."""
+    def _skip_long(self, header: _Header, offset: int) -> Entry:
+        """Skip a record that is too long for memory; if its length is wrong, a record may begin inside it."""
         source = self._source
         passed, begin, bomb = 0, source.tell(), ""
         while passed < header.length:
@@ -376,21 +373,21 @@ class RecordReader:
             step = min(header.length - passed, _STEP_BYTES)
             enough = source.need(step)
             position = source.tell()
-            inside = source.find_start(self._start, position, min(position + step + 64, source.held_end()))
+            inside = source.find_start(self._start, position, min(position + step + 64, source.buffer_end()))
             if inside is not None and inside - position < header.length - passed:
                 source.seek(inside)
-                there = passed + inside - position
+                block_bytes = passed + inside - position
                 return DamagedEntry(
-                    offset, f"record of {header.length} bytes ends after {there}, where the next begins"
+                    offset, f"record of {header.length} bytes ends after {block_bytes}, where the next begins"
                 )
             if not enough:
                 reason = self._missing(passed + source.available(), header)
-                source.seek(source.held_end())
+                source.seek(source.buffer_end())
                 if source.broken:
                     source.recover()
                 return DamagedEntry(offset, reason)
             source.seek(position + step)
-            source.forget()
+            source.discard()
             passed += step
         reason = (
             f"record of {header.length} bytes, more than the limit of {self._body_limit_bytes} for a body and "
@@ -403,7 +400,7 @@ class RecordReader:
     def _built(
         self, header: _Header, block: bytes, offset: int, *, overlong: bool = False
     ) -> tuple[Entry, bool | None]:
-        """As `_entry`, whatever is wrong with the block."""
+        """As `_entry`; an exception becomes a damaged or salvaged entry."""
         if header.skipped:
             return SkippedEntry(header.skipped, offset), None
         try:
@@ -411,23 +408,23 @@ class RecordReader:
         except Refused as refused:
             return self._salvaged(header, block, offset, str(refused)), False
         except Exception as error:
-            # One record that no parser foresaw must not stop the run.
+            # One record with an unforeseen error must not stop the run.
             return DamagedEntry(offset, f"record cannot be read ({type(error).__name__}: {error})"), False
 
     def _entry(
         self, header: _Header, block: bytes, offset: int, *, overlong: bool = False, cut: str = ""
     ) -> tuple[Entry, bool | None]:
-        """The entry of a block, and whether HTTP confirms its length; None where HTTP gives no length.
+        """The entry of a block, and whether HTTP confirms its length; None if HTTP gives no length.
 
-        A response of http or https without a status line is what an HTTP/0.9 server sends: a body alone.  Other
-        protocols are not taken apart.
+        A response of http or https without a status line is a body alone, as an HTTP/0.9 server sends it.  Blocks of
+        other protocols are not parsed.
 
         Args:
             header, block, offset: of the record.
-            overlong: white space behind the record may be part of the block.
-            cut: why the block is known not to be whole; what there is of a page is taken then, and marked.
+            overlong: white space after the record may be part of the block.
+            cut: why the block is not whole; the readable part of a page is then given and marked.
         Raises:
-            Refused: the block cannot be taken.
+            Refused: the block cannot be read.
         """
         url, record_kind, date = header.url, header.get("warc-type").lower(), header.get("warc-date")
         if not url:
@@ -496,7 +493,7 @@ def _payload_digest(header: _Header) -> str:
 
 
 def _digest_agrees(header: _Header, block: bytes) -> bool | None:
-    """Whether a block has the digest that its header names; None where there is none of a kind that is known."""
+    """Whether a block has the digest in its header; None if there is none of a known algorithm."""
     algorithm, _, value = header.get("warc-block-digest").partition(":")
     name = algorithm.lower().replace("-", "")
     if not value or name not in {"sha1", "md5", "sha256"}:
@@ -510,7 +507,7 @@ def _line(raw: bytes) -> str:
 
 
 def decoded(raw: bytes) -> str:
-    """Bytes of a header: UTF-8 if they are, else Latin-1, so that none is lost."""
+    """Decode bytes of a header as UTF-8 if valid, else as Latin-1, so that no byte is lost."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -521,7 +518,7 @@ def decoded(raw: bytes) -> str:
 
 
 def parse_date(text: str) -> int | None:
-    """Microseconds since 1970 of a W3C date, to the millisecond; None if it is none or lies before 1970.
+    """Microseconds since 1970 of a W3C date, to the millisecond; None if it is invalid or before 1970.
 
     A day of three digits is the day of the year, as in the WARC files of ClueWeb09 (2008-10-294).
     """
@@ -541,7 +538,7 @@ def parse_date(text: str) -> int | None:
 
 
 def parse_date14(text: str) -> int | None:
-    """Microseconds since 1970 of YYYYMMDDhhmmss, to the millisecond; what is left out is 0."""
+    """Microseconds since 1970 of YYYYMMDDhhmmss, to the millisecond; missing digits are 0."""
     if not 8 <= len(text) <= 17 or not text.isdigit():
         return None
     digits = text.ljust(17, "0")
@@ -552,7 +549,7 @@ def parse_date14(text: str) -> int | None:
 def _micros(fields: tuple[int, int, int, int, int, int], millis: int, offset: timedelta) -> int | None:
     year, month, day, hour, minute, second = fields
     try:
-        # A leap second is the second before it.
+        # A leap second counts as the second before it.
         moment = datetime(year, month, day, hour, minute, min(second, 59) if second == 60 else second, tzinfo=UTC)
         since = moment - offset - _EPOCH
     except (ValueError, OverflowError):

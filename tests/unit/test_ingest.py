@@ -165,7 +165,7 @@ def test_a_body_shorter_than_its_length_is_taken_and_named(store: docstore.Docum
     report = ingest(store, [str(path)])
     ((error),) = report.errors
     assert (error.offset, error.url) == (len(sound), "http://b.example/")
-    assert f"body of {len(BODY)} bytes, where its Content-Length says {len(BODY) + 100}" in error.reason
+    assert f"body of {len(BODY)} bytes, but its Content-Length is {len(BODY) + 100}" in error.reason
     assert (report.pages, report.skipped) == (4, {})  # the 304 is of the same second: a visit after the page
 
 

@@ -193,13 +193,13 @@ def test_where_no_process_can_be_had_this_one_reads_and_says_so_once(
     if program.startswith("/bin") and not Path(program).exists():
         pytest.skip(f"no {program} here")
     monkeypatch.setattr(sys, "executable", program)
-    readahead.say_once.cache_clear()
+    readahead.warn_once.cache_clear()
     with docstore.open(tmp_path / "s", create=True) as store, caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert ingest(store, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
     said = [entry for entry in caplog.records if entry.name == readahead.__name__]
     assert len(said) == 1
-    assert "this one reads, too" in said[0].getMessage()
+    assert "reading in this one" in said[0].getMessage()
 
 
 def test_a_script_without_a_main_guard_in_a_folder_of_misleading_names_runs_once(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_one_page_longer_than_all_that_may_be_under_way_passes() -> None:
 
     def take_all() -> None:
         allowance.take(11)
-        allowance.give_back(11)
+        allowance.release(11)
         for count_bytes in (4, 6):
             allowance.take(count_bytes)
             passed.append(count_bytes)
