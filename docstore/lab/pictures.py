@@ -1,7 +1,7 @@
 """Pictures as PNG: a page's tag curve with its plateau, the laws of words of a store, simhash against Jaccard.
 
-The only importer of matplotlib, which is loaded when a picture is asked for.  `docstore plateau` is here;
-`docstore stats` asks for the other two.
+Only this file imports matplotlib, and only when it draws.  `docstore plateau` is here; `docstore stats` uses the other
+two.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Pair: TypeAlias = tuple[str, int, str, int]
 
 
 def new_figure(width_inches: float, height_inches: float, **options: Any) -> Any:
-    """An empty figure of matplotlib, of a size in inches.
+    """An empty figure of matplotlib; sizes in inches.
 
     Raises:
         InvalidArgument: matplotlib is not installed.
@@ -57,7 +57,7 @@ def new_figure(width_inches: float, height_inches: float, **options: Any) -> Any
 
 
 def png(figure: Any) -> bytes:
-    """A figure as PNG; without its version in the file, one matplotlib gives the same bytes for the same figure."""
+    """A figure as PNG, without matplotlib's version, so that the same figure gives the same bytes."""
     out = BytesIO()
     figure.savefig(out, format="png", metadata={"Software": None})
     return out.getvalue()
@@ -68,13 +68,13 @@ MOST_POINTS: Final = 20_000
 
 
 def curve(tags: list[int], word_counts: list[int]) -> tuple[list[int], list[int]]:
-    """Corners of the curve: tokens up to each place, and tags among them; flat where words stand."""
+    """Corners of the curve: tokens up to each point, and tags among them; flat over words."""
     steps = [step for tag, word in zip(tags, word_counts, strict=True) for step in ((tag, tag), (word, 0))]
     return [0, *accumulate(length for length, _ in steps)], [0, *accumulate(height for _, height in steps)]
 
 
 def span_tokens(tags: list[int], word_counts: list[int], span: Span) -> tuple[int, int]:
-    """First token of a span, and the one behind its last."""
+    """First token of a span, and the one after its last."""
     if span.start == span.end:
         return 0, 0
     first = sum(tags[: span.start + 1]) + sum(word_counts[: span.start])
@@ -86,7 +86,7 @@ def plateau_png(body: bytes, content_type: str | None = None, *, title: str = ""
 
     Args:
         content_type: its Content-Type header, for the encoding.
-        title: stands above the curve, its URL say.
+        title: shown above the curve, such as its URL.
     Raises:
         InvalidArgument: matplotlib is not installed.
     """
@@ -108,10 +108,10 @@ def plateau_png(body: bytes, content_type: str | None = None, *, title: str = ""
 
 
 def statistics_png(statistics: TextStatistics) -> bytes:
-    """Draw both laws, as PNG.
+    """Draw Zipf's and Heaps' laws, as PNG.
 
     Raises:
-        InvalidArgument: matplotlib is not installed, or there is no word.
+        InvalidArgument: matplotlib is not installed, or the statistics have no word.
     """
     if not statistics.words:
         raise InvalidArgument("there is no word to draw; ingest pages with text, or name another host")
@@ -138,10 +138,10 @@ def _draw(axes: Any, points: Sequence[tuple[int, int]], law: PowerLaw | None, x_
 
 
 def plotted_pairs(store: Store, most: int = PLOTTED_PAIRS) -> list[Measures]:
-    """Measures of pairs of a store: pages with those that their verdicts name, and neighbours in row-key order.
+    """Measures of a sample of pairs: pages with the page that their verdict names, and neighbours in row-key order.
 
-    Neighbours are mostly other pages of the same site, so that low similarities are there too.  Half of `most` are of
-    each sort, chosen by chance with a fixed seed; pairs of which one has no simhash are left out.
+    Neighbours are mostly different pages of one site, so they give low similarities.  Half of `most` are of each kind,
+    sampled with a fixed seed; pairs without a simhash are left out.
     """
     chooser = random.Random(0)
     named: list[_Pair] = []
@@ -170,25 +170,25 @@ def plotted_pairs(store: Store, most: int = PLOTTED_PAIRS) -> list[Measures]:
         if before is not None:
             sample(neighbours, (*before, *page))
         before = page
-    found = []
+    measured = []
     for url, timestamp, other_url, other_timestamp in named + neighbours:
-        one = store.get(url, at=timestamp, families=("text", "dedup"))
-        other = store.get(other_url, at=other_timestamp, families=("text", "dedup"))
-        if one is not None and other is not None:
-            found.append(measures(one.newest, other.newest, store.schema))
-    return [each for each in found if each.jaccard is not None and each.simhash_agreement is not None]
+        first = store.get(url, at=timestamp, families=("text", "dedup"))
+        second = store.get(other_url, at=other_timestamp, families=("text", "dedup"))
+        if first is not None and second is not None:
+            measured.append(measures(first.newest, second.newest, store.schema))
+    return [each for each in measured if each.jaccard is not None and each.simhash_agreement is not None]
 
 
 def simhash_png(pairs: Sequence[Measures]) -> bytes:
     """Draw the share of equal simhash bits of pairs over their exact Jaccard coefficient, as PNG.
 
-    The line is what bits promise for sets of equal size: ``1 - angle / pi`` at a cosine of ``2 J / (1 + J)``
-    (Charikar 2002).
+    The line is the expectation for sets of equal size: ``1 - angle / pi`` at a cosine of ``2 J / (1 + J)`` (Charikar
+    2002).
 
     Raises:
         InvalidArgument: matplotlib is not installed, or there is no pair.
     """
-    points = [(one.jaccard, one.simhash_agreement) for one in pairs if one.jaccard is not None]
+    points = [(pair.jaccard, pair.simhash_agreement) for pair in pairs if pair.jaccard is not None]
     if not points:
         raise InvalidArgument("there is no pair of pages with text to draw; ingest pages first")
     figure = new_figure(7.0, 5.0, layout="constrained")
@@ -217,7 +217,7 @@ docstore plateau --file page.html --png plateau.png
 
 
 def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "a stored page; https:// is added where it is missing")
+    declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
     declare(parser, "--file HTML", "a file of HTML in place of a stored page; - for stdin")
     declare(parser, "--png FILE", "where to write the picture", required=True)
     declare(parser, "--at TIME", "version at this time")

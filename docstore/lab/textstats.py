@@ -1,7 +1,7 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
-Reads the `text` family of a store, newest text of each page; `docstore stats --text` prints what it finds.
-Words are the units by which pages are compared (`reference.words`).
+Reads the newest text of each page; `docstore stats --text` prints the result.  Words are the units by which pages are
+compared (`reference.words`).
 
 **Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Above that two summaries of that size
 are used, and the result says so:
@@ -43,9 +43,9 @@ if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
 
 EXACT_WORDS: Final = 500_000
-"""Different words that are counted exactly: about 75 MB; the summaries beyond need about three times that."""
+"""Different words that are counted exactly: about 75 MB; the summaries need about three times that."""
 SAMPLE_WORDS: Final = 65_536
-"""Most words of the sample: a standard error of the vocabulary of 0.5 to 0.7 percent."""
+"""Maximum of the sample: it gives a standard error of the vocabulary of 0.5 to 0.7 percent."""
 TOP_WORDS: Final = 50
 GROWTH_STEP: Final = 1.2
 RANKS_A_DECADE: Final = 10
@@ -54,7 +54,7 @@ _HASH_SEED: Final = 0x5EED
 
 
 class RankedWord(NamedTuple):
-    """A word by its frequency: `product` is rank times probability, which Zipf's law holds constant."""
+    """A word and its frequency; `product` is rank times probability, constant under Zipf's law."""
 
     rank: int
     word: str
@@ -64,7 +64,7 @@ class RankedWord(NamedTuple):
 
 
 class PowerLaw(NamedTuple):
-    """y = factor * x ** exponent by least squares on logarithms; `r_squared` of those, over `points` points."""
+    """y = factor * x ** exponent, by least squares on logarithms of `points` points, with their `r_squared`."""
 
     factor: float
     exponent: float
@@ -74,18 +74,18 @@ class PowerLaw(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextStatistics:
-    """What the words of a store, or of one host, are like.
+    """Word statistics of a store, or of one host.
 
     Attributes:
         host: whose pages, or "" for all.
         pages: with at least one word.
-        words: all of them, repeats counted.
+        words: all words, with repeats.
         vocabulary: different words.
         hapax: words that occur once; `hapax_share` is their share of the vocabulary.
         exact: whether all of this was counted; else vocabulary and hapax are estimates, and frequencies lower bounds.
-        frequency_error: how much too small a frequency may be.
-        vocabulary_error: standard error of the vocabulary, as a share of it; 0.0 where exact.
-        method: how it was counted, in words.
+        frequency_error: most by which a frequency is too small.
+        vocabulary_error: standard error of the vocabulary, as a share of it; 0.0 if exact.
+        method: how the words were counted, in words.
         top: the most frequent words.
         rank_frequency: (rank, frequency) at ranks spaced evenly in their logarithm: the points of the Zipf fit.
         zipf: frequency by rank; None for fewer than two points.
@@ -113,17 +113,17 @@ class TextStatistics:
         """Plain data, ready for JSON."""
         return {
             **asdict(self),
-            "top": [one._asdict() for one in self.top],
+            "top": [word._asdict() for word in self.top],
             "zipf": self.zipf and self.zipf._asdict(),
             "heaps": self.heaps and self.heaps._asdict(),
         }
 
 
 def text_statistics(store: Store, *, host: str | None = None, top: int = TOP_WORDS) -> TextStatistics:
-    """Statistics of the newest text of every page, or of those of a host, in one pass in row-key order.
+    """Statistics of the newest text of every page, or of a host's pages, in one pass in row-key order.
 
     Raises:
-        InvalidArgument: `top` is below 1, or the host is none.
+        InvalidArgument: `top` is below 1, or the host is invalid.
     """
     return statistics_of(_texts(store, host), host=host or "", top=top)
 
@@ -140,7 +140,7 @@ def _texts(store: Store, host: str | None) -> Iterator[str]:
 def statistics_of(
     texts: Iterable[str], *, host: str = "", top: int = TOP_WORDS, exact_words: int = EXACT_WORDS
 ) -> TextStatistics:
-    """Statistics of texts, read once; `exact_words` bounds memory as the head of this file says."""
+    """Statistics of texts, read once; `exact_words` bounds memory (see the head of this file)."""
     if top < 1 or exact_words < 1:
         raise InvalidArgument(f"top and exact_words must be at least 1, not {top} and {exact_words}")
     counts = WordCounts(exact_words)
@@ -148,11 +148,11 @@ def statistics_of(
     next_point = _LEAST_GROWTH_WORDS
     pages = 0
     for text in texts:
-        found = words(text)
-        if not found:
+        page_words = words(text)
+        if not page_words:
             continue
         pages += 1
-        counts.add(found)
+        counts.add(page_words)
         if counts.total >= next_point:
             growth.append((counts.total, counts.vocabulary()))
             next_point = math.ceil(counts.total * GROWTH_STEP)
@@ -185,12 +185,12 @@ def statistics_of(
 
 
 class WordCounts:
-    """Counts of words: exact up to a number of different ones, then summaries.
+    """Counts of words: exact up to a number of different words, then summaries.
 
     Attributes:
         total: words added.
         exact: whether every count is exact.
-        taken_off: what pruning took off every count: how much too small one may be.
+        taken_off: what pruning subtracted from every count: the largest error of a count.
     """
 
     def __init__(self, exact_words: int = EXACT_WORDS, sample_words: int = SAMPLE_WORDS) -> None:
@@ -203,12 +203,12 @@ class WordCounts:
         self._sample: Counter[str] = Counter()
         self._zero_bits = 0
 
-    def add(self, found: Sequence[str]) -> None:
+    def add(self, added: Sequence[str]) -> None:
         """Count words."""
-        self.total += len(found)
-        self._counts.update(found)
+        self.total += len(added)
+        self._counts.update(added)
         if not self.exact:
-            self._add_to_sample(Counter(found))
+            self._add_to_sample(Counter(added))
             if len(self._counts) > 2 * self._limit:
                 self._prune()
         elif len(self._counts) > self._limit:
@@ -230,14 +230,14 @@ class WordCounts:
         return once if self.exact else once << self._zero_bits
 
     def ranked(self) -> list[tuple[str, int]]:
-        """Words with their counts, the most frequent first, equal ones by word; without those that pruning blurs."""
+        """Words and counts, most frequent first, ties by word; without counts that pruning made too inexact."""
         least = 1 if self.exact else max(2, 10 * self.taken_off)
         kept = [(word, count) for word, count in self._counts.items() if count >= least]
-        kept.sort(key=lambda one: (-one[1], one[0]))
+        kept.sort(key=lambda pair: (-pair[1], pair[0]))
         return kept
 
     def method(self) -> str:
-        """How it was counted."""
+        """How the words were counted."""
         if self.exact:
             return "exact counts"
         return (
@@ -258,7 +258,7 @@ class WordCounts:
                     self._sample = sample = Counter({w: c for w, c in sample.items() if not _hash(w) & mask})
 
     def _prune(self) -> None:
-        """Keep at most as many words as the limit: take off all what the first one left out has."""
+        """Keep at most `limit` words: subtract the count of the first word beyond them from all."""
         least = sorted(self._counts.values(), reverse=True)[self._limit]
         self.taken_off += least
         self._counts = Counter({word: count - least for word, count in self._counts.items() if count > least})
@@ -269,7 +269,7 @@ def _hash(word: str) -> int:
 
 
 def _spaced_ranks(count: int) -> list[int]:
-    """Ranks up to `count`, RANKS_A_DECADE in each decade, different ones."""
+    """Different ranks up to `count`, RANKS_A_DECADE in each decade."""
     if count < 1:
         return []
     steps = int(math.log10(count) * RANKS_A_DECADE) + 1
@@ -296,34 +296,34 @@ def fit(points: Sequence[tuple[int, int]]) -> PowerLaw | None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the statistics of words."""
+    """Print word statistics."""
     with open_named(args) as store:
-        found = text_statistics(store, host=args.host, top=args.top or TOP_WORDS)
-    if not found.words:
+        statistics = text_statistics(store, host=args.host, top=args.top or TOP_WORDS)
+    if not statistics.words:
         output.note(f"no text{f' on {args.host}' if args.host else ''}")
         return EXIT_NOTHING_FOUND
     if args.png is not None:
-        output.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(found))
+        output.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(statistics))
     if args.json:
-        output.json_line(found.as_dict())
+        output.json_line(statistics.as_dict())
         return EXIT_OK
-    about = "" if found.exact else "about "
+    about = "" if statistics.exact else "about "
     output.table(
         [
-            ("pages", str(found.pages)),
-            ("words", str(found.words)),
-            ("vocabulary", f"{about}{found.vocabulary}"),
-            ("hapax", f"{about}{found.hapax}  ({found.hapax_share:.1%} of the vocabulary)"),
-            ("counted", found.method),
-            ("Zipf", _law(found.zipf, "f(r)", "r", "ranks spaced evenly in log r")),
-            ("Heaps", _law(found.heaps, "V(n)", "n", "points of the growth")),
-            ("growth", " ".join(f"{read}:{vocabulary}" for read, vocabulary in found.growth[-8:])),
+            ("pages", str(statistics.pages)),
+            ("words", str(statistics.words)),
+            ("vocabulary", f"{about}{statistics.vocabulary}"),
+            ("hapax", f"{about}{statistics.hapax}  ({statistics.hapax_share:.1%} of the vocabulary)"),
+            ("counted", statistics.method),
+            ("Zipf", _law(statistics.zipf, "f(r)", "r", "ranks spaced evenly in log r")),
+            ("Heaps", _law(statistics.heaps, "V(n)", "n", "points of the growth")),
+            ("growth", " ".join(f"{read}:{vocabulary}" for read, vocabulary in statistics.growth[-8:])),
         ]
     )
     output.line()
     rows = [
-        (str(one.rank), one.word, str(one.frequency), f"{one.probability:.5f}", f"{one.product:.4f}")
-        for one in found.top
+        (str(ranked.rank), ranked.word, str(ranked.frequency), f"{ranked.probability:.5f}", f"{ranked.product:.4f}")
+        for ranked in statistics.top
     ]
     output.table(rows, ("rank", "word", "frequency", "P(r)", "r*P(r)"), right=(0, 2, 3, 4))
     return EXIT_OK

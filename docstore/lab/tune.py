@@ -1,7 +1,4 @@
-"""`docstore tune`: which bands find pairs of a similarity.
-
-Needs no store; the words are those of `docstore.sweep.candidates`.
-"""
+"""`docstore tune`: bands that find pairs of a similarity; terms as in `docstore.sweep.candidates`.  Needs no store."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def curve_midpoint(band_width: int, bands: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Bands chosen by `tune`, with what they promise.
+    """Bands chosen by `tune`, with their probabilities.
 
     Attributes:
         bands: L, postings a page.
@@ -69,21 +66,21 @@ def tune(
 
     Args:
         threshold: similarity that must be found.
-        recall: least chance of finding a pair exactly at the threshold; pairs above it are found more often.
-        background: similarity of pages that have nothing to do with each other but a template.
-        max_false_candidates: most that may be proposed of pairs at the background.
+        recall: least chance of finding a pair exactly at the threshold; it is higher above the threshold.
+        background: similarity of unrelated pages that share a template.
+        max_false_candidates: largest chance that a pair at the background is proposed.
         bins: of the sketch; bands are disjoint, so bands x band width is at most this.
     Raises:
-        InvalidArgument: no pair of numbers satisfies all three; the message names the nearest.
+        InvalidArgument: no bands satisfy all three; the message names the nearest.
     """
     check_probability("threshold", threshold)
     check_probability("background", background)
     check_probability("max_false_candidates", max_false_candidates)
     check_positive("bins", bins)
     if not 0.0 < recall < 1.0:
-        raise InvalidArgument(f"recall must lie between 0 and 1, both exclusive, not {recall}")
+        raise InvalidArgument(f"recall must be between 0 and 1, both exclusive, not {recall}")
     if background >= threshold:
-        raise InvalidArgument(f"background {background} must lie below the threshold {threshold}")
+        raise InvalidArgument(f"background {background} must be below the threshold {threshold}")
     nearest = ""
     for band_width in range(1, bins + 1):
         hit = threshold**band_width
@@ -103,7 +100,7 @@ def tune(
             )
     raise InvalidArgument(
         f"no bands of {bins} bins reach recall {recall} at {threshold} with at most {max_false_candidates} of the "
-        f"pairs at {background}; nearest: {nearest or 'none'}; ask for less recall, or use more bins"
+        f"pairs at {background}; nearest: {nearest or 'none'}; lower the recall, or use more bins"
     )
 
 
@@ -114,7 +111,7 @@ def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--max-false P",
-        "most of the pairs at the background that may be proposed (default: 0.15)",
+        "largest share of pairs at the background that may be proposed (default: 0.15)",
         default=0.15,
     )
     declare(parser, "--bins N", f"default: {BINS}", default=BINS)
@@ -139,7 +136,7 @@ def run_tune(args: argparse.Namespace) -> int:
     ]
     if args.json:
         shipped = {"bands": BANDS, "band_width": BAND_WIDTH}
-        curve = [{"similarity": at, "chosen": one, "shipped": other} for at, one, other in curves]
+        curve = [{"similarity": at, "chosen": tuned, "shipped": default} for at, tuned, default in curves]
         output.json_line({**asdict(chosen), "shipped": shipped, "curve": curve})
         return EXIT_OK
     output.table(
@@ -152,7 +149,7 @@ def run_tune(args: argparse.Namespace) -> int:
     )
     output.line()
     output.table(
-        ((f"{at:.2f}", f"{one:.4f}", f"{other:.4f}") for at, one, other in curves),
+        ((f"{at:.2f}", f"{tuned:.4f}", f"{default:.4f}") for at, tuned, default in curves),
         ("similarity", f"{chosen.bands} x {chosen.band_width}", f"{BANDS} x {BAND_WIDTH} (shipped)"),
         right=(1, 2),
     )

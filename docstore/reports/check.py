@@ -1,8 +1,8 @@
 """Every invariant of a store, checked: what `docstore check` prints, and what the tests call.
 
-Knows the store's parts.  Changes nothing, except that an index that cannot be opened is rebuilt.  It has no findings on
-an undamaged store, also after kill -9.  Left-overs that readers ignore (postings of deleted pages, users of freed
-bodies, records without a ref) are no findings.
+Changes nothing, except that an index that cannot be opened is rebuilt.  It has no findings on an undamaged store, even
+after kill -9: left-overs that readers ignore (postings of deleted pages, users of freed bodies, records without a ref)
+are not findings.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ if TYPE_CHECKING:  # types alone
 SLICE_CELLS = 10_000
 THREADS = 8
 WAITING_CAPTURES = 64
-"""Captures that are checked together where reads are calls to another machine; their bodies are in memory."""
+"""Captures that are checked together if reads are calls to another machine; their bodies are in memory."""
 REINDEX = "run `docstore reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
-RESTORE_ALL = "restore a backup, or fetch the pages again that are missing"
+RESTORE_ALL = "restore a backup, or fetch the missing pages again"
 RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"
 
 
 def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:
-    """Walk the manifest, every cell of every row, every base; `on_row` gets the number of rows seen so far."""
+    """Check the manifest, every cell of every row and every base; `on_row` gets the number of rows so far."""
     yield from losses(opened)
     yield from opened.problems()
     if is_unfinished(opened):
-        yield Problem("copy", "a copy into this store has not ended", "run the same `docstore copy` again")
+        yield Problem("copy", "a copy into this store is incomplete", "run the same `docstore copy` again")
     yield from _check_pages(opened, on_row)
     yield from _check_bases(opened)
 
 
 def losses(opened: Backend | Losses) -> Iterator[Problem]:
-    """What this open or an earlier one found lost, until it is acknowledged."""
+    """Losses that this or an earlier open detected, until they are acknowledged."""
     for lost in opened.lost:
-        what = f"bytes of {', '.join(lost.columns)} were missing at open: dropped"
+        what = f"bytes of {', '.join(lost.columns)} were missing at open; the capture was dropped"
         yield Problem(f"{lost.url} @{lost.timestamp}", what, f"{RESTORE}; {ACKNOWLEDGE}")
     for commits in opened.lost_commits:
-        what = f"the rows of commits {commits.first} to {commits.last} are lost: LevelDB's files were cut or put back"
+        what = f"the rows of commits {commits.first} to {commits.last} are lost: LevelDB's files were cut or replaced"
         yield Problem("engine", what, f"{RESTORE_ALL}; {ACKNOWLEDGE}")
 
 
@@ -79,16 +79,16 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
     for problem in SeenPages(opened, table).damage():
         yield Problem("index", problem, REINDEX)
 
-    own = threading.local()
+    of_thread = threading.local()
 
-    def look(one: tuple[bytes, CaptureRecord]) -> list[Problem]:
-        if not hasattr(own, "seen"):
-            own.seen = SeenPages(opened, table)  # of this thread
-        return list(_check_capture(opened, own.seen, *one))
+    def look(captured: tuple[bytes, CaptureRecord]) -> list[Problem]:
+        if not hasattr(of_thread, "seen"):
+            of_thread.seen = SeenPages(opened, table)  # of this thread
+        return list(_check_capture(opened, of_thread.seen, *captured))
 
     with ExitStack() as stack:
         each = cast("Callable[..., Iterable[list[Problem]]]", map)
-        if isinstance(opened.engine, ReadsAhead):  # it waits for another machine most of the time
+        if isinstance(opened.engine, ReadsAhead):  # its reads mostly wait for another machine
             each = stack.enter_context(ThreadPoolExecutor(THREADS, "docstore-check")).map
         waiting: list[tuple[bytes, CaptureRecord]] = []
         for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
@@ -110,7 +110,7 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
 def _check_cell(
     opened: Backend, row_key: bytes, cell: Cell, families: Set[str], records: dict[int, CaptureRecord]
 ) -> Iterator[Problem]:
-    """Every value of a cell except bodies, which are read with their capture; a capture record goes into `records`."""
+    """Read every value of a cell except bodies, which `_check_capture` reads; add its capture record to `records`."""
     columns = {cell[:2]: cell.value}
     if cell.family == CAPTURE_FAMILY:
         try:
@@ -134,7 +134,7 @@ def _check_cell(
 
 
 def _check_visits(row_key: bytes, records: Mapping[int, CaptureRecord]) -> Iterator[Problem]:
-    """Visits without the capture that they confirm: they show no page."""
+    """Report visits whose confirmed capture is missing: they show no page."""
     for record in records.values():
         if record.confirms and record.confirms not in records:
             what = f"the capture @{record.confirms}, which this visit confirms, is not there"
@@ -156,7 +156,7 @@ def _check_capture(opened: Backend, seen: SeenPages, row_key: bytes, record: Cap
         yield Problem(where, str(error), RESTORE)
         return
     if not is_absent(stored) and not checksum_matches(checksum, body):
-        yield Problem(where, "the body does not have the checksum that its row names", RESTORE)
+        yield Problem(where, "the checksum of the body differs from the one in its row", RESTORE)
     if kept_as is None:
         yield Problem(where, "the capture has no verdict", REINDEX)
     elif kept_as in capture.STORED_POSTED and (body or is_absent(stored)):
@@ -172,7 +172,7 @@ def _check_bases(opened: Backend) -> Iterator[Problem]:
         where = f"base {name.hex()}"
         try:
             if value_name(opened.placement.fetch(envelope)) != name:
-                yield Problem(where, "the record is not the value that the row is named by", RESTORE)
+                yield Problem(where, "the record has another value than its row names", RESTORE)
         except CorruptionError as error:
             yield Problem(where, str(error), RESTORE)
 

@@ -1,8 +1,7 @@
 """How much of a store is duplicates, which they are, and which query parameters make them.
 
-Knows captures and their columns; must not know the terminal.  Counts live rows, unlike the running
-totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never changes the content (a session
-number, a sort order) is a crawler trap: every value of it is another URL of the same page.
+Counts live rows, unlike the running totals of `DocumentStore.stats`; reads no text and no body.  A parameter that never
+changes the content (a session number, a sort order) is a crawler trap: each of its values is another URL of one page.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class GroupCounts:
 
     Attributes:
         captures: live ones with a verdict, including rejected ones, without visits that have no body (304).
-        verdicts: how many by verdict.
-        reasons: how many by reason, see `Verdict.reason`.  "crowded": a sweep may find what they repeat.
-        body_bytes: of their bodies, raw.
+        verdicts: number of captures by verdict.
+        reasons: number of captures by `Verdict.reason`.  "crowded": a sweep may find what they duplicate.
+        body_bytes: of their bodies, uncompressed.
         saved_bytes: bodies of duplicates and of confirmed versions, minus their own records.
     """
 
@@ -65,7 +64,7 @@ class GroupCounts:
 
     @property
     def duplicates(self) -> int:
-        """Captures that another URL's page makes superfluous."""
+        """Captures that duplicate a page of another URL."""
         return sum(self.verdicts[kind] for kind in DUPLICATES)
 
 
@@ -74,11 +73,11 @@ class Trap:
     """A query parameter of a host, and its effect on the content.
 
     Attributes:
-        host, parameter: which.
+        host, parameter: its host and name.
         urls: pages with it.
-        pages: of these, different ones when the parameter is removed from the URL.
+        pages: of these, different pages after the parameter is removed from the URL.
         changing: of these, those whose content differs between its values.
-        compared: of these, those that the store has for two values and more.
+        compared: of these, those that the store has for two or more values.
     """
 
     host: str
@@ -90,12 +89,12 @@ class Trap:
 
     @property
     def superfluous(self) -> int:
-        """URLs more than pages."""
+        """URLs beyond one for each page."""
         return self.urls - self.pages
 
     @property
     def is_trap(self) -> bool:
-        """It never changes the content, as far as the store can tell."""
+        """Whether it never changes the content of the compared pages."""
         return self.compared > 0 and self.changing == 0
 
 
@@ -105,11 +104,11 @@ class DedupStats:
 
     Attributes:
         total: of all captures.
-        groups: by name, where they were asked for.
+        groups: by name, if requested.
         cluster_sizes: clusters of the last sweep by size.
         clustered: pages in them.
         unseen: pages that the detector cannot see.
-        traps: query parameters, those that never change the content first, by what they cost.
+        traps: query parameters; those that never change the content first, then by superfluous URLs.
     """
 
     total: GroupCounts = field(default_factory=GroupCounts)
@@ -128,7 +127,7 @@ class DedupStats:
 
 
 class _Variant(NamedTuple):
-    """What a URL without one of its parameters has shown so far."""
+    """The captures seen so far of a URL without one of its parameters."""
 
     urls: int
     content: bytes
@@ -140,7 +139,7 @@ def dedup_stats(store: DocumentStore, by: By | None = None) -> DedupStats:
 
     Args:
         store: to read.
-        by: also count by this.
+        by: also count by host, prefix or parameter.
     """
     counting = _Counting(store, by)
     for row in store.table.scan_captures():
@@ -163,22 +162,22 @@ class _Counting:
         captures = list(self._store.table.row_captures(row.cells))
         groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
         rejected: dict[int, StoredVerdict] = {}
-        for one in captures:
-            if capture.VERDICT in one.columns:
-                verdict = capture.decode_verdict(self._fetch(one.columns[capture.VERDICT]))
+        for live in captures:
+            if capture.VERDICT in live.columns:
+                verdict = capture.decode_verdict(self._fetch(live.columns[capture.VERDICT]))
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
-                body = one.columns.get(capture.BODY)
+                body = live.columns.get(capture.BODY)
                 stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
                 _count(groups, verdict, body, stored_bytes)
                 if verdict.stored == capture.STORED_REJECTED:
-                    rejected[one.timestamp] = verdict
-        newest = next((one for one in captures if one.shows_page and capture.TEXT_CHECKSUM in one.columns), None)
+                    rejected[live.timestamp] = verdict
+        newest = next((live for live in captures if live.shows_page and capture.TEXT_CHECKSUM in live.columns), None)
         if newest is not None:
             clusters = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
             if newest.source in clusters:
                 self._clusters[self._fetch(clusters[newest.source])] += 1
-        self._note_parameters(url, captures, rejected)
+        self._count_parameters(url, captures, rejected)
 
     def _names(self, url: str) -> list[str]:
         parts = urlsplit(url)
@@ -191,7 +190,7 @@ class _Counting:
             return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)})
         return []
 
-    def _note_parameters(self, url: str, captures: Sequence[LiveCapture], rejected: dict[int, StoredVerdict]) -> None:
+    def _count_parameters(self, url: str, captures: Sequence[LiveCapture], rejected: dict[int, StoredVerdict]) -> None:
         parts = urlsplit(url)
         content = self._content(captures, rejected) if parts.query else b""
         if not content:
@@ -205,13 +204,13 @@ class _Counting:
             variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
 
     def _content(self, captures: Sequence[LiveCapture], rejected: dict[int, StoredVerdict]) -> bytes:
-        """What the newest capture with content shows; of a rejected one, what the page shows that it repeats."""
-        for one in captures:
-            content = self._content_of(one.columns)
-            verdict = rejected.get(one.timestamp)
+        """Content checksum of the newest capture that has one; for a rejected copy, that of the page that it copies."""
+        for live in captures:
+            content = self._content_of(live.columns)
+            verdict = rejected.get(live.timestamp)
             if not content and verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT):
-                named = self._store.table.capture_at(verdict.of_row_key, verdict.of_timestamp)
-                content = b"" if named is None else self._content_of(named.columns)
+                repeated = self._store.table.capture_at(verdict.of_row_key, verdict.of_timestamp)
+                content = b"" if repeated is None else self._content_of(repeated.columns)
             if content:
                 return content
         return b""
@@ -222,7 +221,7 @@ class _Counting:
         return self._fetch(columns[capture.TEXT_CHECKSUM]) or self._fetch(columns[capture.CHECKSUM])
 
     def done(self) -> DedupStats:
-        """The whole."""
+        """The counts, after all rows."""
         stats = self._stats
         sizes = [size for size in self._clusters.values() if size > 1]
         stats.clustered = sum(sizes)
@@ -245,14 +244,14 @@ class _Counting:
 
 
 class KnownDuplicate(NamedTuple):
-    """A page that the store knows as a duplicate of another.
+    """A page that is a duplicate of another by a sweep or a verdict.
 
     Attributes:
         url, timestamp: the page, and the newest capture of its newest version.
         kind: of its verdict (exact, same_text, near, contained); "cluster" if only the sweep has found it.
         similarity: exact Jaccard coefficient, or containment for `contained`.
         of_url, of_timestamp: the page that its verdict names, or the canonical page of its cluster.
-        by: "sweep", which has the last word, or "verdict".
+        by: "sweep", which overrides verdicts, or "verdict".
     """
 
     url: str
@@ -267,15 +266,15 @@ class KnownDuplicate(NamedTuple):
 def known_duplicates(store: Store) -> Iterator[KnownDuplicate]:
     """Pages whose newest version is a duplicate by the last sweep, else by its verdict; in row-key order.
 
-    Rejected pages are among them.  Duplicates of a page that is deleted are not: of those one has to stay.
+    Rejected pages are included.  Duplicates of a deleted page are not: one of them has to stay.
     """
     spec = ReadSpec(families=("dedup",))
     rows = store.cells.scan(spec=spec, qualifier_regex="checksum|verdict|canonical")
-    found = (one for row in rows if (one := _known_duplicate(row)) is not None)
-    while some := list(islice(found, ROWS_AHEAD)):
-        urls = sorted({one.of_url for one in some})
+    duplicates = (each for row in rows if (each := _known_duplicate(row)) is not None)
+    while group := list(islice(duplicates, ROWS_AHEAD)):
+        urls = sorted({each.of_url for each in group})
         stored = dict(zip(urls, store.get_many(urls, families=()), strict=True))
-        yield from (one for one in some if stored[one.of_url] is not None)
+        yield from (each for each in group if stored[each.of_url] is not None)
 
 
 def _known_duplicate(row: Row) -> KnownDuplicate | None:
@@ -305,7 +304,7 @@ def _known_duplicate(row: Row) -> KnownDuplicate | None:
 
 
 def _parameters(query: str) -> list[tuple[str, str]]:
-    """Name and whole text of each parameter, in order."""
+    """Name and full text of each parameter, in order."""
     return [(unquote_plus(text.partition("=")[0]), text) for text in query.split("&") if text]
 
 

@@ -1,8 +1,8 @@
-"""What each fingerprint says of two pages, next to their exact similarity; pages whose simhashes differ in few bits.
+"""All fingerprints of two pages next to their exact similarity; pages whose simhashes differ in few bits.
 
-Knows captures, cells and the kernel; must not know the terminal.  Simhashes are not indexed: every write
-would pay for it, and the detector finds more by bands.  So a search reads the simhashes of all pages, nine bytes each.
-All pairs are found by blocks of bits (`fingerprints.pairs_within`); for one page it is faster to look at each.
+Simhashes are not indexed: each write would pay for it, and the detector finds more pages by bands.  So a search reads
+the simhashes of all pages, nine bytes each.  All pairs are found by blocks of bits (`fingerprints.pairs_within`); for
+one page a scan is faster.
 """
 
 from __future__ import annotations
@@ -30,21 +30,22 @@ if TYPE_CHECKING:  # types alone
 
 
 class Measures(NamedTuple):
-    """What is known of two captures.
+    """Similarities of two captures.
 
     Attributes:
         same_checksum: whether their bodies have the same checksum; None if a policy hides one, or if the algorithms
             differ.
-        same_text_checksum: the same of their texts; None also if one has no word.
+        same_text_checksum: the same for their texts; None also if one has no word.
         jaccard: exact Jaccard coefficient of their shingle sets; None if neither text has a word.
         contained: share of the first one's shingles that are in the second; None if it has none.
         contains: share of the second one's shingles that are in the first; None if it has none.
         simhash_bits: bits in which their simhashes differ; None if one has none.
         simhash_agreement: share of equal bits.
-        sketch_estimate: of `jaccard`, from their sketches; None if one has none, or they are of two schemes.
-        modulus: p of their 0-mod-p fingerprints, the larger one of the two.
-        first_fingerprints, second_fingerprints, shared_fingerprints: how many there are of that p.
-        fingerprint_overlap: shared fingerprints by those of either, an estimate of `jaccard`; None if there are none.
+        sketch_estimate: of `jaccard`, from their sketches; None if one has none, or their schemes differ.
+        modulus: p of their 0-mod-p fingerprints, the larger of the two.
+        first_fingerprints, second_fingerprints, shared_fingerprints: number of fingerprints with that p.
+        fingerprint_overlap: shared fingerprints divided by those of either, an estimate of `jaccard`; None if both have
+            none.
     """
 
     same_checksum: bool | None
@@ -69,36 +70,36 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
         first, second: read with the families `text` and `dedup`.
         schema: of their store.
     Raises:
-        InvalidArgument: they were read without one of these families.
+        InvalidArgument: a family is missing.
     """
     if first.text is None or second.text is None or first.checksum is None or second.checksum is None:
         raise InvalidArgument('measures need captures with text and fingerprints: get(url, families=("text", "dedup"))')
     kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
-    one, other = kernel.shingles(first.text), kernel.shingles(second.text)
-    shared = kernel.overlap(one, other)
-    modulus = max(_modulus(one), _modulus(other))
-    one_sample, other_sample = fingerprints.zero_mod(one, modulus), fingerprints.zero_mod(other, modulus)
-    sampled = fingerprints.overlap(one_sample, other_sample)
+    left, right = kernel.shingles(first.text), kernel.shingles(second.text)
+    shared = kernel.overlap(left, right)
+    modulus = max(_modulus(left), _modulus(right))
+    left_sample, right_sample = fingerprints.zero_mod(left, modulus), fingerprints.zero_mod(right, modulus)
+    sampled = fingerprints.overlap(left_sample, right_sample)
     bits = None if first.simhash is None or second.simhash is None else (first.simhash ^ second.simhash).bit_count()
     return Measures(
         _equal(first.checksum, second.checksum),
         _equal(first.text_checksum, second.text_checksum),
-        _share(shared, len(one) + len(other) - shared),
-        _share(shared, len(one)),
-        _share(shared, len(other)),
+        _share(shared, len(left) + len(right) - shared),
+        _share(shared, len(left)),
+        _share(shared, len(right)),
         bits,
         None if bits is None else 1 - bits / BITS,
         _estimate(first.sketch, second.sketch),
         modulus,
-        len(one_sample),
-        len(other_sample),
+        len(left_sample),
+        len(right_sample),
         sampled,
-        _share(sampled, len(one_sample) + len(other_sample) - sampled),
+        _share(sampled, len(left_sample) + len(right_sample) - sampled),
     )
 
 
 def _equal(first: bytes | None, second: bytes | None) -> bool | None:
-    """Whether two checksums of one scheme are equal; b"" stands for none."""
+    """Whether two checksums of one scheme are equal; None if one is absent or the schemes differ."""
     return first == second if first and second and first[0] == second[0] else None
 
 
@@ -111,7 +112,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _modulus(shingles: NDArray[np.uint64]) -> int:
-    """The p of the sample under which a text is posted."""
+    """p of the sample under which a text is posted."""
     modulus, kept = fingerprints.SAMPLE_MODULUS, fingerprints.zero_mod(shingles, fingerprints.SAMPLE_MODULUS)
     while len(kept) > fingerprints.SAMPLE_LIMIT:
         modulus *= 2
@@ -123,7 +124,7 @@ def _modulus(shingles: NDArray[np.uint64]) -> int:
 
 
 class SimhashMatch(NamedTuple):
-    """A page by its simhash: its URL, the time of its version, and in how many bits it differs."""
+    """URL and time of a page's version, and the number of simhash bits that differ."""
 
     url: str
     timestamp: int
@@ -131,7 +132,7 @@ class SimhashMatch(NamedTuple):
 
 
 class SimhashPair(NamedTuple):
-    """Two pages by their simhashes, in row-key order, and in how many bits they differ."""
+    """Two pages in row-key order, and the number of simhash bits that differ."""
 
     first_url: str
     first_timestamp: int
@@ -141,40 +142,40 @@ class SimhashPair(NamedTuple):
 
 
 def similar_by_simhash(store: Store, page: bytes | str, bits: int, *, limit: int = 10) -> list[SimhashMatch]:
-    """Pages whose simhash differs from that of a body (bytes) or a stored page (URL) in few bits, the nearest first.
+    """Pages whose simhash differs in few bits from that of a body (bytes) or a stored page (URL), nearest first.
 
-    Reads the simhash of every page, newest versions alone.  Empty if the page has no word.
+    Reads the simhash of every page, newest versions only.  Empty if the page has no word.
 
     Args:
-        page: HTML that need not be stored, or the URL of a stored page, which is not among the answers.
-        bits: most bits that differ, 0 to 64.
+        page: HTML that need not be stored, or the URL of a stored page, which the result leaves out.
+        bits: most bits that may differ, 0 to 64.
     Raises:
         InvalidArgument: `bits` or `limit` is out of range, or the URL is not stored.
     """
     check_bits(bits)
     if limit < 1:
         raise InvalidArgument(f"limit must be at least 1, not {limit}")
-    own, wanted = b"", None
+    own_key, wanted = b"", None
     if isinstance(page, bytes):
         schema = store.schema
         analysis = Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(page)
         wanted = analysis.simhash if analysis.shingle_count else None
     else:
-        own, document = row_key(page), store.get(page, families=("dedup",))
+        own_key, document = row_key(page), store.get(page, families=("dedup",))
         if document is None:
-            raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
+            raise InvalidArgument(f"{page} is not in the store; pass a body, or `docstore put` it first")
         wanted = document.newest.simhash
     if wanted is None:
         return []
     row_keys, timestamps, simhashes = _simhashes(store)
     differing = differing_bits(simhashes, np.uint64(wanted))
-    near = [number for number in np.flatnonzero(differing <= bits).tolist() if row_keys[number] != own]
+    near = [number for number in np.flatnonzero(differing <= bits).tolist() if row_keys[number] != own_key]
     nearest = nsmallest(limit, near, key=lambda number: (int(differing[number]), timestamps[number], number))
     return [SimhashMatch(url_of(row_keys[each]), timestamps[each], int(differing[each])) for each in nearest]
 
 
 def simhash_pairs(store: Store, bits: int) -> Iterator[SimhashPair]:
-    """All pairs of pages whose simhashes differ in at most so many bits; by blocks of bits, so not in order.
+    """All pairs of pages whose simhashes differ in at most `bits` bits; by blocks of bits, so not sorted.
 
     Memory: about 100 bytes a page; row keys are in a temporary file.
 
@@ -196,11 +197,11 @@ def _simhashes(store: Store) -> tuple[Blobs, array[int], NDArray[np.uint64]]:
     spec = ReadSpec(families=("dedup",), versions=1)
     for row in store.cells.scan(spec=spec, qualifier_regex="simhash|text_checksum"):
         newest = {cell.qualifier: cell for cell in row.cells}
-        own = newest.get(capture.SIMHASH[1])
-        text = newest.get(capture.TEXT_CHECKSUM[1])  # of a version without words it is empty
-        value = None if own is None else capture.decode_simhash(own.value)
-        if own is not None and value is not None and text is not None and text.timestamp == own.timestamp:
+        simhash = newest.get(capture.SIMHASH[1])
+        text = newest.get(capture.TEXT_CHECKSUM[1])  # empty if the version has no words
+        value = None if simhash is None else capture.decode_simhash(simhash.value)
+        if simhash is not None and value is not None and text is not None and text.timestamp == simhash.timestamp:
             row_keys.append(row.row_key)
-            timestamps.append(own.timestamp)
+            timestamps.append(simhash.timestamp)
             values.append(value)
     return row_keys, timestamps, np.array(values, np.uint64)

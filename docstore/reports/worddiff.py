@@ -1,7 +1,6 @@
-"""Two texts -> which words were removed and which were added.
+"""Two texts -> the words that were removed and added.
 
-Pure: must not know stores or terminals.  Blocks (lines) are compared first, and words only within blocks that
-changed, so that long pages stay fast.
+Blocks (lines) are compared first, and words only within blocks that changed, so that long pages stay fast.
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ from typing import NamedTuple
 
 _WORDS = re.compile(r"\S+")
 MOST_WORDS = 20_000
-"""Words of one changed region that are compared one by one; a larger region is shown as taken out and put in."""
-
-
+"""Most words of a changed region to compare word by word; a larger region is shown as removed and added."""
 MOST_STEPS = 10_000_000
-"""Of both texts' comparison, a second or two; what is left then is shown as taken out and put in."""
+"""For both texts, a second or two; after that the rest is shown as removed and added."""
 
 
 class Change(StrEnum):
@@ -33,14 +30,14 @@ class Change(StrEnum):
 
 
 class Piece(NamedTuple):
-    """Words with one blank between, and what became of them; no text for a break."""
+    """Words with one blank between, and whether they changed; a break has no text."""
 
     change: Change
     text: str
 
 
 def word_diff(old: str, new: str) -> Iterator[Piece]:
-    """Pieces of both texts in order; those that are not OLD make the new one, those that are not NEW the old one."""
+    """Pieces of both texts in order: without the OLD ones they are the new text, without the NEW ones the old text."""
     old_blocks, new_blocks = old.split("\n"), new.split("\n")
     budget = [MOST_STEPS]
     for kind, old_begin, old_end, new_begin, new_end in _opcodes(old_blocks, new_blocks, budget):
@@ -53,9 +50,9 @@ def word_diff(old: str, new: str) -> Iterator[Piece]:
 
 
 class _Matcher(SequenceMatcher[str]):
-    """Stops with OverflowError if it would take too many steps: texts of a few words that repeat take n ** 3.
+    """Raises OverflowError after too many steps: texts of a few words that repeat take n ** 3.
 
-    `budget` is what is left for all comparisons of two texts.
+    `budget` is the number of steps left for all comparisons of two texts; it is shared and counted down.
     """
 
     def __init__(self, old: Sequence[str], new: Sequence[str], budget: list[int]) -> None:
@@ -65,7 +62,7 @@ class _Matcher(SequenceMatcher[str]):
         self._counts = Counter(new)
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        # it looks at all places of each word
+        # it visits all positions of each word
         self._budget[0] -= sum(1 + self._counts[word] for word in self._old[alo:ahi])
         if self._budget[0] < 0:
             raise OverflowError
@@ -73,7 +70,7 @@ class _Matcher(SequenceMatcher[str]):
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str], budget: list[int]) -> list[tuple[str, int, int, int, int]]:
-    """Equal and changed ranges; all is changed if the comparison would take too long."""
+    """Equal and changed ranges; one changed range if the comparison would take too long."""
     try:
         return list(_Matcher(old, new, budget).get_opcodes())
     except OverflowError:
@@ -84,11 +81,11 @@ _BREAK = "\n"
 
 
 def _split(blocks: Sequence[str]) -> list[str]:
-    found: list[str] = []
+    words: list[str] = []
     for block in blocks:
-        found += _WORDS.findall(block)
-        found.append(_BREAK)
-    return found
+        words += _WORDS.findall(block)
+        words.append(_BREAK)
+    return words
 
 
 def _region(old: list[str], new: list[str], budget: list[int]) -> Iterator[Piece]:
@@ -101,7 +98,7 @@ def _region(old: list[str], new: list[str], budget: list[int]) -> Iterator[Piece
             yield from _pieces(Change.SAME, old[old_begin:old_end])
             continue
         taken, put = old[old_begin:old_end], new[new_begin:new_end]
-        # a block that was only cut or joined elsewhere keeps its words: the break alone is not shown twice
+        # if a block was only split or joined, its words stay: the break alone is not shown twice
         yield from _pieces(Change.OLD, [word for word in taken if word != _BREAK])
         yield from _pieces(Change.NEW, put if put else [_BREAK] if _BREAK in taken else [])
 

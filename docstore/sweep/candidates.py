@@ -1,14 +1,14 @@
 """Third stage of a sweep: candidate pairs from sketches.
 
-Knows arrays only; a page is known by its number 0..n-1, and memory stays bounded.  A stored sketch has one byte a bin;
-bands are made of these bytes, of all 256 bins, so no text is read here.  Two texts that share a band are compared bin
-by bin, and dropped if the estimate is more than four standard deviations below the threshold.  The next stage verifies
-the others exactly.
+Pure functions of arrays with bounded memory; a page is its number 0..n-1.  A stored sketch has one byte a bin.  Bands
+are groups of these bytes over all 256 bins, so no text is read here.  Two texts that share a band are compared bin by
+bin, and dropped if the estimate is more than four standard deviations below the threshold.  The next stage verifies the
+others exactly.
 
-What bands promise, as closed formulas: a band is a group of `band_width` sketch bins (or simhash bits) that must all
-agree; a pair is a candidate when at least one of `bands` bands agrees; `p` and `q` are the chance that one bin (bit)
-agrees, which for a min-wise sketch is the Jaccard coefficient itself (Broder 1997) and for simhash 1 - angle / pi
-(Charikar 2002).  `docs/dedup-theory.md` says which parameters were chosen with them.
+Recall of bands in closed form: a band is a group of `band_width` sketch bins (or simhash bits) that must all agree.  A
+pair is a candidate if at least one of `bands` bands agrees.  `p` and `q` are the chance that one bin (bit) agrees: for
+a min-wise sketch the Jaccard coefficient itself (Broder 1997), for simhash 1 - angle / pi (Charikar 2002).
+`docs/dedup-theory.md` says which parameters were chosen with them.
 """
 
 from __future__ import annotations
@@ -24,35 +24,36 @@ from docstore.model.errors import InvalidArgument
 from docstore.reference.fingerprints import BINS, Numbers, distinct, spans
 
 ROUNDING = 1e-9
-"""Taken off before rounding up, so that a float error never asks for one member too many; the final test is exact."""
+"""Subtracted before rounding up, so that a float error never asks for one member too many; the final test is exact."""
 CHUNK_PAIRS = 1 << 22
-"""Pairs or members that one step holds: about 32 MB an array."""
+"""Pairs or members in memory in one step: about 32 MB an array."""
 _AGREEMENT_PAIRS = 1 << 12
-"""Pairs whose sketches are gathered at once: what fits into a processor's cache."""
+"""Pairs whose sketches are gathered at once: they fit into a processor's cache."""
 MISSED = 1e-6
-"""Share of pairs at the threshold that may share no band, for independent bins; texts of fewer shingles than bins
-have fewer, and miss more: `tools/bench/sweep_quality.py` measures it."""
+"""Share of pairs at the threshold that may share no band, for independent bins.  Texts with fewer shingles than bins
+have fewer independent bins and miss more: `tools/bench/sweep_quality.py` measures it."""
 WIDEST_BAND, NARROWEST_BAND = 8, 3
 PARTNERS = 1024
-"""Texts that one is paired with in a large bucket, in the order of the next band."""
+"""In a large bucket a text is paired with so many texts that follow it in the order of the next band."""
 LEAST_PARTNERS = 64
-REMEMBERED_BANDS = 4
-"""A pair that shares one of so many bands before was looked at there; like pairs share most bands, so few are twice."""
+RECENT_BANDS = 4
+"""A pair that shares one of the last so many bands was compared there.  Similar pairs share most bands, so few pairs
+are compared twice."""
 SIGMAS = 4.0
 _KEPT_BITS = 8
 
 
-# --- what bands promise
+# --- recall of bands
 
 
 def check_probability(name: str, value: float) -> None:
-    """Refuse what is no probability, by its name."""
+    """Refuse a value outside [0, 1]; the message names it."""
     if not 0.0 <= value <= 1.0:
-        raise InvalidArgument(f"{name} must lie in [0, 1], not {value}")
+        raise InvalidArgument(f"{name} must be in [0, 1], not {value}")
 
 
 def check_positive(name: str, value: int) -> None:
-    """Refuse a count below 1, by its name."""
+    """Refuse a count below 1; the message names it."""
     if value < 1:
         raise InvalidArgument(f"{name} must be at least 1, not {value}")
 
@@ -89,7 +90,7 @@ def bin_agreement(jaccard: float, bits: int) -> float:
 
 
 def leaders(checksums: NDArray[np.uint64]) -> Numbers:
-    """Group pages of equal checksum: for each page the smallest page number that has its checksum.
+    """(n,) int64: for each page the smallest number of a page with the same checksum.
 
     Args:
         checksums: (n,) or (n, words) uint64.
@@ -111,14 +112,13 @@ def leaders(checksums: NDArray[np.uint64]) -> Numbers:
 def bucket_pairs(keys: NDArray[np.uint64], ties: NDArray[np.uint64], limit: int) -> tuple[Numbers, Numbers]:
     """Pairs of positions that have the same key, by one sort.
 
-    A bucket of up to `limit` + 1 positions gives all its pairs.  In a larger one each position is paired with the
-    `limit` behind it in the order (tie, position), so cost stays linear; what lies further apart must be found by
-    another key.
+    A bucket of up to `limit` + 1 positions gives all its pairs.  In a larger bucket each position is paired with the
+    next `limit` positions in the order (tie, position), so the cost is linear.  Another key must find the other pairs.
 
     Args:
         keys: (n,) uint64.
-        ties: (n,) uint64 that draws similar positions together inside a large bucket.
-        limit: partners a position may have behind it, at least 1.
+        ties: (n,) uint64; in a large bucket it sorts similar positions next to each other.
+        limit: partners after a position, at least 1.
     Returns:
         Two (pairs,) arrays of positions; each pair once, smaller position first.
     """
@@ -137,8 +137,6 @@ def bucket_pairs(keys: NDArray[np.uint64], ties: NDArray[np.uint64], limit: int)
 def sketch_agreements(sketches: NDArray[np.uint8], first: Numbers, second: Numbers) -> Numbers:
     """Bins in which the sketches of each pair agree, (pairs,) int64.
 
-    It tells which candidates cannot reach a threshold but for a chance that is stated, before any text is read.
-
     Args:
         sketches: (pages, bins) uint8.
     """
@@ -151,7 +149,7 @@ def sketch_agreements(sketches: NDArray[np.uint8], first: Numbers, second: Numbe
 
 
 def _count_true(equal: NDArray[np.bool_]) -> Numbers:
-    """True values of each row; three times as fast by bits as by `np.count_nonzero` along an axis."""
+    """True values of each row; bit counting is three times as fast as `np.count_nonzero` along an axis."""
     rows, columns = equal.shape
     if columns % 64:
         summed: Numbers = equal.sum(axis=1, dtype=np.int64)
@@ -171,7 +169,7 @@ class Candidates(NamedTuple):
 
     Attributes:
         first, second: (pairs,) int64.
-        cut: texts in buckets so large that not every pair was looked at.
+        cut: texts in buckets so large that not every pair was compared.
     """
 
     first: Numbers
@@ -180,7 +178,7 @@ class Candidates(NamedTuple):
 
 
 def band_width(threshold: float) -> int:
-    """The widest band by which at most MISSED pairs at the threshold share none of the bands."""
+    """The widest band with which at most MISSED pairs at the threshold share no band."""
     agreement = bin_agreement(threshold, _KEPT_BITS)
     for width in range(WIDEST_BAND, NARROWEST_BAND, -1):
         if miss_probability(agreement, width, BINS // width) <= MISSED:
@@ -195,7 +193,7 @@ def expected_recall(threshold: float) -> float:
 
 
 Seen = tuple[NDArray[np.uint64], NDArray[np.bool_]]
-"""Keys of another band, and which texts were in crowded buckets there."""
+"""Keys of another band, and whether each text was in a crowded bucket there."""
 
 
 def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
@@ -203,8 +201,8 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
 
     Args:
         sketches: (n, 256) uint8; may be mapped, it is read in pieces.
-        sizes: (n,) shingles that each was made of.
-        chosen: (texts,) which of them to compare, ascending: one of each group of equal ones.
+        sizes: (n,) shingles in the set of each sketch.
+        chosen: (texts,) which texts to compare, ascending: one of each group of equal texts.
         threshold: least Jaccard coefficient of a pair.
     """
     width = band_width(threshold)
@@ -212,9 +210,9 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
     chosen_sizes, count = sizes[chosen], max(1, len(chosen))
     codes = np.empty(0, np.int64)
     fresh: list[Numbers] = []
-    held = 0
+    pending = 0
     cut = np.zeros(len(chosen), bool)
-    recent: deque[Seen] = deque(maxlen=REMEMBERED_BANDS)
+    recent: deque[Seen] = deque(maxlen=RECENT_BANDS)
     following = band_keys(sketches, chosen, 0, width)
     for band in range(bands):
         keys = following
@@ -222,10 +220,10 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
         crowded = np.zeros(len(chosen), bool)
         for first, second, among in band_pairs(keys, following, sketches, chosen, chosen_sizes, threshold, recent):
             fresh.append(first * count + second)
-            held += len(first)
+            pending += len(first)
             crowded[among] = True
-            if held > CHUNK_PAIRS:
-                codes, fresh, held = distinct(np.concatenate([codes, *fresh])), [], 0
+            if pending > CHUNK_PAIRS:
+                codes, fresh, pending = distinct(np.concatenate([codes, *fresh])), [], 0
         cut |= crowded
         recent.appendleft((keys, crowded))
     codes = distinct(np.concatenate([codes, *fresh]))
@@ -241,25 +239,25 @@ def band_pairs(
     threshold: float,
     recent: Iterable[Seen] = (),
 ) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-    """Likely pairs that share a band; bounded in memory.
+    """Likely pairs that share a band; memory is bounded.
 
     Args:
-        keys: (n,) of the band, of texts in ascending order, each bucket whole.
+        keys: (n,) of the band, of texts in ascending order; each bucket is complete.
         ties: (n,) keys of the next band: they order the texts of a crowded bucket.
         sketches: (m, 256) uint8; may be mapped, it is read in pieces.
-        rows: (n,) int64 the sketch of each text with those keys.
-        sizes: (n,) int64 shingles that each was made of.
+        rows: (n,) int64 row of `sketches` for each text.
+        sizes: (n,) int64 shingles in the set of each sketch.
         threshold: least Jaccard coefficient of a pair.
-        recent: bands that were looked at before: pairs that share one of them are left out.
-    Returns:
-        Of a part of the buckets: both positions of each pair, and those of texts in buckets so large that not every
-        pair was looked at.
+        recent: earlier bands; pairs that share one of them are skipped.
+    Yields:
+        For some of the buckets: both positions of each pair, and positions of texts in buckets so large that not every
+        pair was compared.
     """
     bins = _own_bins(sizes)
     for places, limit in _chunks(keys):
         left, right = bucket_pairs(keys[places], ties[places], limit)
         left, right = places[left], places[right]
-        # what can reach the threshold by its sizes: the smaller set has at least that share of the larger one
+        # a bound by size: the Jaccard coefficient is at most smaller set / larger set
         least = threshold * np.maximum(sizes[left], sizes[right]) - ROUNDING
         possible = np.minimum(sizes[left], sizes[right]) >= least
         left, right = left[possible], right[possible]
@@ -284,7 +282,7 @@ def band_keys(sketches: NDArray[np.uint8], chosen: Numbers, band: int, width: in
 
 
 def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, int]]:
-    """Positions that share their key with another, whole buckets together, with the partners that each may have."""
+    """Positions that share their key, in chunks of complete buckets, each with the limit of partners a position."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(keys) else np.empty(0, int)
@@ -301,21 +299,21 @@ def _chunks(keys: NDArray[np.uint64]) -> list[tuple[Numbers, int]]:
         for some, many in zip(np.split(starts, cuts), np.split(lengths, cuts), strict=True):
             if len(some):
                 inner = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
-                # ascending, so that ties are broken by position: the result does not depend on this order
+                # ascending, so that position breaks ties: the result does not depend on the order of buckets
                 chunks.append((np.sort(order[np.repeat(some, many) + inner]), limit))
     return chunks
 
 
 def _own_bins(sizes: Numbers) -> NDArray[np.float64]:
-    """Expected bins of each sketch that are its own, not borrowed: `theory.occupied_bins` of many at once."""
+    """Expected bins of each sketch that are its own, not borrowed: `theory.occupied_bins`, vectorised."""
     own: NDArray[np.float64] = -BINS * np.expm1(np.maximum(sizes, 1) * np.log1p(-1.0 / BINS))
     return own
 
 
 def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, threshold: float) -> NDArray[np.float64]:
-    """Bins that have to agree for a pair to be verified: as `theory.sketch_margin`, of many pairs at once."""
+    """Bins that must agree before a pair is verified: `theory.sketch_margin`, vectorised."""
     agreement = bin_agreement(threshold, _KEPT_BITS)
-    # A borrowed bin repeats another one's value, so that some count for more than others: three quarters are safe.
+    # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
     own = 0.75 * np.minimum(bins[left], bins[right])
     least: NDArray[np.float64] = BINS * (agreement - SIGMAS * np.sqrt(agreement * (1 - agreement) / own))
     return least

@@ -1,12 +1,11 @@
-"""Verified pairs -> clusters, each with one canonical page, by greedy stars; and which of their pages stay.
+"""Verified pairs -> clusters, each with one canonical page, by greedy stars; and which pages stay when duplicates go.
 
-Clusters are made by pure functions of arrays, which know neither the store nor texts.
-
-The law: every member's exact similarity to its canonical is at least the threshold.  Connected components break it (a
-chain of small changes joins pages that have nothing in common), so pages are taken in the order of the policy, and
-each joins the best-ranked canonical that it has a verified pair with, or becomes a canonical itself.  So no two
-canonicals are within the threshold of each other, and to cluster what is left changes nothing.  The order is total and
-made of what the pages are, never of their numbers: the result does not depend on the order of input.
+Clusters are made by pure functions of arrays.  The law: every member's exact similarity to its canonical is at least
+the threshold.  Connected components break it: a chain of small changes joins pages that have nothing in common.  So
+pages are taken in the order of the policy.  Each joins the best-ranked canonical that it has a verified pair with, or
+becomes a canonical itself.  Hence no two canonicals are within the threshold of each other, and clustering the
+canonicals again changes nothing.  The order is total and uses properties of the pages, never their numbers, so the
+result does not depend on the order of input.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ if TYPE_CHECKING:  # types alone
 
 
 class CanonicalPolicy(enum.StrEnum):
-    """Which page of a cluster stands for it, among those for which the law holds; ties go on down the list."""
+    """Which page of a cluster is canonical, among those that fulfil the law; ties are broken by the next rule."""
 
     CANONICAL_LINK = "canonical-link"
-    """What other pages of its site declare as canonical or redirect to; then, and between sites, as `oldest`."""
+    """The target of canonical links and redirects of its own site; then, and between sites, as `oldest`."""
     OLDEST = "oldest"
     """The first one fetched; then the shorter URL."""
     SHORTEST_URL = "shortest-url"
@@ -48,19 +47,18 @@ class CanonicalPolicy(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What the policies ask of pages; all of one length n.
+    """Input of the policies; all arrays have one length n.
 
     Attributes:
         row_keys: of each page; with the timestamp unique.
         timestamps: (n,) int64 microseconds.
         url_lengths: (n,) int64, in characters.
-        anchors: (n,) int64 pages that link to it; empty where the policy does not ask.
+        anchors: (n,) int64 pages that link to it; None if the policy does not use it.
         declared: (n,) int64 number of the page that this one declares as canonical or redirects to, -1 for none;
-            empty where the policy does not ask.
-        redirected: (n,) int64 stored redirects that lead to it, each one a vote beside those of `declared`; empty
-            for none.
-        site_timestamps: (n,) int64 of the oldest page of its site that it is equal or paired to, itself included.  With
-            it votes decide within a site alone, and between sites the oldest page.
+            None if the policy does not use it.
+        redirected: (n,) int64 stored redirects that lead to it; each is a vote in addition to those of `declared`.
+        site_timestamps: (n,) int64 of the oldest page of its site that it is equal or paired to, itself included.
+            With it votes decide only within a site, and between sites the oldest page wins.
     """
 
     row_keys: Sequence[bytes]
@@ -77,7 +75,7 @@ class Clusters:
     """A partition of the pages.
 
     Attributes:
-        canonical: (n,) int64 number of the page that stands for each; its own number for a canonical.
+        canonical: (n,) int64 number of the canonical page of each page; its own number for a canonical.
         similarity: (n,) float64 exact similarity to the canonical; 1.0 for a canonical.
     """
 
@@ -89,21 +87,21 @@ def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: 
     """Page numbers from the best canonical to the worst; a total order that does not depend on the numbering.
 
     Args:
-        pages: what the policy asks about.
-        policy: what decides; its attributes of `pages` must be there.
-        first, second: verified pairs, which decide whose declaration counts: only a page within the threshold of its
-            target may vote for it, so that a stray or hostile link makes nobody canonical.
+        pages: with the attributes that the policy needs.
+        policy: decides the order.
+        first, second: verified pairs.  Only a page within the threshold of its target may vote for it, so that a wrong
+            or hostile link makes no page canonical.
     Raises:
-        InvalidArgument: the policy needs an attribute that is not there, or two pages are the same.
+        InvalidArgument: an attribute that the policy needs is missing, or two pages are the same.
     """
     count = len(pages.row_keys)
     by_key = sorted(range(count), key=lambda page: (pages.row_keys[page], int(pages.timestamps[page])))
     identity = np.empty(count, np.int64)
     identity[by_key] = np.arange(count)
-    for one, other in itertools.pairwise(by_key):
-        if pages.row_keys[one] == pages.row_keys[other] and pages.timestamps[one] == pages.timestamps[other]:
+    for page, following in itertools.pairwise(by_key):
+        if pages.row_keys[page] == pages.row_keys[following] and pages.timestamps[page] == pages.timestamps[following]:
             raise InvalidArgument(
-                f"pages {one} and {other} are the same version of row {pages.row_keys[one]!r}; pass each version once"
+                f"pages {page} and {following} are one version of row {pages.row_keys[page]!r}; pass each version once"
             )
     oldest = (identity, pages.url_lengths, pages.timestamps)  # np.lexsort takes the first key last
     if policy is CanonicalPolicy.OLDEST:
@@ -162,13 +160,13 @@ def cluster(count: int, first: Numbers, second: Numbers, similarity: NDArray[np.
     begin = np.searchsorted(better, np.arange(count + 1))
     canonical = np.full(count, -1, np.int64)
     joined_by = np.full(count, -1, np.int64)
-    for one in np.unique(better).tolist():
-        if canonical[one] >= 0:
+    for star in np.unique(better).tolist():
+        if canonical[star] >= 0:
             continue
-        canonical[one] = one
-        reach = slice(begin[one], begin[one + 1])
-        free = np.flatnonzero(canonical[worse[reach]] < 0) + begin[one]
-        canonical[worse[free]] = one
+        canonical[star] = star
+        reach = slice(begin[star], begin[star + 1])
+        free = np.flatnonzero(canonical[worse[reach]] < 0) + begin[star]
+        canonical[worse[free]] = star
         joined_by[worse[free]] = arcs[free]
     lone = canonical < 0
     canonical[lone] = np.flatnonzero(lone)
@@ -182,13 +180,13 @@ def cluster(count: int, first: Numbers, second: Numbers, similarity: NDArray[np.
 def cluster_groups(
     leader: Numbers, first: Numbers, second: Numbers, similarity: NDArray[np.float64], order: Numbers
 ) -> Clusters:
-    """`cluster` where pages of equal text are one group: as if all pairs between their groups had been given.
+    """`cluster` for groups of equal pages: the result is the same as with all pairs between the groups.
 
-    Equal texts have the same similarity to everything, so each group is ranked by its best page and stands or joins as
-    a whole, and the law holds for each of its pages.
+    Equal texts have the same similarity to everything.  So each group is ranked by its best page and becomes canonical
+    or joins as a whole, and the law holds for each of its pages.
 
     Args:
-        leader: (n,) page that each page's group is named by (`candidates.leaders`).
+        leader: (n,) first page of each page's group (`candidates.leaders`).
         first, second, similarity: verified pairs between pages of different groups; one for each two groups is enough.
         order: (n,) every page once, best canonical first.
     """
@@ -197,19 +195,19 @@ def cluster_groups(
     rank[order] = np.arange(count)
     best = np.full(count, count, np.int64)
     np.minimum.at(best, leader, rank)
-    speaker = order[best[leader]]  # best-ranked page of each page's group
-    stars = np.flatnonzero(speaker != np.arange(count))
-    among = cluster(count, speaker[first], speaker[second], similarity, order)
-    result = Clusters(among.canonical.copy(), among.similarity.copy())
-    result.canonical[stars] = among.canonical[speaker[stars]]
-    result.similarity[stars] = among.similarity[speaker[stars]]
+    best_page = order[best[leader]]  # best-ranked page of each page's group
+    others = np.flatnonzero(best_page != np.arange(count))
+    grouped = cluster(count, best_page[first], best_page[second], similarity, order)
+    result = Clusters(grouped.canonical.copy(), grouped.similarity.copy())
+    result.canonical[others] = grouped.canonical[best_page[others]]
+    result.similarity[others] = grouped.similarity[best_page[others]]
     return result
 
 
 # --- which pages stay when duplicates go: one page of each cluster, among the pages of a selection
 #
-# Survivors are computed each time from live rows: the canonical if the selection has it, else the oldest page of its
-# cluster.  If a canonical is deleted, another page represents its cluster, and nothing is lost.  Memory: about 200
+# Survivors are computed each time from live rows: the canonical if it is selected, else the oldest selected page of the
+# cluster.  So if a canonical is deleted, another page represents its cluster, and nothing is lost.  Memory: about 200
 # bytes a page.
 
 
@@ -235,17 +233,17 @@ class Survivors:
 
     def keeps(self, row_key: bytes, timestamp: int) -> bool:
         """Whether a selected capture stays."""
-        return self._instead(row_key, timestamp) is None
+        return self._survivor(row_key, timestamp) is None
 
     def dropped(self, row_key: bytes, timestamp: int) -> tuple[str, str, float] | None:
         """URLs of a capture that does not stay and of the page that represents it, and their exact similarity."""
-        instead = self._instead(row_key, timestamp)
-        if instead is None:
+        replaced = self._survivor(row_key, timestamp)
+        if replaced is None:
             return None
-        page, known = instead
+        page, known = replaced
         return url_of(row_key), url_of(known[0]), self._similarity(page, known)
 
-    def _instead(self, row_key: bytes, timestamp: int) -> tuple[Membership, tuple[bytes, int]] | None:
+    def _survivor(self, row_key: bytes, timestamp: int) -> tuple[Membership, tuple[bytes, int]] | None:
         page = self._clusters.of(row_key, timestamp)
         survivor = None if page is None else self._groups.get(self._clusters.group(page))
         if page is None or survivor is None or survivor[1:] == (page.timestamp, row_key):
@@ -257,10 +255,10 @@ class Survivors:
             return page.place.similarity
         if (page.of_row_key, page.of_timestamp) == known:
             return page.similarity
-        one, other = (self._text(row_key, at) for row_key, at in ((page.row_key, page.timestamp), known))
-        if one == other:
+        text, survivor_text = (self._text(row_key, at) for row_key, at in ((page.row_key, page.timestamp), known))
+        if text == survivor_text:
             return 1.0
-        mine, theirs = self._kernel.shingles(one), self._kernel.shingles(other)
+        mine, theirs = self._kernel.shingles(text), self._kernel.shingles(survivor_text)
         return jaccard(self._kernel.overlap(mine, theirs), len(mine), len(theirs))
 
     def _text(self, row_key: bytes, timestamp: int) -> str:

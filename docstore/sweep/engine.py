@@ -1,9 +1,8 @@
-"""What a sweep computes, and where: by what versions are equal, kernels over batches of texts and pairs, the engine.
+"""What a sweep computes, and where: the rule of equal versions, kernels over batches of texts and pairs, the engine.
 
-Pure functions over columns, the same in a thread and elsewhere; must not know rows or a store.  A batch is a dict of
-columns, each a numpy array or a list of bytes, as Arrow has them.  What a function needs beside its batch is in a small
-value that can be sent to another process.  Whatever the engine, the same input gives the same bytes: `cluster/spark.py`
-has the other one.
+Pure functions over columns, the same in a thread and in another process.  A batch is a dict of columns, each a numpy
+array or a list of bytes, as in Arrow.  Other parameters of a kernel are in a small value that can be sent to another
+process.  Every engine gives the same bytes for the same input; `cluster/spark.py` has the second engine.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from docstore.reference.words import words
 from docstore.sweep.candidates import Candidates, candidates
 from docstore.sweep.stages import in_order
 
-# --- by what versions are equal, and what they are named by in that: one rule for all stages, as in verdicts
+# --- when two versions are equal: one rule for all stages and for verdicts
 #
-# With 50 words or more: the text, and the words of the title that `dedup.comparable` uses.  With 20 to 49: the text,
-# and the title's words in order.  With fewer, without text or without a 2xx status: the body.  Only versions with 50
-# words or more are compared further.
+# With 50 words or more: equal text and equal distinctive words of the title (`dedup.comparable`).  With 20 to 49: equal
+# text and equal title words in order.  With fewer, without text or without a 2xx status: equal body.  Only versions
+# with 50 words or more are compared by shingles.
 
 BY_BODY, BY_TITLE, BY_TEXT = 0, 1, 2
-"""What a version must have in common with another to be its equal: body; text and title; text and title words."""
+"""What two equal versions have in common: the body; text and title; text and distinctive title words."""
 
 
 def _digest(sort: bytes, value: bytes) -> bytes:
@@ -40,7 +39,7 @@ def _digest(sort: bytes, value: bytes) -> bytes:
 
 
 def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -> tuple[int, bytes]:
-    """By what a good page of so many words is equal to others, and the 16 bytes in which it equals them."""
+    """The rule by which a page with a text is equal to others, and its 16-byte identity under that rule."""
     if word_count >= MIN_NEAR_WORDS:
         return BY_TEXT, text_identity(text_checksum, title)
     if word_count >= MIN_SAME_TEXT_WORDS:
@@ -50,18 +49,18 @@ def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -
 
 
 def text_of(text_checksum: bytes, *, is_list: bool) -> bytes:
-    """Names a text among pages, or among feeds and site maps."""
+    """Identity of a text; a text of a feed or site map never equals that of a page."""
     return b"list" + text_checksum if is_list else text_checksum
 
 
 def text_identity(text_checksum: bytes, title: bytes) -> bytes:
-    """Names a text under titles of which all have the same words, 16 bytes."""
-    found = "\n".join(sorted(distinctive_words(title.decode("utf-8", "surrogatepass"))))
-    return _digest(b"n", text_checksum + found.encode("utf-8", "surrogatepass"))
+    """Identity of a text with the distinctive words of its title, 16 bytes."""
+    distinctive = "\n".join(sorted(distinctive_words(title.decode("utf-8", "surrogatepass"))))
+    return _digest(b"n", text_checksum + distinctive.encode("utf-8", "surrogatepass"))
 
 
 def body_identity(status: int, body: bytes) -> bytes:
-    """Names a body by its checksum among those of its status class, 16 bytes."""
+    """Identity of a body within its status class, 16 bytes."""
     return _digest(b"b%d:" % status_class(status), body)
 
 
@@ -72,7 +71,7 @@ Columns: TypeAlias = dict[str, Any]
 
 
 class TextRule(NamedTuple):
-    """How sets are made of texts: what the kernel takes, and whether sketches are made too."""
+    """How sets are made from texts: the parameters of the kernel, and whether sketches are made too."""
 
     extractor: str
     shingle_words: int
@@ -106,7 +105,7 @@ def sets_of_texts(rule: TextRule, batch: Columns) -> Columns:
 
 
 def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
-    """Shingle sets of the texts of bodies, and by what their versions are equal to others.
+    """Shingle sets of the texts of bodies, and the identities of their versions.
 
     Args:
         batch: `body`, `content_type` (UTF-8 or None) and `identity` (uint64, two each, of the body) of each version.
@@ -120,9 +119,9 @@ def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
         counts.append(analysis.word_count)
         title = analysis.title.encode("utf-8", "surrogatepass")
         text = text_of(analysis.text_checksum, is_list=bool(analysis.entries))
-        by, found = identify(analysis.word_count, text, title, identity.tobytes())
+        by, identified = identify(analysis.word_count, text, title, identity.tobytes())
         equal_by.append(by)
-        identities.append(found)
+        identities.append(identified)
     return _columns(
         made, counts, np.array(equal_by, np.uint8), np.frombuffer(b"".join(identities), np.uint64), rule.sketches
     )
@@ -138,8 +137,8 @@ def _columns(
     """Sets as columns.
 
     Returns:
-        `lengths` and `counts` (int64) of members and words of each; `members` (uint64), the sets one after the other,
-        each ascending; `sketches` (uint8), 256 each where asked for; `equal_by` and `identity` of each.
+        `lengths` and `counts` (int64) of members and words of each; `members` (uint64), the sets in sequence, each
+        ascending; `sketches` (uint8), 256 each if requested; `equal_by` and `identity` of each.
     """
     return {
         "lengths": np.array([len(shingles) for shingles in made], np.int64),
@@ -156,13 +155,13 @@ def _sketch(shingles: NDArray[np.uint64]) -> NDArray[np.uint8]:
 
 
 SetsFile: TypeAlias = tuple[str, str, str]
-"""Shingle sets in files that every process of a sweep can read: their members one after the other, uint64 little-endian
-("" where there are none), and their starts, (n + 1,) int64, as numpy writes them; and a stamp, another one whenever the
-files are written."""
+"""Shingle sets in files that every process of a sweep can read: the path of their members in sequence, uint64
+little-endian ("" if there are none); the path of their starts, (n + 1,) int64 in numpy's format; and a random token of
+each writing, the key of the cache."""
 
 
 def save_sets(sets: Sets, members: Path) -> SetsFile:
-    """Name sets whose members are in a file already."""
+    """Write the starts of sets whose members are in a file already."""
     starts = members.with_suffix(".starts.npy")
     np.save(starts, sets.starts)
     return str(members) if len(sets.members) else "", str(starts), os.urandom(8).hex()
@@ -179,7 +178,7 @@ def shared_of_files(files: SetsFile, batch: Columns) -> Columns:
 
 
 def shared_of_sets(sets: Sets, batch: Columns) -> Columns:
-    """What pairs of sets share: `shared` (int64).
+    """Common members of pairs of sets: `shared` (int64).
 
     Args:
         sets: of hashes.
@@ -194,7 +193,7 @@ Part = TypeVar("Part")
 
 
 class Engine:
-    """Computes for a sweep: kernels in threads of this process, which native code runs next to each other.
+    """Computes for a sweep: kernels in threads of this process; native kernels run in parallel.
 
     Attributes:
         name: for the report.
@@ -206,25 +205,25 @@ class Engine:
         self._threads = threads
 
     def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
-        """Candidate pairs: what `docstore.sweep.candidates.candidates` gives."""
+        """Candidate pairs, as `docstore.sweep.candidates.candidates`."""
         return candidates(sketches, sizes, chosen, threshold)
 
     def map(
         self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]
     ) -> Iterator[Columns]:
-        """What a kernel makes of each part's batch, in the order of the parts; at most two batches a thread are held.
+        """The results of a kernel, in the order of the parts; at most two batches a thread are in flight.
 
         Args:
-            stage: names what is computed.
+            stage: for the report and for names of jobs.
             load: gives the batch of a part; called in threads of this process.
             kernel: a pure function that can be sent to another process, such as a partial of a module's function.
-            parts: taken as they are needed.
+            parts: consumed lazily.
         """
         return in_order(self._threads, lambda part: kernel(load(part)), parts)
 
     def counter(self, sets: Sets, members: Path) -> Callable[[Columns], Columns]:
-        """The kernel that counts what pairs of sets share, for `map`; the members are in a file."""
+        """The kernel for `map` that counts common members of pairs of sets; the members are in a file."""
         return partial(shared_of_sets, sets)
 
     def close(self) -> None:
-        """Let go; a second call does nothing."""
+        """Release resources; a second call does nothing."""

@@ -1,15 +1,13 @@
 """The sweep: every pair of a store at a threshold, clusters with one canonical page each, written into the rows.
 
-Calls the stages in this package; must not know the terminal.
-
     versions  ->  shingle sets  ->  candidates  ->  verified pairs  ->  clusters  ->  columns
     (scan)        (from texts)      (sketches)      (exact)             (rule)        (committed in groups)
 
-Rule: every member's exact similarity to its canonical is at least the threshold.  Nothing depends on the order in
-which pages came in.  Memory: about 150 bytes a version, 24 bytes a candidate pair and 32 a verified one, and for each
-thread 16 MB and two batches of at most 100 MB; row keys, sketches, places of texts and shingle sets are in mapped
-files.  A killed sweep continues where it stopped, unless the store has changed: the working folder is named by the
-input and the options.
+Rule: every member's exact similarity to its canonical is at least the threshold.  The result does not depend on the
+order of ingest.  Memory: about 150 bytes a version, 24 bytes a candidate pair, 32 bytes a verified pair, and for each
+thread 16 MB and two batches of at most 100 MB.  Row keys, sketches, cell values of texts and shingle sets are in mapped
+files.  A killed sweep continues where it stopped, unless the store has changed: a hash of input and options names the
+working folder.
 """
 
 from __future__ import annotations
@@ -49,24 +47,24 @@ from docstore.sweep.texts import Maker
 
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
-"""Those that the report names."""
+"""So many of the largest clusters are in the report."""
 TEXTS = ("main", "visible")
 ENGINES = ("local", "spark")
 MAIN_EXTRACTOR = "scored"
-"""Main content where the store itself fingerprints all visible text."""
+"""Extractor of main content for a store that fingerprints all visible text."""
 
 APPLY = (str(Policy.REFERENCE), str(Policy.REJECT))
 APPLIED_KINDS = (str(VerdictKind.EXACT), str(VerdictKind.SAME_TEXT))
 APPLY_GROUP = 64
-"""Members that are changed under one hold of the writers' lock."""
+"""Members that are changed while the writers' lock is taken once."""
 
 Progress = Callable[[str, int, int], None]
-"""Gets the stage's name, how much is done, and of how much; 0 where that is not known."""
+"""Called with the stage's name, the amount done, and the total; the total is 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """What to sweep, and how.
+    """Parameters of a sweep.
 
     Attributes:
         threshold: least exact Jaccard coefficient of a pair; None takes the schema's.
@@ -77,16 +75,15 @@ class SweepOptions:
         all_pairs: list every pair of equal versions; else a star around the first of them.
         dry_run: write no columns.
         pairs: file to write the pairs to.
-        threads: that make shingles and compare; with Spark those that read the store.
+        threads: to make shingles and compare; with Spark to read the store.
         engine: "local" computes in threads of this process, "spark" on a cluster.
         master: of the Spark cluster, such as spark://host:7077; local[*] runs Spark on this machine.
-        shared: folder that this process and all workers of Spark see; None takes one in the store's own folder.
+        shared: folder that this process and all Spark workers see; None takes a folder of the store.
         settings: of Spark, by name.
-        apply: "reference" or "reject": give the members of clusters the state that this write policy would have given
-            them, against their canonical page; None changes no page.  With `dry_run` it is tried in a layer over the
-            store.
+        apply: "reference" or "reject": change the members of clusters to the state that this write policy would have
+            given them, against their canonical page; None changes no page.  With `dry_run` in an overlay.
         kinds: members to change: exact, same_text and near.
-        any_host: members of other hosts than their canonical page too.
+        any_host: also members of other hosts than their canonical page.
     """
 
     threshold: float | None = None
@@ -108,20 +105,20 @@ class SweepOptions:
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
-            raise InvalidArgument(f"engine {self.engine!r} is none of {', '.join(ENGINES)}")
+            raise InvalidArgument(f"engine {self.engine!r} is unknown; choose one of {', '.join(ENGINES)}")
         known = [str(policy) for policy in CanonicalPolicy]
         if self.policy not in known:
-            raise InvalidArgument(f"policy {self.policy!r} is none of {', '.join(known)}")
+            raise InvalidArgument(f"policy {self.policy!r} is unknown; choose one of {', '.join(known)}")
         object.__setattr__(self, "policy", CanonicalPolicy(self.policy))
         if self.apply not in (None, *APPLY):
-            raise InvalidArgument(f"apply is one of {', '.join(APPLY)}, not {self.apply!r}")
+            raise InvalidArgument(f"apply must be one of {', '.join(APPLY)}, not {self.apply!r}")
         if not self.kinds or not set(self.kinds) <= {str(kind) for kind in SAME_PAGE}:
-            raise InvalidArgument(f"kinds are of {', '.join(SAME_PAGE)}, not {', '.join(map(str, self.kinds))!r}")
+            raise InvalidArgument(f"kinds must be of {', '.join(SAME_PAGE)}, not {', '.join(map(str, self.kinds))!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class LargeCluster:
-    """A cluster: URL and time of its canonical page, and how many documents are in it."""
+    """URL and time of the canonical page of a cluster, and how many documents are in the cluster."""
 
     url: str
     timestamp: int
@@ -130,33 +127,33 @@ class LargeCluster:
 
 @dataclass(slots=True)
 class SweepReport:
-    """What a sweep found; the same names as `docstore sweep --json` prints.
+    """Results of a sweep; the same names as `docstore sweep --json` prints.
 
     Attributes:
         documents: live versions with a body.
         compared: of these, those with 50 words and more, compared by shingles.
-        by_bytes_only: of these, those compared by their bytes only: no text, under 20 words, or no 2xx answer.
-        duplicates: documents whose canonical is another one.
+        by_bytes_only: of these, those compared only by their bytes: no text, under 20 words, or no 2xx status.
+        duplicates: documents whose canonical is another document.
         without_duplicates, with_duplicates: documents in no pair, and in at least one.
         with_500: documents with at least 500 duplicates.
-        pairs: all pairs, those of equal versions included.
-        listed_pairs: pairs in the list: equal versions as a star, unless all were asked for.
+        pairs: all pairs, including those of equal versions.
+        listed_pairs: pairs in the list: equal versions as a star, unless all pairs were requested.
         clusters: of two or more documents.
         largest_cluster: documents in it.
-        largest_clusters: the five largest, the largest first, equal ones by row key.
+        largest_clusters: the five largest, largest first, ties by row key.
         candidates: pairs compared exactly.
         expected_recall: share of the pairs exactly at the threshold that become candidates; it is higher above it.
-        title_mismatches: pairs of groups of equal pages that titles set apart; no pairs otherwise.  The file of pairs
-            has them at its end, with "title_mismatch" behind the similarity.
+        title_mismatches: pairs of groups of equal pages that titles set apart; `pairs` does not count them.  The file
+            of pairs has them at its end, with "title_mismatch" after the similarity.
         crowded: texts in buckets so large that not all their pairs were compared.
         written: documents whose columns were changed.
-        applied: documents that were changed, by what they are to their canonical page.
-        left: members that `apply` did not change, by reason: `other_host`, `kind` (not asked for), and those of
+        applied: documents that `apply` changed, by their verdict against the canonical page.
+        left: members that `apply` did not change, by reason: `other_host`, `kind` (not in `kinds`), and those of
             `docstore.writing.applying.Applied`.
-        freed_bytes: what the next compaction frees of what was changed; with `dry_run` what it would.
+        freed_bytes: what the next compaction frees because of `apply`; with `dry_run` what it would free.
         unreadable: values that could not be read; pages that need them were left out.
         threshold, text, shingle_words, policy: as used.
-        seconds: wall time, in all and by stage.
+        seconds: wall time of the sweep; `stage_seconds` by stage.
     """
 
     documents: int = 0
@@ -199,7 +196,7 @@ def sweep(
 
     Raises:
         InvalidArgument: an option has an invalid value.
-        StorageError: the disk is full or fails; what is committed stays, and the same sweep again continues.
+        StorageError: disk full or I/O; what is committed stays, and the same sweep again continues.
     """
     with store.opened.placement.unreadable.collecting() as unreadable:
         work = _Sweep(store, options, on_progress)
@@ -222,14 +219,14 @@ class _Sweep:
         self._threshold = schema.near_threshold if options.threshold is None else options.threshold
         shingle_words = schema.shingle_words if options.shingle_words is None else options.shingle_words
         if not 0.0 < self._threshold <= 1.0:
-            raise InvalidArgument(f"threshold must lie in (0, 1], not {self._threshold}")
+            raise InvalidArgument(f"threshold must be in (0, 1], not {self._threshold}")
         if options.threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
         extractor = _extractor(options.text, schema.extractor)
         self._from_bodies = extractor != schema.extractor
         self._own_sketches = self._from_bodies or shingle_words != schema.shingle_words
         self._rule = TextRule(extractor, shingle_words, schema.checksum, False, schema.vocabulary)
-        self._rule.kernel()  # refuses what it does not know, before anything is read
+        self._rule.kernel()  # refuses invalid parameters before anything is read
         self._how = f"{self._threshold!r} {extractor} {shingle_words} {options.versions}"
         self.report = SweepReport(
             threshold=self._threshold,
@@ -266,7 +263,7 @@ class _Sweep:
         sizes = np.bincount(clusters.canonical, minlength=1)
 
         def place(number: int) -> ClusterPlace | None:
-            """None for one that stands alone and was never called a duplicate, or that is rejected now."""
+            """None for a version without duplicates that no verdict called a duplicate, or that is rejected now."""
             canonical = int(clusters.canonical[number])
             if gone[number] or (sizes[canonical] == 1 and not versions.duplicate[number]):
                 return None
@@ -274,7 +271,7 @@ class _Sweep:
             return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
 
         if not self._options.dry_run:
-            report.written = write_back(self._store, versions, place, self._shower("columns"))
+            report.written = write_back(self._store, versions, place, self._reporter("columns"))
         self._stage_done("columns")
         report.seconds = time.monotonic() - self._began
         self.engine.close()
@@ -284,11 +281,11 @@ class _Sweep:
     # --- stages
 
     def _sketch(self, versions: Versions, workspace: Workspace) -> None:
-        """Sketches that the store does not have: of another text, another shingle length, or an earlier scheme."""
+        """Make the sketches that the store lacks: of another text, another shingle length, or an earlier scheme."""
         chosen = versions.good if self._own_sketches else (versions.equal_by == BY_TEXT) & ~versions.sketched
         numbers = np.flatnonzero(chosen)
         made = self._maker(versions).make(
-            workspace, "sketches", numbers, sketches=True, on_progress=self._shower("sketches")
+            workspace, "sketches", numbers, sketches=True, on_progress=self._reporter("sketches")
         )
         versions.sketches[numbers] = made.sketches
         versions.shingle_counts[numbers] = made.sets.lengths
@@ -311,11 +308,11 @@ class _Sweep:
         self.report.candidates, self.report.crowded = len(first), proposed.cut
         self._stage_done("candidates")
         needed = distinct(np.concatenate([first, second]))
-        made = maker.make(workspace, "shingles", needed, sketches=False, on_progress=self._shower("shingles"))
+        made = maker.make(workspace, "shingles", needed, sketches=False, on_progress=self._reporter("shingles"))
         self._stage_done("shingles")
         left, right = np.searchsorted(needed, first), np.searchsorted(needed, second)
         shared = verify(
-            made.sets, made.path, left, right, workspace, engine=self.engine, on_progress=self._shower("pairs")
+            made.sets, made.path, left, right, workspace, engine=self.engine, on_progress=self._reporter("pairs")
         )
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
         similarity = shared / np.maximum(either, 1)
@@ -357,7 +354,7 @@ class _Sweep:
         self._stage_done("listing")
 
     def _cluster(self, versions: Versions, graph: PairGraph) -> Clusters:
-        """Clusters of all versions; those of one URL's versions alone are none, unless they were asked for."""
+        """Clusters of all versions; versions of one URL alone are no cluster, unless `versions` is set."""
         edges = graph.between_rows()
         chosen = np.flatnonzero(np.bincount(graph.leader, minlength=len(graph.leader))[graph.leader] > 1)
         chosen = np.union1d(
@@ -368,7 +365,7 @@ class _Sweep:
         order = self._order(versions, graph, chosen, place)
         readable: dict[int, bool] = {}
         while True:
-            found = cluster_groups(
+            grouped = cluster_groups(
                 place[graph.leader[chosen]],
                 place[graph.first[edges]],
                 place[graph.second[edges]],
@@ -376,20 +373,20 @@ class _Sweep:
                 order,
             )
             result = Clusters(np.arange(len(graph.leader)), np.ones(len(graph.leader)))
-            result.canonical[chosen] = chosen[found.canonical]
-            result.similarity[chosen] = found.similarity
+            result.canonical[chosen] = chosen[grouped.canonical]
+            result.similarity[chosen] = grouped.similarity
             if not self._options.versions:
                 _dissolve(result, versions.rows)
-            standing = distinct(result.canonical[result.canonical != np.arange(len(result.canonical))]).tolist()
+            canonicals = distinct(result.canonical[result.canonical != np.arange(len(result.canonical))]).tolist()
             asked = {
                 number: self._reader.is_readable(versions.row_keys[number], BODY, int(versions.timestamps[number]))
-                for number in standing
+                for number in canonicals
                 if number not in readable
             }
             readable |= asked
             if all(asked.values()):
                 break
-            # A page whose body cannot be read is canonical only where every other one is unreadable too.
+            # A page with an unreadable body is canonical only if all others are unreadable too.
             last = np.isin(chosen[order], [number for number, is_readable in readable.items() if not is_readable])
             order = np.concatenate([order[~last], order[last]])
         sizes = np.bincount(result.canonical, minlength=1)
@@ -412,7 +409,7 @@ class _Sweep:
         pages = Pages(
             row_keys,
             versions.timestamps[chosen],
-            np.fromiter((len(url_of(one)) for one in row_keys), np.int64, len(row_keys)),
+            np.fromiter((len(url_of(key)) for key in row_keys), np.int64, len(row_keys)),
         )
         voters = targets = np.empty(0, np.int64)
         if policy is CanonicalPolicy.CANONICAL_LINK:
@@ -426,7 +423,7 @@ class _Sweep:
             redirected = versions.redirected[chosen]
             voted = np.union1d(targets, np.flatnonzero(redirected))
             names: dict[bytes, int] = {}
-            numbers = (names.setdefault(site(one), len(names)) for one in row_keys)
+            numbers = (names.setdefault(site(key), len(names)) for key in row_keys)
             sites = np.fromiter(numbers, np.int64, len(row_keys))
             ages = pages.timestamps.copy()
             ages[voted] = graph.oldest_of_site(chosen, sites, pages.timestamps, voted)
@@ -440,8 +437,8 @@ class _Sweep:
     def _apply(self, versions: Versions, clusters: Clusters) -> NDArray[np.bool_]:
         """Change the members of clusters by the policy; -> (n,) bool, the versions that are rejected now.
 
-        A pass goes over the members again whose canonical page did not stand, as long as others are changed: that may
-        have been hidden by a newer version of its URL, which is rejected now.
+        Members whose canonical page is not live wait for another pass, as long as a pass changes something: a newer
+        version of its URL may have hidden it, and may be rejected now.
         """
         options, report = self._options, self.report
         policy = Policy(options.apply or Policy.FLAG)
@@ -462,16 +459,16 @@ class _Sweep:
                 for start in range(0, len(members), APPLY_GROUP):
                     group = members[start : start + APPLY_GROUP]
                     pairs = [(_pointer(versions, n), _pointer(versions, clusters.canonical[n])) for n in group]
-                    found = store.apply_duplicates(pairs, policy, options.kinds, needed, dry_run=options.dry_run)
-                    for number, one in zip(group, found, strict=True):
-                        if one.reason == "canonical":
+                    outcomes = store.apply_duplicates(pairs, policy, options.kinds, needed, dry_run=options.dry_run)
+                    for number, outcome in zip(group, outcomes, strict=True):
+                        if outcome.reason == "canonical":
                             waiting.append(number)
                             continue
                         done += 1
-                        (applied if one.kind else reasons)[one.kind or one.reason] += 1
-                        report.freed_bytes += one.freed_bytes
-                        changed |= bool(one.kind)
-                        gone[number] = bool(one.kind) and policy is not Policy.REFERENCE
+                        (applied if outcome.kind else reasons)[outcome.kind or outcome.reason] += 1
+                        report.freed_bytes += outcome.freed_bytes
+                        changed |= bool(outcome.kind)
+                        gone[number] = bool(outcome.kind) and policy is not Policy.REFERENCE
                     self._show("apply", done, total)
                 members = waiting
         reasons["canonical"] += len(members)
@@ -502,7 +499,7 @@ class _Sweep:
 
     # --- progress
 
-    def _shower(self, stage: str) -> Callable[[int, int], None]:
+    def _reporter(self, stage: str) -> Callable[[int, int], None]:
         return lambda done, total: self._show(stage, done, total)
 
     def _show(self, stage: str, done: int, total: int) -> None:
@@ -516,7 +513,7 @@ class _Sweep:
 
 
 def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
-    """What computes; started before anything is read, so that what it lacks is said at once."""
+    """The engine; started before anything is read, so that a missing part is reported at once."""
     if options.engine == "local":
         return Engine(options.threads)
     shared = store.opened.path / SWEEP_DIRECTORY if options.shared is None else options.shared
@@ -525,39 +522,39 @@ def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
     return engine
 
 
-def _extractor(text: str | None, own: str) -> str:
+def _extractor(text: str | None, stored: str) -> str:
     """The extractor of the text to compare."""
     if text is None:
-        return own
+        return stored
     if text not in TEXTS:
-        raise InvalidArgument(f"text {text!r} is none of {', '.join(TEXTS)}")
+        raise InvalidArgument(f"text {text!r} is unknown; choose one of {', '.join(TEXTS)}")
     if text == "visible":
         return "visible"
-    return MAIN_EXTRACTOR if own == "visible" else own
+    return MAIN_EXTRACTOR if stored == "visible" else stored
 
 
 def _with_named(first: Numbers, second: Numbers, leader: Numbers, versions: Versions) -> tuple[Numbers, Numbers]:
-    """Candidates, joined by what the write path called duplicates: the sweep's pairs include those."""
-    one, other = leader[versions.named[:, 0]], leader[versions.named[:, 1]]
-    comparable = (one != other) & (versions.equal_by[one] == BY_TEXT) & (versions.equal_by[other] == BY_TEXT)
-    low, high = np.minimum(one, other)[comparable], np.maximum(one, other)[comparable]
+    """Candidates and the pairs of stored verdicts: the sweep's pairs include those."""
+    left, right = leader[versions.named[:, 0]], leader[versions.named[:, 1]]
+    comparable = (left != right) & (versions.equal_by[left] == BY_TEXT) & (versions.equal_by[right] == BY_TEXT)
+    low, high = np.minimum(left, right)[comparable], np.maximum(left, right)[comparable]
     codes = distinct(np.concatenate([first, low]) * max(1, len(leader)) + np.concatenate([second, high]))
     return codes // max(1, len(leader)), codes % max(1, len(leader))
 
 
 def _same_bodies(versions: Versions, leader: Numbers) -> tuple[Numbers, Numbers]:
-    """Edges between groups that hold the very same body, though it was read in other ways: (first, second)."""
+    """(first, second): edges between groups with equal bodies whose texts differ, as with another Content-Type."""
     if not len(leader):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     body_leader = leaders(versions.bodies)
-    one, other = leader[body_leader], leader
-    differs = one != other
-    codes = distinct(np.minimum(one, other)[differs] * len(leader) + np.maximum(one, other)[differs])
+    left, right = leader[body_leader], leader
+    differs = left != right
+    codes = distinct(np.minimum(left, right)[differs] * len(leader) + np.maximum(left, right)[differs])
     return codes // len(leader), codes % len(leader)
 
 
 def _dissolve(clusters: Clusters, rows: Numbers) -> None:
-    """Make each version of a cluster that has versions of one row only stand alone."""
+    """Remove clusters that have versions of one row only."""
     several = np.zeros(len(rows), bool)
     several[clusters.canonical[rows != rows[clusters.canonical]]] = True
     alone = ~several[clusters.canonical]

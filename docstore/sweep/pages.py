@@ -1,9 +1,8 @@
 """First and last stage of a sweep: live versions as arrays, in row-key order; and their clusters, written back.
 
-Knows captures and their columns; must not know shingles, pairs or clusters.  One scan; no body is read.  Successive
-captures of one URL with the same bytes are one version, as old as the first of them; its cluster stands with the newest
-of them that is no visit.  Versions are numbered in the order (row key, timestamp), so that no result depends on the
-order of ingest.
+One scan; no body is read.  Successive captures of one URL with the same bytes are one version, as old as the first of
+them; its cluster is written at the time of the newest of them that is not a visit.  Versions are numbered in the order
+(row key, timestamp), so that no result depends on the order of ingest.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, tex
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 LONG_TEXT_BYTES = 2048
-"""A longer text is taken to have 50 words without counting them; the pairs of one that has not are dropped later."""
+"""A longer text is assumed to have 50 words.  If it has fewer, its pairs are dropped later."""
 PROGRESS_ROWS = 1000
 
 
 class Blobs:
-    """Byte strings in a temporary file, by number: 16 bytes of memory each."""
+    """Byte strings in a temporary file, by number; 8 bytes of memory each."""
 
     def __init__(self) -> None:
         self._ends = array("q")
@@ -62,7 +61,7 @@ class Blobs:
         self._map: mmap.mmap | bytes = b""
 
     def append(self, value: bytes) -> None:
-        """Add one behind the last."""
+        """Add a value at the end."""
         self._buffer += value
         self._size += len(value)
         self._ends.append(self._size)
@@ -91,26 +90,26 @@ class Versions:
         row_keys: of each.
         rows: (n,) int64 number of its row, counted from 0.
         timestamps: (n,) int64 microseconds, when its bytes were first seen.
-        column_times: (n,) int64 time of its newest stored capture, where its cluster stands; older than a version
-            of visits, which a late capture parts from the capture that they confirm: it goes with that.
-        identity: (n, 2) uint64: equal exactly for equal pages, in the sense of `equal_by`.
+        column_times: (n,) int64 time of its newest stored capture, where its cluster is written.  It is smaller than
+            the timestamp for a version of visits only: a late capture came between them and the capture that they
+            confirm, and the cluster is written there.
         bodies: (n, 2) uint64: equal exactly for equal bodies of one status class.
         equal_by: (n,) uint8 BY_BODY, BY_TITLE or BY_TEXT.
         good: (n,) bool: a 2xx answer with a text.
         sketches: (n, 256) uint8, mapped.
-        sketched: (n,) bool: its sketch is there and of the scheme that this version writes.
+        sketched: (n,) bool: it has a sketch of the current scheme.
         shingle_counts: (n,) int64 size of the set that the sketch was made of; 0 without one.
-        texts: envelope of its text.
+        texts: cell value of its text.
         titles: in UTF-8.
         lists: (n,) bool: a feed or site map.
-        placed: (n,) uint64 checksum of the columns that an earlier sweep wrote; 0 for none.
+        placed: (n,) uint64 checksum of the columns of an earlier sweep; 0 for none.
         named: (version, version) that the write path called duplicates.
         duplicate: (n,) bool: the verdict of one of its captures names another page.
         declared: (n,) int64 the version of another row of its site that it declares as canonical, redirects followed;
             -1 for none.
         redirected: (n,) int64 stored redirects of its own host that lead to it.
         stale: (row key, timestamp) of columns of an earlier sweep that belong to no version any more.
-        state: BLAKE3 of all that the result depends on, 16 bytes.
+        state: BLAKE3 of everything that the result depends on, 16 bytes.
     """
 
     row_keys: Blobs
@@ -138,16 +137,16 @@ class Versions:
     def find(self, row_key: bytes, timestamp: int) -> int:
         """The version of a row that was live at a time; -1 for none."""
         number = bisect_left(self.row_keys, row_key)
-        found = -1
+        latest = -1
         while number < len(self.row_keys) and self.row_keys[number] == row_key:
             if self.timestamps[number] <= timestamp:
-                found = number
+                latest = number
             number += 1
-        return found
+        return latest
 
 
-def placed_checksum(cluster: bytes, place: bytes) -> int:
-    """Names the two columns of a sweep; never 0."""
+def cluster_checksum(cluster: bytes, place: bytes) -> int:
+    """Checksum of the two columns of a sweep; never 0."""
     return int.from_bytes(blake3(cluster + place).digest(8), "little") | 1
 
 
@@ -184,45 +183,45 @@ class _Reading:
         row_key = row.row_key
         captures = list(self._table.row_captures(row.cells))
         previous: tuple[bytes, int] | None = None
-        """Body and status class of the version that the next capture may confirm."""
+        """Body and status class of the previous version, which the next capture may confirm."""
         is_version = False
         later: dict[int, dict[Column, bytes]] = {}
         for cell in row.cells:
             later.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
         first = len(self._rows)
-        for one in reversed(captures):
-            columns = one.columns
+        for live in reversed(captures):
+            columns = live.columns
             if capture.BODY not in columns or capture.CHECKSUM not in columns:
                 continue
             checksum = self._fetch(columns[capture.CHECKSUM])
-            value = partial(self._value, row_key, one.timestamp, columns)
-            # Where the checksum does not decide alone, the bytes do.
-            body = checksum if decides_alone(checksum) else b"\0" + (one.body_name or value_name(value(capture.BODY)))
+            value = partial(self._value, row_key, live.timestamp, columns)
+            # If the checksum alone does not decide, the bytes do.
+            body = checksum if decides_alone(checksum) else b"\0" + (live.body_name or value_name(value(capture.BODY)))
             shown = body, status_class(int(value(capture.STATUS) or b"0"))
             encoded = value(capture.VERDICT)
             verdict = capture.decode_verdict(encoded) if encoded else None
             if shown != previous:
                 previous = shown
-                # Else nothing to compare, or fingerprinted by an earlier scheme: `reindex` first.
+                # Else there is nothing to compare, or the fingerprints have an earlier scheme: run `reindex` first.
                 is_version = capture.TEXT_CHECKSUM in columns and not _is_blank(columns, verdict)
                 if is_version:
-                    self._version(row_key, one.timestamp, columns, body)
+                    self._version(row_key, live.timestamp, columns, body)
             if is_version:
-                self._column_times[-1] = max(one.source, self._column_times[-1])
+                self._column_times[-1] = max(live.source, self._column_times[-1])
                 if verdict is not None and verdict.kind in SAME_PAGE:
                     self._duplicate[-1] = True
                     self._verdicts.append((len(self._rows) - 1, verdict.of_row_key, verdict.of_timestamp))
-        live = {one.timestamp for one in captures}
+        live_times = {live.timestamp for live in captures}
         placed = {
-            timestamp: placed_checksum(*(self._value(row_key, timestamp, columns, column) for column in _PLACED))
+            timestamp: cluster_checksum(*(self._value(row_key, timestamp, columns, column) for column in _PLACED))
             for timestamp, columns in later.items()
-            if timestamp in live and not columns.keys().isdisjoint(_PLACED)
+            if timestamp in live_times and not columns.keys().isdisjoint(_PLACED)
         }
         for number in range(first, len(self._rows)):
             self._placed[number] = placed.get(self._column_times[number], 0)
         self._stale += [(row_key, timestamp) for timestamp in sorted(placed.keys() - set(self._column_times[first:]))]
         if captures:
-            self._note_redirect(row_key, captures[0])
+            self._count_redirect(row_key, captures[0])
         self._row_number += 1
 
     def _version(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], body: bytes) -> None:
@@ -267,7 +266,7 @@ class _Reading:
         if target is not None:
             self._declared.append((number, keys.row_key(target)))
 
-    def _note_redirect(self, row_key: bytes, newest: LiveCapture) -> None:
+    def _count_redirect(self, row_key: bytes, newest: LiveCapture) -> None:
         value = partial(self._value, row_key, newest.timestamp, newest.columns)
         if int(value(capture.STATUS) or b"0") not in REDIRECT_STATUSES:
             return
@@ -279,7 +278,7 @@ class _Reading:
             self._redirects[row_key] = keys.row_key(target)
 
     def _value(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], column: Column) -> bytes:
-        """A value; b"" where there is none, or it cannot be read, which is noted."""
+        """A value, or b"" if it is absent or unreadable; an unreadable value is recorded."""
         envelope = columns.get(column)
         if envelope is None:
             return b""
@@ -288,10 +287,10 @@ class _Reading:
         except CorruptionError:  # a compaction may have moved it since the scan
             return self._reader.value(row_key, column, timestamp) or b""
 
-    # --- what needs all rows
+    # --- after all rows are read
 
     def done(self) -> Versions:
-        """All versions, with what they say of each other."""
+        """All versions, with their references to each other."""
         count = len(self._rows)
         self._sketches.flush()
         sketches = (
@@ -328,17 +327,17 @@ class _Reading:
         versions.named = np.array([pair for pair in named if pair[1] >= 0], np.int64).reshape(-1, 2)
         latest = int(versions.timestamps.max()) if len(versions.timestamps) else 0
         for number, target in self._declared:
-            end, own = self._end_of(target), versions.row_keys[number]
-            if end != own and keys.site(end) == keys.site(own):
+            end, row_key = self._end_of(target), versions.row_keys[number]
+            if end != row_key and keys.site(end) == keys.site(row_key):
                 versions.declared[number] = versions.find(end, latest)
         for source in self._redirects:
             target = self._end_of(source)
-            found = versions.find(target, latest) if keys.same_host(target, source) else -1
-            if found >= 0:
-                versions.redirected[found] += 1
+            number = versions.find(target, latest) if keys.same_host(target, source) else -1
+            if number >= 0:
+                versions.redirected[number] += 1
 
     def _end_of(self, row_key: bytes) -> bytes:
-        """Where stored redirects from a row lead, at most MAX_REDIRECTS."""
+        """The last row of a chain of stored redirects, at most MAX_REDIRECTS long."""
         for _ in range(MAX_REDIRECTS):
             following = self._redirects.get(row_key)
             if following is None:
@@ -348,7 +347,7 @@ class _Reading:
 
 
 def _is_blank(columns: dict[Column, bytes], verdict: StoredVerdict | None) -> bool:
-    """Whether a body says nothing; one too long for its cell is known by its verdict."""
+    """Whether a body is blank; if it is not in its cell, the verdict decides."""
     envelope = columns[capture.BODY]
     if is_ref(envelope) or is_absent(envelope):
         return verdict is not None and verdict.reason == REASON_BLANK
@@ -385,8 +384,8 @@ def write_back(
     """Write the differences.
 
     Args:
-        store, versions: as they were read.
-        places: number of a version -> its cluster; None for one that needs no columns.
+        store, versions: as read by `read_versions`.
+        places: version number -> its cluster; None if it needs no columns.
         on_progress: called with versions written and an upper bound of them.
     Returns:
         Versions whose columns were changed.
@@ -405,14 +404,14 @@ def _changes(
 ) -> Iterator[tuple[bytes, int, Mapping[Column, bytes | None]]]:
     for row_key, timestamp in versions.stale:
         yield row_key, timestamp, _NONE
-    for number, held in enumerate(versions.placed.tolist()):
+    for number, written in enumerate(versions.placed.tolist()):
         place = places(number)
-        if (place is None and not held) or versions.column_times[number] < versions.timestamps[number]:
+        if (place is None and not written) or versions.column_times[number] < versions.timestamps[number]:
             continue
         row_key, timestamp = versions.row_keys[number], int(versions.column_times[number])
         if place is None:
             yield row_key, timestamp, _NONE
             continue
         encoded = capture.encode_cluster_place(place)
-        if placed_checksum(place.cluster, encoded) != held:
+        if cluster_checksum(place.cluster, encoded) != written:
             yield row_key, timestamp, {capture.CLUSTER: place.cluster, capture.CANONICAL_PAGE: encoded}

@@ -1,9 +1,8 @@
-"""Fourth stage of a sweep: candidates -> pairs with exact similarities; pairs as groups of equal versions and edges
-between groups; duplicates of each version.
+"""Fourth stage of a sweep: candidates -> verified pairs -> a graph of pairs between groups of equal versions.
 
-Nothing is estimated: the common members of two sets are counted by an engine, each batch is logged.
-Equal versions are one group: a thousand copies are a thousand numbers, not half a million pairs.  The pairs within
-groups are listed only if all pairs are asked for, for one version at a time.
+Similarities are exact: an engine counts the common members of two sets, and each batch is logged.  Equal versions are
+one group: a thousand copies are a thousand numbers, not half a million pairs.  The pairs within groups are listed only
+if all pairs are requested, one version at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from docstore.sweep.stages import INPUT_BYTES, Workspace
 from docstore.sweep.texts import Maker
 
 BATCH_MEMBERS = 1 << 22
-"""Members of the pairs of a batch, or one pair; its sets are copied, so that one takes at most about 100 MB."""
+"""Members of the pairs of a batch (or one larger pair).  Its sets are copied, so a batch takes at most about 100 MB."""
 
 
 def verify(
@@ -41,34 +40,35 @@ def verify(
     engine: Engine,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Numbers:
-    """What each pair shares; batches that the workspace's log has are taken from there.
+    """(pairs,) int64: common members of each pair; batches in the workspace's log are not computed again.
 
     Args:
-        sets: of uint64 hashes; their members are in a file, too.
+        sets: of uint64 hashes.
+        members: the file that has their members, too.
         first, second: (pairs,) sorted numbers of sets.
     """
     digest = blake3(first.astype("<i8").tobytes())
     for part in (second, sets.starts):
         digest.update(part.astype("<i8").tobytes())
     log = workspace.log("pairs", digest.digest(INPUT_BYTES))
-    found: list[NDArray[np.int64]] = []
+    shared: list[NDArray[np.int64]] = []
     done = 0
     for frame in log.frames():
-        found.append(np.frombuffer(frame, "<i8"))
-        done += len(found[-1])
+        shared.append(np.frombuffer(frame, "<i8"))
+        done += len(shared[-1])
     batches = _batches(sets, first[done:], second[done:])
     for counted in engine.map("pairs", dict, engine.counter(sets, members), batches):
         batch = counted["shared"]
         log.append(batch.astype("<i8").tobytes())
-        found.append(batch)
+        shared.append(batch)
         done += len(batch)
         if on_progress is not None:
             on_progress(done, len(first))
-    return np.concatenate([np.empty(0, np.int64), *found])
+    return np.concatenate([np.empty(0, np.int64), *shared])
 
 
 def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[Columns]:
-    """The pairs, cut so that the sets of a batch have at most BATCH_MEMBERS members, or are those of one pair."""
+    """The pairs in batches; the sets of a batch have at most BATCH_MEMBERS members, unless it is one pair."""
     work = np.cumsum(sets.lengths[first] + sets.lengths[second])
     begin = 0
     while begin < len(first):
@@ -80,10 +80,10 @@ def _batches(sets: Sets, first: Numbers, second: Numbers) -> Iterator[Columns]:
 
 # --- pairs that titles set apart: the rule of `dedup.comparable` over all pages of a store
 #
-# A write sees the pages that came before it: some 16 to 32 texts like its own, and the 64 oldest pages of each.  A
-# sweep sees all pages with texts near one of the two, so it sets apart pairs for which a write had no evidence yet.
-# Versions of equal text and title words are one group, and a pair is one of groups.  It is set apart if all pairs of
-# its pages are.
+# A write sees only earlier pages: some 16 to 32 texts like its own, and the 64 oldest pages of each.  A sweep sees all
+# pages with texts near one of the two, so it sets apart pairs for which the write had no evidence yet.  Versions of
+# equal text and title words are one group, and a pair connects two groups.  It is set apart if all pairs of their pages
+# are.
 
 MAX_CACHED_TITLES = 16_384
 """LRU cache of titles and their words, some 16 MB."""
@@ -93,12 +93,12 @@ MAX_WITNESSES = 3
 def set_apart(
     versions: Versions, maker: Maker, leader: Numbers, first: Numbers, second: Numbers, is_near: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Which pairs titles set apart.
+    """(pairs,) bool: which pairs titles set apart.
 
     Args:
-        leader: (n,) the first version of each one's group.
+        leader: (n,) the first version of each version's group.
         first, second: (pairs,) leaders.
-        is_near: (pairs,) bool: alike enough to be evidence for each other.
+        is_near: (pairs,) bool: similar enough to be evidence for each other.
     """
     by_leader = np.argsort(leader, kind="stable")
     ends = np.concatenate([first[is_near], second[is_near]])
@@ -107,8 +107,7 @@ def set_apart(
 
     def slice_of(keys: Numbers, values: Numbers, number: int) -> list[int]:
         begin, end = np.searchsorted(keys, (number, number + 1))
-        found: list[int] = values[begin:end].tolist()
-        return found
+        return list(values[begin:end].tolist())
 
     leaders_in_order = leader[by_leader]
 
@@ -125,38 +124,40 @@ def set_apart(
 
     @lru_cache(MAX_CACHED_TITLES)
     def witnesses(host: bytes, group: int) -> list[TitledPage]:
-        """Of a host's pages with texts near that of a group, at most three whose titles contradict each other."""
-        found: list[TitledPage] = []
+        """Up to three pages of a host, with texts near that of a group, whose titles contradict each other."""
+        chosen: list[TitledPage] = []
         for each in [group, *slice_of(ends, others, group)] if host else []:
             number = hosts(each).get(host)
-            if number is not None and all(titles_contradict(page(number), other) for other in found):
-                found.append(page(number))
-                if len(found) == MAX_WITNESSES:
+            if number is not None and all(titles_contradict(page(number), other) for other in chosen):
+                chosen.append(page(number))
+                if len(chosen) == MAX_WITNESSES:
                     break
-        return found
+        return chosen
 
-    def is_bare(own: TitledPage, other: TitledPage, of_host: list[TitledPage]) -> bool:
-        """Whether the host of a page has no evidence against pairs of it with pages of other hosts."""
+    def lacks_evidence(own: TitledPage, other: TitledPage, of_host: list[TitledPage]) -> bool:
+        """Whether the host of a page gives no evidence against its pairs with pages of other hosts."""
         return own.is_article or not has_evidence(own, other, of_host)
 
-    def is_apart(one: int, other: int) -> bool:
-        if not titles_contradict(page(one), page(other)):
+    def is_apart(group: int, other: int) -> bool:
+        if not titles_contradict(page(group), page(other)):
             return False
-        ours, theirs = hosts(one), hosts(other)
-        # a group has one text and title, so evidence of a host is evidence for all of its pairs with other hosts
-        bare = {host for host, number in ours.items() if is_bare(page(number), page(other), witnesses(host, one))}
+        ours, theirs = hosts(group), hosts(other)
+        # all pages of a group have one text and title, so evidence of a host counts for all its pairs with other hosts
+        bare = {
+            host for host, number in ours.items() if lacks_evidence(page(number), page(other), witnesses(host, group))
+        }
         others_bare = bare and {
-            host for host, number in theirs.items() if is_bare(page(number), page(one), witnesses(host, other))
+            host for host, number in theirs.items() if lacks_evidence(page(number), page(group), witnesses(host, other))
         }
         if bare and others_bare and (len(bare | others_bare) > 1 or b"" in bare):
             return False
         return all(
-            title_mismatch(page(ours[host]), page(theirs[host]), chain(witnesses(host, one), witnesses(host, other)))
+            title_mismatch(page(ours[host]), page(theirs[host]), chain(witnesses(host, group), witnesses(host, other)))
             for host in (ours.keys() & theirs.keys()) - {b""}
         )
 
     pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return np.fromiter((is_apart(one, other) for one, other in pairs), np.bool_, len(first))
+    return np.fromiter((is_apart(group, other) for group, other in pairs), np.bool_, len(first))
 
 
 # --- the graph of pairs
@@ -177,7 +178,7 @@ class PairGraph:
     """Verified pairs of n versions.
 
     Attributes:
-        leader: (n,) int64 the first version that is equal to this one.
+        leader: (n,) int64 the first version that is equal to each version.
         first, second: (edges,) int64 leaders whose groups are within the threshold; sorted, first < second.
         similarity: (edges,) exact.
         rows: (n,) int64 row of each version, ascending.
@@ -202,25 +203,25 @@ class PairGraph:
         return degrees if self.versions else degrees - self._own_versions()
 
     def _own_versions(self) -> Numbers:
-        """(n,) int64: other versions of its own row that a version would be paired with."""
+        """(n,) int64: other versions of its own row that each version is paired with."""
         own = np.zeros(len(self.leader), np.int64)
         shared = np.bincount(self.rows, minlength=1)[self.rows] > 1 if len(self.rows) else np.zeros(0, bool)
         edges = _codes(self.first, self.second, len(self.leader))
         numbers = np.flatnonzero(shared)
         for group in np.split(numbers, np.flatnonzero(np.diff(self.rows[numbers])) + 1) if len(numbers) else []:
             left, right = np.meshgrid(group, group, indexing="ij")
-            one, other = self.leader[left], self.leader[right]
-            codes = _codes(np.minimum(one, other), np.maximum(one, other), len(self.leader))
-            joined = (one == other) | _within(codes, edges)
+            own_group, other_group = self.leader[left], self.leader[right]
+            codes = _codes(np.minimum(own_group, other_group), np.maximum(own_group, other_group), len(self.leader))
+            joined = (own_group == other_group) | _within(codes, edges)
             own[group] = joined.sum(axis=1) - 1
         return own
 
     # --- listing
 
     def star(self) -> Listed:
-        """Pairs with equal versions as a star around the first of them, and one pair for two groups.
+        """Each group of equal versions as a star around its first version, and one pair for two groups.
 
-        Where the first one's row is the other's own, the first version of another row stands in for it.
+        If the first version is of the same row as the other end, the first version of another row replaces it.
         """
         count = len(self.leader)
         everyone = np.arange(count)
@@ -241,14 +242,14 @@ class PairGraph:
         return Listed(low[chosen], high[chosen], similarity[chosen])
 
     def _alternates(self) -> Numbers:
-        """(n,) int64: for a leader the first version of its group that has another row; -1 for none."""
+        """(n,) int64: for a leader the first version of its group that is of another row; -1 for none."""
         alternate = np.full(len(self.leader), -1, np.int64)
         other = np.flatnonzero(self.rows != self.rows[self.leader])[::-1]
-        alternate[self.leader[other]] = other  # the last one written is the smallest
+        alternate[self.leader[other]] = other  # the last assignment wins: it is the smallest number
         return alternate
 
     def _spokespersons(self, alternate: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-        """For each edge two versions of different rows, and which edges have them."""
+        """For each edge two versions of different rows, and the edges that have them."""
         left, right = self.first.copy(), self.second.copy()
         keep = np.arange(len(left))
         if not self.versions:
@@ -274,7 +275,7 @@ class PairGraph:
             group = self.leader[number]
             groups = [group, *others[reach[group] : reach[group + 1]].tolist()]
             near = [1.0, *values[reach[group] : reach[group + 1]].tolist()]
-            members = [by_leader[begins[one] : begins[one + 1]] for one in groups]
+            members = [by_leader[begins[each] : begins[each + 1]] for each in groups]
             second = np.concatenate(members)
             similarity = np.repeat(near, [len(some) for some in members])
             keep = second > number
@@ -287,25 +288,27 @@ class PairGraph:
     # --- for clusters
 
     def between_rows(self) -> Numbers:
-        """Which edges join versions of different rows; all of them where versions count."""
+        """The edges that join versions of different rows; all edges if pairs of versions of one row count."""
         return self._spokespersons(self._alternates())[2]
 
     def joined(self, first: Numbers, second: Numbers) -> NDArray[np.bool_]:
         """Whether each of these pairs of versions is equal or within the threshold."""
-        one, other = self.leader[first], self.leader[second]
-        codes = _codes(np.minimum(one, other), np.maximum(one, other), len(self.leader))
-        joined: NDArray[np.bool_] = (one == other) | _within(codes, _codes(self.first, self.second, len(self.leader)))
+        group, other_group = self.leader[first], self.leader[second]
+        codes = _codes(np.minimum(group, other_group), np.maximum(group, other_group), len(self.leader))
+        joined: NDArray[np.bool_] = (group == other_group) | _within(
+            codes, _codes(self.first, self.second, len(self.leader))
+        )
         return joined
 
     def oldest_of_site(self, chosen: Numbers, sites: Numbers, timestamps: Numbers, asked: Numbers) -> Numbers:
-        """When the oldest version was fetched of those of one site that are equal or within the threshold.
+        """Fetch time of the oldest version of the same site that is equal or within the threshold.
 
         Args:
             chosen: (m,) versions.
             sites, timestamps: (m,) of each of them.
-            asked: (k,) places in `chosen`.
+            asked: (k,) positions in `chosen`.
         Returns:
-            (k,) int64: for each asked version, which is one of those itself.
+            (k,) int64: for each version of `asked`, itself included.
         """
         width = int(sites.max(initial=0)) + 1
         codes = self.leader[chosen] * width + sites
@@ -315,14 +318,14 @@ class PairGraph:
         ends, others = np.concatenate([self.first, self.second]), np.concatenate([self.second, self.first])
         by_end = np.argsort(ends, kind="stable")
         ends, others = ends[by_end], others[by_end]
-        found: dict[int, int] = {}
+        oldest_by_code: dict[int, int] = {}
         for code in np.unique(codes[asked]).tolist():
             group, site = divmod(code, width)
             begin, end = np.searchsorted(ends, [group, group + 1])
             wanted = np.append(others[begin:end], group) * width + site
             places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-            found[code] = int(oldest[places[known[places] == wanted]].min())
-        return np.fromiter((found[code] for code in codes[asked].tolist()), np.int64, len(asked))
+            oldest_by_code[code] = int(oldest[places[known[places] == wanted]].min())
+        return np.fromiter((oldest_by_code[code] for code in codes[asked].tolist()), np.int64, len(asked))
 
 
 def _codes(first: Numbers, second: Numbers, count: int) -> Numbers:

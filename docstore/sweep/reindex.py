@@ -1,9 +1,8 @@
-"""Pages that the detector cannot see, found and indexed again.
+"""Find the pages that the detector cannot see, and index them again.
 
-Knows captures and the index's `holds`; must not know how fingerprints are made.  The detector
-cannot see a page if no posting leads to it (written by an older docstore, or postings were lost), or if its
-fingerprints have an older scheme.  An indexed page is found, so a stopped run continues where it was, and a second run
-writes nothing.  Runs with keys of an older scheme are rebuilt first.
+The detector cannot see a page if no posting leads to it (postings were lost), or if its fingerprints have an older
+scheme.  A page that is indexed again is visible, so a stopped run continues where it was, and a second run writes
+nothing.  Sorted runs with keys of an older scheme are rebuilt first.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ GROUP_PAGES = 64
 
 @dataclass(slots=True)
 class ReindexReport:
-    """What a run found and did; the same names as `docstore reindex --json` prints.
+    """Counts of a run; the same names as `docstore reindex --json` prints.
 
     Attributes:
         pages: captures that the detector should see.
@@ -52,16 +51,16 @@ class ReindexReport:
 def reindex(
     store: DocumentStore, *, dry_run: bool = False, on_progress: Callable[[ReindexReport], None] | None = None
 ) -> ReindexReport:
-    """Index again the pages that the detector cannot see; a dry run counts them.
+    """Index again the pages that the detector cannot see; a dry run only counts them.
 
     Raises:
-        StorageError: not applied; what is in the report is committed, and the same run again continues.
+        StorageError: disk full or I/O.  What the report counts is committed; the same run again continues.
     """
     report = ReindexReport()
     group: list[tuple[bytes, int]] = []
-    for one in _unseen(store, report, dry_run):
+    for pointer in _unseen(store, report, dry_run):
         if not dry_run:
-            group.append(one)
+            group.append(pointer)
         if len(group) == GROUP_PAGES:
             report.posted += store.post_again(group)
             group = []
@@ -81,13 +80,13 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             seen.rebuild_where_needed()
     fetch = store.opened.placement.fetch
     for row in store.table.scan_captures():
-        for one in reversed(list(store.table.row_captures(row.cells))):
-            timestamp, columns = one.timestamp, one.columns
+        for live in reversed(list(store.table.row_captures(row.cells))):
+            timestamp, columns = live.timestamp, live.columns
             body = columns.get(capture.BODY)
             if body is None or capture.CHECKSUM not in columns or not (envelope_raw_bytes(body) or is_absent(body)):
                 continue
             verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
-            if one.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):
+            if live.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):
                 continue  # postings lead to the capture that a visit confirms
             report.pages += 1
             pointer = PagePointer(timestamp, row.row_key)

@@ -1,7 +1,7 @@
 """The working folder of a sweep: results of its stages so far, so that a kill loses one batch.
 
-Knows the layouts named SWEEP_* in `format`; must not know what a stage does.  No store needs the folder: a log that is
-damaged, cut, or of another input is started again.  So it is not synced; checksums find damage after a power loss.
+Layouts: SWEEP_* in `model/format.py`.  The store does not need the folder: a log that is damaged, cut, or of another
+input is started again.  So it is not synced; checksums find damage after a power loss.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Workspace:
             self.path.mkdir(parents=True, exist_ok=True)
 
     def log(self, name: str, made_from: bytes) -> StageLog:
-        """The log of one stage; `made_from` names its input, 16 bytes."""
+        """The log of one stage; `made_from` is the 16-byte digest of its input."""
         return StageLog(self.path / f"{name}{SWEEP_LOG_SUFFIX}", made_from)
 
     def remove(self) -> None:
-        """The sweep is done."""
+        """Delete the folder when the sweep is done, and its parent if that is empty."""
         shutil.rmtree(self.path, ignore_errors=True)
         with_others = self.path.parent
         if with_others.exists() and not any(with_others.iterdir()):
@@ -64,7 +64,7 @@ class Workspace:
 
 
 class StageLog:
-    """Frames of bytes, appended one by one; reading stops at the first that is not sound."""
+    """Frames of bytes, append-only; reading stops at the first damaged frame."""
 
     def __init__(self, path: Path, made_from: bytes) -> None:
         self.path = path
@@ -73,7 +73,7 @@ class StageLog:
         self._writing = False
 
     def frames(self) -> Iterator[bytes]:
-        """Sound frames from the first on; what follows the last one taken is cut off at the next `append`."""
+        """Sound frames from the first on; the next `append` truncates the log after the last frame that was read."""
         self._size = 0
         try:
             stream = self.path.open("rb")
@@ -92,7 +92,7 @@ class StageLog:
                 self._size += _FRAME.size + length
 
     def append(self, frame: bytes) -> None:
-        """Append a frame behind those that were taken.
+        """Append a frame after those that were read.
 
         Raises:
             StorageError: the disk is full or fails.
@@ -110,14 +110,14 @@ class StageLog:
 
 
 class ShingleFile:
-    """Shingle sets one after the other in a file that is mapped, not read: memory holds what is looked at."""
+    """Shingle sets in sequence in a memory-mapped file, so that only used pages are in memory."""
 
     def __init__(self, log: Path) -> None:
         self.path = log.with_suffix(SWEEP_SHINGLES_SUFFIX)
         self._members = 0
 
     def checksum(self, begin: int, count: int) -> int:
-        """CRC-32 of so many members from one on; -1 where the file is shorter."""
+        """CRC-32 of `count` members from number `begin` on; -1 if the file is shorter."""
         try:
             with self.path.open("rb") as stream:
                 stream.seek(8 * begin)
@@ -127,7 +127,7 @@ class ShingleFile:
         return crc32(part) if len(part) == 8 * count else -1
 
     def keep(self, members: int) -> None:
-        """Cut the file to so many members; further ones are appended behind them."""
+        """Truncate the file to `members` members; the next are appended after them."""
         with _translated(self.path), self.path.open("ab") as stream:
             stream.truncate(8 * members)
         self._members = members
@@ -148,7 +148,7 @@ class ShingleFile:
 
 
 def in_order(threads: int, work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Iterator[_Result]:
-    """Results of the parts, in order, computed in threads; at most two parts a thread are held."""
+    """Results of the parts, in order, computed in threads; at most two parts a thread are in flight."""
     with ThreadPoolExecutor(threads, thread_name_prefix="docstore-sweep") as pool:
         window: deque[Future[_Result]] = deque()
         for part in parts:
@@ -164,5 +164,5 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        said = f"{path}: {error.strerror}; free space and sweep again: it continues where it stopped"
-        raise StorageError(said) from error
+        message = f"{path}: {error.strerror}; free space and sweep again: it continues where it stopped"
+        raise StorageError(message) from error

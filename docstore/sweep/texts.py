@@ -1,7 +1,7 @@
 """Second stage of a sweep: shingle sets, made from stored texts or bodies by an engine, into a mapped file.
 
-Knows where texts and bodies are; must not know pairs, nor where an engine works.  Batches are written in order, so the
-file does not depend on the number of threads.  Each is logged, so that a killed sweep continues after it.
+Batches are written in order, so the file does not depend on the number of threads.  Each batch is logged, so a killed
+sweep continues after the last one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ShingleSets:
 
     Attributes:
         sets: the sets; members are mapped.
-        word_counts: (m,) at least 50 where a text has 50 or more: only short texts are counted.
+        word_counts: (m,) exact below 50; for longer texts any number of 50 or more.
         sketches: (m, 256) uint8, or (m, 0).
         equal_by: (m,) uint8; identity: (m, 2) uint64.
         path: of the file of members.
@@ -52,7 +52,7 @@ class ShingleSets:
 
 
 class Maker:
-    """Makes shingle sets; with `from_bodies` of bodies by the rule's extractor, else of stored texts."""
+    """Makes shingle sets of stored texts, or with `from_bodies` of bodies by the rule's extractor."""
 
     def __init__(
         self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, engine: Engine
@@ -74,7 +74,7 @@ class Maker:
         sketches: bool,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ShingleSets:
-        """Shingle sets of the chosen versions; those that the workspace's log has are taken from there."""
+        """Shingle sets of the chosen versions; batches in the workspace's log are not computed again."""
         made_from = blake3(chosen.astype("<i8").tobytes() + bytes((sketches,))).digest(INPUT_BYTES)
         log = workspace.log(name, made_from)
         file = ShingleFile(log.path)
@@ -134,7 +134,7 @@ class Maker:
             yield batch
 
     def text(self, number: int) -> str:
-        """The text that a version is compared by."""
+        """The text by which a version is compared."""
         if self._from_bodies:
             return self._kernel.analyse(self._value(number, capture.BODY), self._content_type(number)).main
         return self._text(number).decode("utf-8", "surrogatepass")
@@ -156,7 +156,7 @@ class Maker:
         types = [self._content_type(number) for number in numbers]
         return {
             "body": [self._value(number, capture.BODY) for number in numbers],
-            "content_type": [None if one is None else one.encode("utf-8", "surrogatepass") for one in types],
+            "content_type": [None if value is None else value.encode("utf-8", "surrogatepass") for value in types],
             "identity": self._versions.bodies[numbers].reshape(-1),
         }
 
@@ -173,10 +173,10 @@ class Maker:
         except CorruptionError:  # a compaction may have moved it since the scan; or another version has this text
             versions = self._versions
             equal = (versions.identity == versions.identity[number]).all(axis=1) & (versions.equal_by == BY_TEXT)
-            others = (one for one in np.flatnonzero(equal).tolist() if one != number)
-            return next(filter(None, (self._value(one, capture.MAIN) for one in (number, *others))), b"")
+            others = (other for other in np.flatnonzero(equal).tolist() if other != number)
+            return next(filter(None, (self._value(other, capture.MAIN) for other in (number, *others))), b"")
 
     def _value(self, number: int, column: capture.Column) -> bytes:
-        """A value of a version as its row has it now; b"" where it is not there, or cannot be read, which is noted."""
+        """The current value of a version's column, or b"" if it is absent or unreadable; the latter is recorded."""
         row_key, timestamp = self._versions.row_keys[number], int(self._versions.timestamps[number])
         return self._reader.value(row_key, column, timestamp) or b""

@@ -70,13 +70,13 @@ def test_no_versions_of_a_page_are_refused(store: DocumentStore, versions: Any) 
 
 @pytest.mark.parametrize("threshold", [80, 0, -1, float("nan")])
 def test_a_threshold_that_no_similarity_has_is_refused(store: DocumentStore, threshold: float) -> None:
-    with pytest.raises(InvalidArgument, match="threshold must lie"):
+    with pytest.raises(InvalidArgument, match="threshold must "):
         store.similar(URL, threshold=threshold)
 
 
 def test_options_are_members_of_their_enumerations_or_refused(store: DocumentStore, tmp_path: Path) -> None:
     assert SweepOptions(policy="oldest").policy.name == "OLDEST"  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="is none of"):
+    with pytest.raises(InvalidArgument, match="is unknown; choose one of"):
         SweepOptions(policy="eldest")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="a list of files"):
         ingest(store, "crawl.warc.gz")

@@ -125,7 +125,7 @@ def test_candidates_by_shuffles_are_those_of_one_process(
 
 
 def test_options_of_engines_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidArgument, match="none of local, spark"):
+    with pytest.raises(InvalidArgument, match="unknown; choose one of local, spark"):
         SweepOptions(engine="ray")
     assert main(["sweep", "--store", str(tmp_path / "s"), "--spark", "novalue"]) == 2
     assert "NAME=VALUE" in capsys.readouterr().err
