@@ -50,7 +50,7 @@ from docstore.reference.charset import TEXT_LIMIT_BYTES
 from docstore.reference.fingerprints import Numbers, Sets
 from docstore.reference.postings import Shape
 from docstore.reference.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
-from docstore.reference.words import words
+from docstore.reference.words import words as reference_words
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
 
@@ -150,6 +150,21 @@ def decides_alone(checksum: bytes) -> bool:
 
 
 # --- bodies and texts
+
+
+def joined_words(text: str) -> str:
+    """The normalised words of a text with one blank between, as `reference.words` defines them."""
+    if not compiled.WHY_NOT:
+        try:
+            return docstore_native.joined_words(text)
+        except (UnicodeEncodeError, RuntimeError):
+            pass
+    return " ".join(reference_words(text))
+
+
+def words(text: str) -> list[str]:
+    """The normalised words of a text, in order, repeats kept."""
+    return joined_words(text).split() if text else []
 
 
 def _say_once(reason: str) -> None:

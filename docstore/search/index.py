@@ -34,13 +34,13 @@ from urllib.parse import urlsplit
 import tantivy
 from blake3 import blake3
 
+from docstore.dedup.kernel import joined_words
 from docstore.model import capture
 from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.format import PURGED_LAST, PURGED_ROW
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
-from docstore.reference.words import words
 from docstore.search.answers import IndexReport
 from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.envelope import envelope_raw_bytes
@@ -79,7 +79,7 @@ def search_text(text: str) -> str:
     """The words of a text as the index has them, with blanks between: those by which pages are compared, and without
     accents, as snippets find them.
     """
-    found = " ".join(words(text))
+    found = joined_words(text)
     return found if found.isascii() else fold(found)
 
 
