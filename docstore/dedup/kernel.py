@@ -152,14 +152,21 @@ def decides_alone(checksum: bytes) -> bool:
 # --- bodies and texts
 
 
-def joined_words(text: str) -> str:
-    """The normalised words of a text with one blank between, as `reference.words` defines them."""
+def joined_words(text: str, table: bytes = b"") -> str:
+    """The normalised words of a text with one blank between, as `reference.words` defines them.
+
+    Args:
+        text: any.
+        table: what becomes of each character of the words up to the table's end, in UTF-16 (little-endian, no
+            surrogates); it keeps ASCII, and a NUL drops a character.
+    """
     if not compiled.WHY_NOT:
         try:
-            return docstore_native.joined_words(text)
+            return docstore_native.joined_words(text, table)
         except (UnicodeEncodeError, RuntimeError):
             pass
-    return " ".join(reference_words(text))
+    found = " ".join(reference_words(text))
+    return found.translate(table.decode("utf-16-le")).replace("\0", "") if table else found
 
 
 def words(text: str) -> list[str]:

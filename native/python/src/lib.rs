@@ -183,17 +183,22 @@ impl Kernel {
 }
 
 thread_local! {
-    static WORDS: RefCell<Words> = RefCell::default();
+    static WORDS: RefCell<(Words, Vec<u8>)> = RefCell::default();
 }
 
-/// The normalised words of a text with one space between.
+/// The normalised words of a text with one space between; with a table as `Words::folded` puts them through it.
 #[pyfunction]
-fn joined_words<'py>(python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyString>> {
-    let mut words = WORDS.take();
-    detached(python, || words.cut(text.as_bytes()))?;
-    let joined = PyString::from_bytes(python, words.joined());
+fn joined_words<'py>(python: Python<'py>, text: &str, table: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    let (mut words, mut folded) = WORDS.take();
+    detached(python, || {
+        words.cut(text.as_bytes());
+        if !table.is_empty() {
+            words.folded(table, &mut folded);
+        }
+    })?;
+    let joined = PyString::from_bytes(python, if table.is_empty() { words.joined() } else { &folded });
     if text.len() <= KEPT_BODY_BYTES {
-        WORDS.set(words);
+        WORDS.set((words, folded));
     }
     joined
 }
