@@ -25,13 +25,13 @@ from warcio.warcwriter import WARCWriter
 
 from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX
 from docstore.archives.warc import RECORDED_DIGEST, TRUNCATED_HEADER
+from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError
 from docstore.model.types import Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
-from docstore.reference.words import words
 from docstore.storage.unreadable import Place, Unreadable
 from docstore.version import __version__
 

@@ -33,10 +33,9 @@ from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from typing import Final
 
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import Kernel, joined_words, words
 from docstore.model.analysis import Analysis
 from docstore.model.keys import host_of
-from docstore.reference.words import words
 
 MIN_SAME_TEXT_WORDS = 20
 MIN_NEAR_WORDS = 50
@@ -112,7 +111,7 @@ def distinctive_words(title: str) -> frozenset[str]:
 
 def same_title(title: str, other: str) -> bool:
     """Whether two titles have the same words in the same order."""
-    return title == other or words(title) == words(other)
+    return title == other or joined_words(title) == joined_words(other)
 
 
 class TitledPage:

@@ -35,6 +35,7 @@ from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, NOTHING_NEW, TABLE, Buckets, NewPostings
 from docstore.dedup.comparable import near_compares, text_compares
+from docstore.dedup.kernel import joined_words
 from docstore.model.format import (
     POSTING_BAND,
     POSTING_BODY,
@@ -48,7 +49,6 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.reference.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
-from docstore.reference.words import words
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage
@@ -131,7 +131,7 @@ def page_of(posting_row: bytes, qualifier: bytes) -> PagePointer:
 
 def _titled_row(number: bytes, title: str) -> bytes:
     """The row of the pages with a text and the words of a title; behind that of the text."""
-    return _TEXT + number + blake3(" ".join(words(title)).encode("utf-8", "surrogatepass")).digest(TITLE_KEY_BYTES)
+    return _TEXT + number + blake3(joined_words(title).encode("utf-8", "surrogatepass")).digest(TITLE_KEY_BYTES)
 
 
 def _index_query(analysis: Analysis) -> IndexQuery:

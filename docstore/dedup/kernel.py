@@ -50,7 +50,7 @@ from docstore.reference.charset import TEXT_LIMIT_BYTES
 from docstore.reference.fingerprints import Numbers, Sets
 from docstore.reference.postings import Shape
 from docstore.reference.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
-from docstore.reference.words import words
+from docstore.reference.words import words as reference_words
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
 
@@ -150,6 +150,28 @@ def decides_alone(checksum: bytes) -> bool:
 
 
 # --- bodies and texts
+
+
+def joined_words(text: str, table: bytes = b"") -> str:
+    """The normalised words of a text with one blank between, as `reference.words` defines them.
+
+    Args:
+        text: any.
+        table: what becomes of each character of the words up to the table's end, in UTF-16 (little-endian, no
+            surrogates); it keeps ASCII, and a NUL drops a character.
+    """
+    if not compiled.WHY_NOT:
+        try:
+            return docstore_native.joined_words(text, table)
+        except (UnicodeEncodeError, RuntimeError):
+            pass
+    found = " ".join(reference_words(text))
+    return found.translate(table.decode("utf-16-le")).replace("\0", "") if table else found
+
+
+def words(text: str) -> list[str]:
+    """The normalised words of a text, in order, repeats kept."""
+    return joined_words(text).split() if text else []
 
 
 def _say_once(reason: str) -> None:

@@ -34,10 +34,10 @@ import mmh3
 
 from docstore.cli import output
 from docstore.cli.opening import open_named
+from docstore.dedup.kernel import words
 from docstore.model.capture import MAIN
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import ReadSpec
-from docstore.reference.words import words
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store

@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from blake3 import blake3
 
+from docstore.dedup.kernel import words
 from docstore.model.capture import NOTE_FAMILY, TEXT_CHECKSUM, decode_note
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import ReadSpec
 from docstore.notes.annotate import GROUP, LANG, Annotator, Fields
 from docstore.reading.documents import Document
-from docstore.reference.words import words
 from docstore.text.finding import UNSPACED
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import cast
 from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import HashIndex
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import Kernel, words
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.errors import CorruptionError
 from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
@@ -21,7 +21,6 @@ from docstore.model.types import ReadSpec
 from docstore.reading.pages import StoredPages
 from docstore.reference import fingerprints
 from docstore.reference.ranking import IndexQuery
-from docstore.reference.words import words
 from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.parts import RunStorage
 from docstore.storage.port import Backend

@@ -34,15 +34,15 @@ from urllib.parse import urlsplit
 import tantivy
 from blake3 import blake3
 
+from docstore.dedup.kernel import joined_words
 from docstore.model import capture
 from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.format import PURGED_LAST, PURGED_ROW
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
-from docstore.reference.words import words
 from docstore.search.answers import IndexReport
-from docstore.storage.captures import CaptureRecord, sound_records
+from docstore.storage.captures import CaptureRecord, LiveCapture, sound_records
 from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.files import PRIVATE, translated
 from docstore.storage.schema import META_FAMILY
@@ -60,7 +60,8 @@ TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "a
 MOST_TEXT_BYTES: Final = 1 << 20
 MOST_ANCHORS: Final = 500
 """Of a page; the others are left out."""
-COMMIT_PAGES: Final = 20_000
+COMMIT_PAGES: Final = 60_000
+"""A query takes the longer the more parts the index has, of which each commit makes one."""
 ROWS_AHEAD: Final = 256
 HEAP_BYTES: Final = 128 << 20
 SCRUBS: Final = 3
@@ -73,21 +74,22 @@ _VALUES: Final = {
     "keywords": capture.KEYWORDS,
 }
 _NEEDED: Final = (*_VALUES.values(), capture.LANG, capture.STATUS)
+_FOLDED: Final = "".join(fold(chr(point)) or "\0" for point in range(0x2000)).encode("utf-16-le")
+"""Characters without accents; words have none behind it that `fold` would change."""
 
 
 def search_text(text: str) -> str:
     """The words of a text as the index has them, with blanks between: those by which pages are compared, and without
     accents, as snippets find them.
     """
-    found = " ".join(words(text))
-    return found if found.isascii() else fold(found)
+    return joined_words(text, _FOLDED)
 
 
 class _Page(NamedTuple):
     """A live page of the store, as a pass meets it."""
 
     row_key: bytes
-    record: CaptureRecord
+    record: CaptureRecord | LiveCapture
     cells: Sequence[Cell]
     row: int
     state: int
@@ -346,8 +348,10 @@ class _Pass:
             shown = next((one for one in self._table.row_captures(row.cells) if one.shows_page), None)
             if shown is None:
                 continue
+            record: CaptureRecord | LiveCapture | None = shown
             source = shown.source or shown.timestamp
-            record = next((one for one in sound_records(row.cells) if one.timestamp == source), None)
+            if source != shown.timestamp:
+                record = next((one for one in sound_records(row.cells) if one.timestamp == source), None)
             if record is None:
                 continue
             cells = _shown(row.cells, source)
@@ -441,7 +445,7 @@ def _strings(value: Any) -> Iterator[str]:
         yield value
 
 
-def _needed(record: CaptureRecord) -> list[bytes]:
+def _needed(record: CaptureRecord | LiveCapture) -> list[bytes]:
     return [record.columns[column] for column in _NEEDED if column in record.columns]
 
 

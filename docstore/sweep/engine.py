@@ -18,9 +18,8 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
-from docstore.dedup.kernel import Kernel, shared_members
+from docstore.dedup.kernel import Kernel, joined_words, shared_members, words
 from docstore.reference.fingerprints import BINS, Numbers, Sets, minima
-from docstore.reference.words import words
 from docstore.sweep.candidates import Candidates, candidates
 from docstore.sweep.stages import in_order
 
@@ -43,7 +42,7 @@ def identify(word_count: int, text_checksum: bytes, title: bytes, body: bytes) -
     if word_count >= MIN_NEAR_WORDS:
         return BY_TEXT, text_identity(text_checksum, title)
     if word_count >= MIN_SAME_TEXT_WORDS:
-        said = " ".join(words(title.decode("utf-8", "surrogatepass")))
+        said = joined_words(title.decode("utf-8", "surrogatepass"))
         return BY_TITLE, _digest(b"t", text_checksum + said.encode("utf-8", "surrogatepass"))
     return BY_BODY, body
 

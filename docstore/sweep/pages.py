@@ -28,7 +28,7 @@ from docstore.dedup.comparable import (
     status_class,
     text_compares,
 )
-from docstore.dedup.kernel import decides_alone
+from docstore.dedup.kernel import decides_alone, words
 from docstore.model import capture, keys
 from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.errors import CorruptionError
@@ -36,7 +36,6 @@ from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers
-from docstore.reference.words import words
 from docstore.storage.bases import value_name
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow

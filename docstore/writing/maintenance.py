@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.index import HashIndex, Posted, Pruner
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import Kernel, words
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError
@@ -35,7 +35,6 @@ from docstore.reading.documents import Capture, DocumentReader
 from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
-from docstore.reference.words import words
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records
 from docstore.storage.counts import corrected, totals

@@ -27,11 +27,12 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel
+from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, words
 from docstore.model.analysis import Analysis
 from docstore.reference import fingerprints
 from docstore.reference.charset import SINGLE_BYTE
 from docstore.reference.words import UNICODE
+from docstore.reference.words import words as reference_words
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native kernel: {compiled.WHY_NOT}")
 
@@ -344,7 +345,8 @@ def test_every_byte_of_every_single_byte_encoding_is_read_the_same() -> None:
 
 
 def assert_same_words(text: str) -> None:
-    """As a page, so that word count, text checksum and shingles speak for the words."""
+    """As words, and as a page, so that word count, text checksum and shingles speak for them."""
+    assert words(text) == reference_words(text)
     assert_same(
         ("<p>" + text.replace("&", " ").replace("<", " ")).encode("utf-8", "replace"), "text/html;charset=utf-8"
     )
@@ -391,6 +393,7 @@ def test_any_text_is_cut_the_same(text: str) -> None:
 )
 @settings(max_examples=1000, deadline=None)
 def test_texts_that_compose_and_reorder_are_cut_the_same(text: str) -> None:
+    assert words(text) == reference_words(text)
     reference, kernel = kernels("visible", 1)
     assert np.array_equal(reference.shingles(text), kernel.shingles(text))
 
@@ -444,7 +447,9 @@ def test_many_at_once_and_in_threads_are_analysed_as_one_by_one() -> None:
 
 def test_strings_with_lone_surrogates_are_left_to_the_reference() -> None:
     reference, kernel = kernels("visible")
-    assert np.array_equal(reference.shingles("tea \ud800 time"), kernel.shingles("tea \ud800 time"))
+    text = "tea \ud800 time"
+    assert words(text) == reference_words(text)
+    assert np.array_equal(reference.shingles(text), kernel.shingles(text))
     body, content_type = b"<p>tea", "text/html; x=\udc80"
     assert not differences(reference.analyse(body, content_type), kernel.analyse(body, content_type))
 

@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from docstore.model.capture import encode_note
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
 from docstore.model.types import Note
+from docstore.reference.words import words
 from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import SweepOptions, sweep
+from docstore.text.finding import fold
 from tests.cli_case import Terminal
 
 tantivy: Any = pytest.importorskip("tantivy", reason="the extra docstore[search] is not installed")
+
+from docstore.search.index import search_text  # noqa: E402 after tantivy is there
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 DAY = 86_400_000_000
@@ -42,6 +48,15 @@ PAGES = {
         "The buffer lies on a heap far away from here, and much later there is some stack too.",
     ),
 }
+
+
+@given(
+    st.text(st.characters(exclude_categories=()), max_size=40)
+    | st.text("aÉéΣς\u0301Ł\u1e9e\u13a0\u0130ｅ中\ud800", max_size=12)
+)
+@settings(max_examples=500, deadline=None)
+def test_words_of_the_index_are_those_of_the_reference_folded_as_snippets_find_them(text: str) -> None:
+    assert search_text(text) == fold(" ".join(words(text)))
 
 
 def page(title: str, text: str, lang: str = "en") -> bytes:

@@ -122,6 +122,35 @@ impl Words {
         &self.joined
     }
 
+    /// The same, each character that `table` reaches replaced by what it has for it, or dropped where that is 0.
+    ///
+    /// The table is of UTF-16 units, little-endian, none of a surrogate; ASCII stays as it is.
+    pub fn folded(&self, table: &[u8], folded: &mut Vec<u8>) {
+        let text = self.joined();
+        folded.clear();
+        folded.reserve(text.len());
+        let mut place = 0;
+        while place < text.len() {
+            let end = ascii_run(text, place);
+            folded.extend_from_slice(&text[place..end]);
+            place = end;
+            while place < text.len() && text[place] >= 0x80 {
+                let length = sequence_length(text[place]);
+                let character = &text[place..place + length];
+                let at = code_point(character, length) as usize * 2;
+                match table.get(at..at + 2) {
+                    None => folded.extend_from_slice(character),
+                    Some([0, 0]) => {}
+                    Some(unit) => {
+                        let new = char::from_u32(u32::from(unit[0]) | u32::from(unit[1]) << 8).unwrap_or('\u{fffd}');
+                        folded.extend_from_slice(new.encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                }
+                place += length;
+            }
+        }
+    }
+
     pub fn ends(&self) -> &[u32] {
         &self.ends[..self.count]
     }

@@ -13,12 +13,13 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use docstore_kernel::analysis::Fingerprints;
 use docstore_kernel::sketch::BINS;
+use docstore_kernel::words::Words;
 use docstore_kernel::{pairs, Analyser, Extractor, Options, Outcome, Page};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 
 /// Bodies are analysed in runs of about so many bytes, each without the GIL: seldom enough to ask for it, and little
 /// enough to stay in the processor's cache.
@@ -54,6 +55,14 @@ thread_local! {
     static WORKSHOP: RefCell<Option<Box<Workshop>>> = const { RefCell::new(None) };
 }
 
+/// Work without the GIL; a panic becomes an error.
+fn detached<T: Send>(python: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    python.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|cause| {
+        let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref().copied());
+        PyRuntimeError::new_err(format!("the native kernel panicked: {}", text.unwrap_or("no message")))
+    })
+}
+
 impl Kernel {
     /// This thread's buffers; they may be lost, and are then made anew.
     fn workshop(&self) -> Box<Workshop> {
@@ -68,14 +77,6 @@ impl Kernel {
         if longest_bytes <= KEPT_BODY_BYTES {
             WORKSHOP.set(Some(workshop));
         }
-    }
-
-    /// Work without the GIL; a panic becomes an error.
-    fn detached<T: Send>(&self, python: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-        python.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|cause| {
-            let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref().copied());
-            PyRuntimeError::new_err(format!("the native kernel panicked: {}", text.unwrap_or("no message")))
-        })
     }
 
     fn fill(&self, analyser: &mut Analyser, body: &[u8], content_type: &str, links: bool, analysed: &mut Analysed) {
@@ -133,7 +134,7 @@ impl Kernel {
             if analysed.len() < run.len() {
                 analysed.resize_with(run.len(), Analysed::default);
             }
-            self.detached(python, || {
+            detached(python, || {
                 for ((body, content_type), analysed) in run.iter().zip(analysed.iter_mut()) {
                     self.fill(analyser, body, content_type, links, analysed);
                 }
@@ -158,7 +159,7 @@ impl Kernel {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let mut workshop = self.workshop();
         let mut page = Page::default();
-        self.detached(python, || workshop.analyser.read(source, links, &mut page))?;
+        detached(python, || workshop.analyser.read(source, links, &mut page))?;
         Self::keep(workshop, source.len());
         page.encoding.push_str(charset);
         fields(python, &page)
@@ -167,7 +168,7 @@ impl Kernel {
     /// Fingerprints of a main text, as `analyse` gives them; None if it has no word.
     fn fingerprints<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let mut workshop = self.workshop();
-        let found = self.detached(python, || workshop.analyser.fingerprints_of(text))?;
+        let found = detached(python, || workshop.analyser.fingerprints_of(text))?;
         Self::keep(workshop, text.len());
         found.map(|found| numbers(python, &found)).transpose()
     }
@@ -175,10 +176,31 @@ impl Kernel {
     /// The shingle set of a main text: ascending, as bytes of uint64 in the machine's order.
     fn shingles<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyBytes>> {
         let mut workshop = self.workshop();
-        let set = self.detached(python, || workshop.analyser.shingle_set(text))?;
+        let set = detached(python, || workshop.analyser.shingle_set(text))?;
         Self::keep(workshop, text.len());
         words_as_bytes(python, &set)
     }
+}
+
+thread_local! {
+    static WORDS: RefCell<(Words, Vec<u8>)> = RefCell::default();
+}
+
+/// The normalised words of a text with one space between; with a table as `Words::folded` puts them through it.
+#[pyfunction]
+fn joined_words<'py>(python: Python<'py>, text: &str, table: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    let (mut words, mut folded) = WORDS.take();
+    detached(python, || {
+        words.cut(text.as_bytes());
+        if !table.is_empty() {
+            words.folded(table, &mut folded);
+        }
+    })?;
+    let joined = PyString::from_bytes(python, if table.is_empty() { words.joined() } else { &folded });
+    if text.len() <= KEPT_BODY_BYTES {
+        WORDS.set((words, folded));
+    }
+    joined
 }
 
 /// How many members each pair of sets shares, as bytes of uint64.  Set i has `members[starts[i]..starts[i + 1]]`; pairs
@@ -248,7 +270,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 12;
+const INTERFACE: u32 = 13;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -258,6 +280,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::delta_frame, module)?)?;
     module.add_class::<records::RecordEncoder>()?;
+    module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     verdicts::add_to(module)?;
     postings::add_to(module)
