@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
-from docstore.storage.bases import BaseRows
+from docstore.storage.bases import Base, BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.envelope import encode_inline, parse_envelope
@@ -20,7 +20,7 @@ from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.plan import Plan, apply
 from docstore.storage.port import Backend, Closing, Follower
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
+from docstore.storage.values import Column
 
 Result = TypeVar("Result")
 
@@ -33,23 +33,13 @@ class InlineValues:
     def __init__(self) -> None:
         self.unreadable = UnreadableValues()
 
-    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
+    def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         return encode_inline(raw)
 
-    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
-        return {column: encode_inline(raw) for column, raw in values.items()}
-
-    def place_near(
-        self,
-        row_key: bytes,
-        column: Column,
-        timestamp: int,
-        raw: bytes,
-        bases: Sequence[NamedBase],
-        *,
-        cost: DeltaCost = BODY_DELTA,
-    ) -> tuple[bytes, bytes]:
-        return encode_inline(raw), b""
+    def append_near(
+        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, Base | None]:
+        return encode_inline(raw), None
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass

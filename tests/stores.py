@@ -97,7 +97,7 @@ def change_capture(store: DocumentStore, url: str, values: Mapping[Column, bytes
         columns = {column: value for column, value in old.columns.items() if column not in values}
         for column, raw in values.items():
             if raw is not None:
-                columns[column] = store.opened.placement.place(row_key, column, old.timestamp, raw)
+                columns[column] = store.opened.placement.append(row_key, column, old.timestamp, raw)
         row = store.table.replacement(row_key, old, old._replace(columns=columns))
         assert row is not None
         store.committer.commit(Plan().write(Stage.PAGES, [row]))

@@ -37,10 +37,11 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.bases import Base
 from docstore.storage.engine import Engine
 from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
+from docstore.storage.values import Column
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 from docstore.tablets.values import ValueCodec, checksum16, pack, unpack
@@ -309,7 +310,7 @@ class CellValues:
 
     # --- placing
 
-    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
+    def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
         codec, related, payload = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
@@ -332,21 +333,11 @@ class CellValues:
         self._chunks.write(rows, owner.encode())
         return bytes((codec | CHUNKED,)) + related + name + encode_varint(len(parts))
 
-    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
-        return {column: self.place(row_key, column, timestamp, raw) for column, raw in values.items()}
-
-    def place_near(
-        self,
-        row_key: bytes,
-        column: Column,
-        timestamp: int,
-        raw: bytes,
-        bases: Sequence[NamedBase],
-        *,
-        cost: DeltaCost = BODY_DELTA,
-    ) -> tuple[bytes, bytes]:
+    def append_near(
+        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, Base | None]:
         """See `Values`: no value is a delta."""
-        return self.place(row_key, column, timestamp, raw), b""
+        return self.append(row_key, column, timestamp, raw), None
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the cells to which its capture records refer, as far as they were placed."""

@@ -337,7 +337,7 @@ class CellStore:
             if isinstance(mutation, SetCell):
                 column = (mutation.family, mutation.qualifier)
                 placed.append(
-                    mutation._replace(value=self._placement.place(row_key, column, mutation.timestamp, mutation.value))
+                    mutation._replace(value=self._placement.append(row_key, column, mutation.timestamp, mutation.value))
                 )
             else:
                 placed.append(mutation)

@@ -14,21 +14,21 @@ directory.  It offers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
-from docstore.storage.bases import BaseRows
+from docstore.storage.bases import Base, BaseRows
 from docstore.storage.engine import Engine
 from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import BODY_DELTA, Column, DeltaCost, NamedBase
+from docstore.storage.values import Column
 
 Result = TypeVar("Result")
 Follower = Callable[[Plan, bool], None]
@@ -68,33 +68,21 @@ class Values(Protocol):
     unreadable: UnreadableValues
     shares_values: bool
 
-    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        """Store one value; returns its cell value."""
+    def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
+        """Encode a value by itself and append it; -> the value to put into its cell."""
         ...
 
-    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
-        """Store the values of one row and time; returns their cell values."""
-        ...
-
-    def place_near(
-        self,
-        row_key: bytes,
-        column: Column,
-        timestamp: int,
-        raw: bytes,
-        bases: Sequence[NamedBase],
-        *,
-        cost: DeltaCost = BODY_DELTA,
-    ) -> tuple[bytes, bytes]:
-        """Store one value in the smallest form: as a delta against one of the bases, or whole.
+    def append_near(
+        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, Base | None]:
+        """Encode a value in the smallest way, as a delta against one of the bases or by itself, and append it.
 
         Args:
             row_key, column, timestamp: of the cell.
             raw: the value.
-            bases: to try, the most likely first.
-            cost: how much smaller a delta must be.
+            bases: to try, the likeliest first.
         Returns:
-            The cell value, and the name of the base if it is a delta, else b"".
+            The value to put into its cell, and the base that it is a delta against, or None.
         """
         ...
 

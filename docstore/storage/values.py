@@ -15,28 +15,8 @@ from docstore.storage.envelope import INLINE_TAG
 Found = TypeVar("Found")
 Value = TypeVar("Value")
 Column = tuple[str, bytes]
-NamedBase = tuple[bytes, bytes]
-"""Name of a base (16 bytes), and its raw value."""
 READ_AHEAD_BYTES = 8 << 20
 """Raw bytes that a scan fetches at once, and as much again of bases."""
-
-
-class DeltaCost(NamedTuple):
-    """What a delta is weighed against.
-
-    Attributes:
-        small: a delta below this part of the raw bytes is taken at once.
-        cost_bytes: what it has to save: a user's cell in table `bodies`, and a second decode at every read.
-    """
-
-    small: int
-    cost_bytes: int
-
-
-BODY_DELTA = DeltaCost(12, 200)
-"""A twelfth: zstd alone hardly ever gets there."""
-TEXT_DELTA = DeltaCost(6, 50)
-"""Text alone hardly gets to a quarter; the user's cell is there already, for the body."""
 
 
 def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value]) -> Value:

@@ -1,21 +1,18 @@
-"""How compaction encodes values: a dictionary a column, sampled evenly over what a tablet holds, and bases to try.
+"""How hard compaction tries to encode values, and its dictionaries: one a column, sampled evenly over a tablet.
 
-Knows the value codec, dictionaries and envelopes; must not know rows or policies, nor where bases come from.
+Knows the value codec, dictionaries and cell values; must not know rows or policies, nor where bases come from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.storage.envelope import envelope_raw_bytes
-from docstore.storage.values import BODY_DELTA, DeltaCost
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.sampling import PIECE_BYTES, even_places, greedy_cover
-from docstore.tablets.values import PACK_LEVEL, Dictionary, Encoded, ValueCodec
+from docstore.tablets.values import PACK_LEVEL, Dictionary, ValueCodec
 
 Column = tuple[str, bytes]
 
@@ -43,6 +40,10 @@ class Level(NamedTuple):
     dictionary_share: float
     samples: int
 
+    def codec(self) -> ValueCodec:
+        """Encodes values so hard."""
+        return ValueCodec(self.zstd, tries=self.tries, small=self.settles, compares=self.chooses, guesses=False)
+
 
 LEVELS = {
     "fast": Level(3, 2, 25, False, 0.3, 1 << 20, 1 / 16, 1),
@@ -50,78 +51,6 @@ LEVELS = {
 }
 LEAST_DICTIONARY_RAW_BYTES = 64 << 10
 """A column with fewer bytes in a tablet gets no dictionary: its file would cost what it saves."""
-
-
-class NamedRaw(Protocol):
-    """A base: its name, and its raw value."""
-
-    @property
-    def name(self) -> bytes:
-        """Names it in records."""
-        ...
-
-    @property
-    def raw(self) -> bytes:
-        """Its bytes."""
-        ...
-
-
-AnyBase = TypeVar("AnyBase", bound=NamedRaw)
-
-
-class Encoder:
-    """Encodes the values of one tablet."""
-
-    def __init__(self, level: Level, dictionaries: dict[Column, Dictionary], codec: ValueCodec) -> None:
-        self._level = level
-        self._dictionaries = dictionaries
-        self._codec = codec
-        self._quick = ValueCodec()
-
-    def encode(self, column: Column, raw: bytes) -> Encoded:
-        """Encode a value by itself."""
-        return self._codec.encode(raw, dictionary=self._dictionaries.get(column))
-
-    def encode_near(
-        self,
-        column: Column,
-        raw: bytes,
-        bases: Iterable[AnyBase],
-        cost: DeltaCost = BODY_DELTA,
-        saves: Callable[[AnyBase], int] = lambda base: 0,
-    ) -> tuple[Encoded, AnyBase | None]:
-        """Encode a value by itself or against one of the bases, whichever is smallest.
-
-        Args:
-            column: of the value.
-            raw: the value.
-            bases: the likeliest first.
-            cost: what a delta is weighed against.
-            saves: bytes that a delta against a base is thought to save elsewhere.
-        Returns:
-            How it is encoded, and the base that it is a delta against, or None.
-        """
-        level = self._level
-        codec = self._quick if level.chooses else self._codec
-        delta: Encoded | None = None
-        chosen: AnyBase | None = None
-        for base in islice(bases, level.tries):
-            encoded = codec.encode(raw, base=(base.name, base.raw))
-            if encoded.codec == CODEC_ZSTD_DELTA and (delta is None or len(encoded.payload) < len(delta.payload)):
-                delta, chosen = encoded, base
-                if not level.chooses and len(delta.payload) * level.settles < len(raw):
-                    return delta, chosen
-        if delta is not None and chosen is not None and level.chooses:
-            again = self._codec.encode(raw, base=(chosen.name, chosen.raw))
-            delta = again if again.codec == CODEC_ZSTD_DELTA else delta
-            if len(delta.payload) * level.settles < len(raw):
-                return delta, chosen
-        plain = self.encode(column, raw)
-        if delta is None or chosen is None:
-            return plain, None
-        if len(plain.payload) <= len(delta.payload) + cost.cost_bytes - saves(chosen):
-            return plain, None
-        return delta, chosen
 
 
 def make_dictionaries(

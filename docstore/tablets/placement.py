@@ -6,19 +6,21 @@ be fetched at once and is durable after `sync`; the committer calls that, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation, RowMutations
+from docstore.storage.bases import Base
 from docstore.storage.cache import LruCache
 from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
-from docstore.storage.values import BODY_DELTA, READ_AHEAD_BYTES, Column, DeltaCost, NamedBase, through_moves
+from docstore.storage.values import READ_AHEAD_BYTES, Column, through_moves
 from docstore.tablets.bodies import Bodies, SegmentProgress, decode_ref
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, delete_column, delete_family, delete_row
-from docstore.tablets.values import Encoded, ValueCodec
+from docstore.tablets.values import ValueCodec
 
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
@@ -56,48 +58,22 @@ class Placement:
 
     # --- placing
 
-    def place(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
-        """Place one value; returns the envelope to put into its cell."""
+    def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
+        """See `Values`."""
+        return self.append_near(row_key, column, timestamp, raw, ())[0]
+
+    def append_near(
+        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, Base | None]:
+        """See `Values`."""
         if len(raw) <= INLINE_LIMIT_BYTES:
-            return encode_inline(raw)
-        encoded = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
-        return self._append(row_key, column, timestamp, raw, encoded)
-
-    def place_all(self, row_key: bytes, timestamp: int, values: Mapping[Column, bytes]) -> dict[Column, bytes]:
-        """Place the values of one row and time; returns their envelopes."""
-        return {column: self.place(row_key, column, timestamp, raw) for column, raw in values.items()}
-
-    def place_near(
-        self,
-        row_key: bytes,
-        column: Column,
-        timestamp: int,
-        raw: bytes,
-        bases: Sequence[NamedBase],
-        *,
-        cost: DeltaCost = BODY_DELTA,
-    ) -> tuple[bytes, bytes]:
-        """See `Values`.
-
-        Bases are tried in order until one makes a small delta; the plain way is tried only where no delta is small.
-        """
-        if len(raw) <= INLINE_LIMIT_BYTES:
-            return encode_inline(raw), b""
-        best: Encoded | None = None
-        for base in bases:
-            encoded = self._codec.encode(raw, base=base)
-            if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):
-                best = encoded
-                if len(best.payload) * cost.small < len(raw):
-                    break
-        if best is None or len(best.payload) * cost.small >= len(raw):
-            dictionary = self._dictionaries.get(row_key, column)
-            if best is None:
-                best = self._codec.encode(raw, dictionary=dictionary)
-            else:
-                best = self._codec.encode_within(raw, dictionary, len(best.payload) + cost.cost_bytes) or best
-        envelope = self._append(row_key, column, timestamp, raw, best)
-        return envelope, best.related if best.codec == CODEC_ZSTD_DELTA else b""
+            return encode_inline(raw), None
+        encoded, base = self._codec.choose(column, raw, bases, partial(self._dictionaries.get, row_key, column))
+        codec, related, payload = encoded
+        self._dictionaries.note(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
+        record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
+        (ref,) = self._bodies.append((record,))
+        return encode_ref_envelope(len(raw), ref), base
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: a record of its own."""
@@ -110,14 +86,6 @@ class Placement:
         else:
             return
         self._bodies.append([record])
-
-    def _append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, encoded: Encoded) -> bytes:
-        """Put an encoded value into Bodies, and learn from it; returns its envelope."""
-        codec, related, payload = encoded
-        self._dictionaries.note(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
-        record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
-        (ref,) = self._bodies.append((record,))
-        return encode_ref_envelope(len(raw), ref)
 
     def sync(self, durability: Durability) -> None:
         """Make what was placed durable at a level: the step before its rows are committed."""

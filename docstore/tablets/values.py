@@ -1,7 +1,7 @@
-"""How a raw value becomes a record's payload and back, and the envelope that stands in its cell.
+"""How a raw value becomes a record's payload and back: delta, dictionary or plain (`ValueCodec.choose`).
 
-The only importer of zstandard.  Must not know where records lie, nor who chooses a dictionary or a base: both
-are handed in when encoding, and asked for by their checksum when decoding.
+The only importer of zstandard.  Must not know where records lie, nor where bases and dictionaries come from: they are
+handed in when encoding, and asked for by their checksum when decoding.
 
 Frames are written without magic and content size, 5 to 7 bytes that a delta of 200 bytes would feel: the record's codec
 says that it is zstd, and its raw length bounds the output.
@@ -10,14 +10,16 @@ says that it is zstd, and its raw length bounds the output.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import zstandard
 from blake3 import blake3
 
+from docstore.model.capture import MAIN, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
@@ -27,6 +29,7 @@ from docstore.model.format import (
     RECORD_RELATED_BYTES,
     ZSTD_FRAME_MAGIC,
 )
+from docstore.storage.bases import Base
 from docstore.storage.cache import LruCache
 from docstore.tablets.record import Record
 
@@ -65,6 +68,30 @@ _ZSTD_TABLES_BYTES = (4 << 17) + (4 << 16)
 
 FRAMES = "docstore.tablets.frames"
 """Makes frames in native code; loaded at the first one, for reading does without."""
+
+
+class DeltaCost(NamedTuple):
+    """What a delta is weighed against.
+
+    Attributes:
+        small: a delta below this part of the raw bytes is taken at once.
+        cost_bytes: what it has to save: the row of its base, and a second decode at every read.
+    """
+
+    small: int
+    cost_bytes: int
+
+
+BODY_DELTA = DeltaCost(12, 200)
+"""A twelfth: zstd alone hardly ever gets there."""
+TEXT_DELTA = DeltaCost(6, 50)
+"""Text alone hardly gets to a quarter; most often the body is a delta as well."""
+
+
+def no_saving(base: Base) -> int:
+    """A delta is thought to save nothing elsewhere."""
+    return 0
+
 
 Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
@@ -219,10 +246,26 @@ class ValueCodec:
 
     Args:
         level: of zstd, when writing.
+        tries: bases tried for a value at most; None for all that are offered.
+        small: see `DeltaCost`; 0 takes that of the column.
+        compares: all bases are tried, at `LEVEL`, and the best one is taken at `level`; else the first small delta.
+        guesses: what looks longer than a delta is not encoded to its end.
     """
 
-    def __init__(self, level: int = LEVEL) -> None:
+    def __init__(
+        self,
+        level: int = LEVEL,
+        *,
+        tries: int | None = None,
+        small: int = 0,
+        compares: bool = False,
+        guesses: bool = True,
+    ) -> None:
         self._level = level
+        self._tries = tries
+        self._small = small
+        self._guesses = guesses
+        self._quick = ValueCodec() if compares else None
         self._contexts = _Contexts(level)
         self._decoding_dictionaries: LruCache[bytes, DecodingDictionary] = LruCache(
             DECODING_BYTES, lambda one: one.memory_bytes
@@ -253,11 +296,52 @@ class ValueCodec:
         payload = _strip(self._contexts.compress(raw))
         return Encoded(CODEC_ZSTD, b"", payload) if len(payload) < len(raw) else Encoded(CODEC_STORED, b"", raw)
 
+    def choose(
+        self,
+        column: Column,
+        raw: bytes,
+        bases: Iterable[Base],
+        dictionary: Callable[[], Dictionary | None],
+        saves: Callable[[Base], int] = no_saving,
+    ) -> tuple[Encoded, Base | None]:
+        """Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
+
+        The plain way is tried only where no delta is small.
+
+        Args:
+            column: of the value.
+            raw: the value.
+            bases: to try, the likeliest first.
+            dictionary: gives that of the column; asked if no delta is small.
+            saves: bytes that a delta against a base is thought to save elsewhere.
+        Returns:
+            How it is encoded, and the base that it is a delta against, or None.
+        """
+        cost = TEXT_DELTA if column == MAIN else BODY_DELTA
+        small = self._small or cost.small
+        best: Encoded | None = None
+        chosen: Base | None = None
+        for base in islice(bases, self._tries):
+            encoded = (self._quick or self).encode(raw, base=(base.name, base.raw))
+            if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):
+                best, chosen = encoded, base
+                if self._quick is None and len(best.payload) * small < len(raw):
+                    return best, chosen
+        if best is None or chosen is None:
+            return self.encode(raw, dictionary=dictionary()), None
+        if self._quick is not None:
+            again = self.encode(raw, base=(chosen.name, chosen.raw))
+            best = again if again.codec == CODEC_ZSTD_DELTA else best
+            if len(best.payload) * small < len(raw):
+                return best, chosen
+        plain = self.encode_within(raw, dictionary(), len(best.payload) + cost.cost_bytes - saves(chosen))
+        return (best, chosen) if plain is None else (plain, None)
+
     def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
         """Encode a value as `encode` does without a base, but only where its payload may be of use.
 
-        A hopeless one is not made to its end: native code looks at an eighth of a long value.  That is a guess, right
-        but for payloads near the limit.
+        If the codec guesses, a hopeless one is not made to its end: native code looks at an eighth of a long value.
+        That is right but for payloads near the limit.
 
         Args:
             raw: the value.
@@ -266,7 +350,8 @@ class ValueCodec:
         Returns:
             None where the payload would be longer.
         """
-        encoded = None if dictionary is None else self._with_dictionary(raw, dictionary, limit)
+        guessed = limit if self._guesses else None
+        encoded = None if dictionary is None else self._with_dictionary(raw, dictionary, guessed)
         if encoded is None:
             encoded = self.encode(raw)
         return encoded if 0 < len(encoded.payload) <= limit else None

@@ -235,7 +235,7 @@ class DuplicateApplier:
             write = Write(one, pointer.timestamp, referred._replace(kind=judgement.kind))
             write.judgement = judgement
             batch = Batch()
-            self._side.sequencer.values.place(write, batch)
+            self._side.sequencer.values.write(write, batch)
             plan.write(Stage.BASES, batch.plan.written(Stage.BASES))
             columns |= write.columns
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
@@ -256,7 +256,7 @@ class DuplicateApplier:
     def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
         encoded = capture.encode_verdict(stored_verdict(judgement, verdict))
-        return self._placement.place(row_key, capture.VERDICT, timestamp, encoded)
+        return self._placement.append(row_key, capture.VERDICT, timestamp, encoded)
 
 
 class Repaired(NamedTuple):
@@ -319,7 +319,7 @@ class Repairer:
                 if raw is None or name not in damaged:
                     continue
                 with self._side.committer.lock:
-                    value = self._placement.place(pointer.row_key, column, pointer.timestamp, raw)
+                    value = self._placement.append(pointer.row_key, column, pointer.timestamp, raw)
                     self._side.committer.commit(Plan().write(Stage.BASES, [self._base_rows.row(name, value)]))
                 damaged.remove(name)
                 repaired += 1
@@ -351,7 +351,7 @@ class Repairer:
         values = capture.text_values(analysis) | capture.fingerprint_values(analysis) | {capture.BODY: body}
         with self._side.committer.lock:
             columns = old.columns | {
-                column: self._placement.place(row_key, column, timestamp, values[column])
+                column: self._placement.append(row_key, column, timestamp, values[column])
                 for column in lost & values.keys()
             }
             row = self._table.replacement(row_key, old, old._replace(columns=columns))

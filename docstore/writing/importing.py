@@ -30,7 +30,7 @@ from docstore.model.types import DeleteCells, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
 from docstore.reading.pages import StoredPages
 from docstore.reference.ranking import IndexQuery, Keys
-from docstore.storage.bases import value_name
+from docstore.storage.bases import Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.counts import Counts
@@ -38,7 +38,6 @@ from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
-from docstore.storage.values import BODY_DELTA, TEXT_DELTA
 from docstore.writing.batch import PAGES, counts_of
 
 MAX_CACHED_BASE_BYTES = 32 << 20
@@ -206,7 +205,7 @@ class RowImporter:
         values = self._placement
         is_long = len(raw) > INLINE_LIMIT_BYTES and values.shares_values
         if not is_long or not (column == capture.BODY or cell.is_base or cell.base):
-            return values.place(row_key, column, timestamp, raw)
+            return values.append(row_key, column, timestamp, raw)
         name = value_name(raw)
         is_base = cell.is_base or cell.base == name
         if column == capture.BODY or is_base:
@@ -215,9 +214,9 @@ class RowImporter:
                 return shared
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
-            cost = TEXT_DELTA if column == capture.MAIN else BODY_DELTA
-            return values.place_near(row_key, column, timestamp, raw, [(cell.base, base)], cost=cost)[0]
-        envelope = values.place(row_key, column, timestamp, raw)
+            bases = [Base(cell.base, base, b"", PagePointer(timestamp, row_key))]
+            return values.append_near(row_key, column, timestamp, raw, bases)[0]
+        envelope = values.append(row_key, column, timestamp, raw)
         if is_base:
             self._make_base(name, envelope, plan)
         return envelope
@@ -236,7 +235,7 @@ class RowImporter:
                 if base is None or len(base.raw) <= INLINE_LIMIT_BYTES:
                     return None
                 raw = base.raw
-                envelope = self._placement.place(base.row_key, base.column, base.timestamp, raw)
+                envelope = self._placement.append(base.row_key, base.column, base.timestamp, raw)
                 self._make_base(name, envelope, plan)
             self._bases.put(name, raw)
         return raw

@@ -232,7 +232,9 @@ class Poster:
                     continue
                 values = capture.text_values(one.page) | capture.fingerprint_values(one.page)
                 columns = {column: value for column, value in old.columns.items() if column not in MADE_AGAIN}
-                columns |= self._placement.place_all(row_key, timestamp, values)
+                columns |= {
+                    column: self._placement.append(row_key, column, timestamp, raw) for column, raw in values.items()
+                }
                 row = self._table.replacement(row_key, old, old._replace(columns=columns))
                 if row is not None:
                     plan.write(Stage.PAGES, [row])

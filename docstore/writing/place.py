@@ -3,7 +3,7 @@
 Body and text are encoded by what they resemble, the rest as it is.  Bases are tried in this order: the row's own older
 version, the same path in another version or language of the site (`Siblings`), then the nearest relative.  Knows bases
 and where values lie; must not know how a verdict comes about, nor the commit.  The caller holds the committer's
-lock, and places the pages of a batch in their order.
+lock, and writes the pages of a batch in their order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.envelope import encode_absent, encode_inline
 from docstore.storage.port import Values
-from docstore.storage.values import BODY_DELTA, TEXT_DELTA, DeltaCost
 from docstore.writing.batch import Bases, Batch, GroupPages, Write
 from docstore.writing.prepare import Prepared
 
@@ -40,7 +39,7 @@ Offers = Callable[[Column], Base | None]
 
 
 def set_columns(write: Write) -> None:
-    """Give a page that has its verdict the columns of its record, as far as nothing has to be placed for them."""
+    """Give a page that has its verdict the columns of its record, as far as nothing has to be appended for them."""
     one, verdict = write.page, write.verdict
     inline, long = one.values
     kind = _FETCHED_ALONE.get(verdict.stored)
@@ -83,27 +82,27 @@ def _set_verdict(write: Write) -> None:
 
 
 class ValueWriter:
-    """Places the values of pages, and adds rows of bases to their plan."""
+    """Encodes and appends the values of pages, and adds rows of bases to their plan."""
 
-    def __init__(self, placement: Values, pages: GroupPages, bases: Bases) -> None:
-        self._placement = placement
+    def __init__(self, values: Values, pages: GroupPages, bases: Bases) -> None:
+        self._values = values
         self._pages = pages
         self._bases = bases
         self._siblings = Siblings()
 
-    def place(self, write: Write, batch: Batch) -> None:
-        """Place the values of a page or visit; the rows of bases that it needs go into the batch's plan."""
+    def write(self, write: Write, batch: Batch) -> None:
+        """Append the values of a page or visit; the rows of bases that it needs go into the batch's plan."""
         if write.kind == CAPTURE_STORED:
             if write.verdict.stored == capture.STORED_TEXT:
                 write.columns[capture.BODY] = encode_absent(len(write.page.page.body))
-                self._place_text(write, None, batch)
+                self._write_text(write, None, batch)
             else:
-                self._place_body(write, batch)
-        if write.long:
-            write.columns.update(self._placement.place_all(write.page.row_key, write.timestamp, write.long))
+                self._write_body(write, batch)
+        for column, raw in write.long.items():
+            write.columns[column] = self._values.append(write.page.row_key, column, write.timestamp, raw)
 
-    def _place_body(self, write: Write, batch: Batch) -> None:
-        """Place body and text by what became of them, and by what they resemble."""
+    def _write_body(self, write: Write, batch: Batch) -> None:
+        """Append body and text by what became of them, and by what they resemble."""
         body = write.page.page.body
         is_reference = write.verdict.stored == capture.STORED_REFERENCE and write.judgement is not None
         duplicate = write.judgement.of if is_reference and write.judgement is not None else None
@@ -113,38 +112,31 @@ class ValueWriter:
                 self._bases.use(shared, batch)
                 write.columns[capture.BODY] = shared.envelope
                 write.bases[capture.BODY] = shared
-                self._place_text(write, partial(self._pages.base, duplicate), batch)
+                self._write_text(write, partial(self._pages.base, duplicate), batch)
                 return
         offered = [] if write.is_damaged else self._relatives(write)
         bases = {base.name: (base, offers) for base, offers in offered}
-        name = self._place_near(write, capture.BODY, body, [base for base, _ in bases.values()], batch, BODY_DELTA)
-        self._place_text(write, bases[name][1] if name else None, batch)
+        base = self._append(write, capture.BODY, body, [base for base, _ in bases.values()], batch)
+        self._write_text(write, None if base is None else bases[base.name][1], batch)
 
-    def _place_text(self, write: Write, offers: Offers | None, batch: Batch) -> None:
-        """Place the text of a page; as a delta against what the relative offers that gave the base of its body."""
+    def _write_text(self, write: Write, offers: Offers | None, batch: Batch) -> None:
+        """Append the text of a page; as a delta against what the relative offers that gave the base of its body."""
         base = None if offers is None else offers(capture.MAIN)
         bases = [] if base is None or not self._bases.is_usable(base) else [base]
-        self._place_near(write, capture.MAIN, write.page.analysed.main_bytes, bases, batch, TEXT_DELTA)
+        self._append(write, capture.MAIN, write.page.analysed.main_bytes, bases, batch)
 
-    def _place_near(
-        self, write: Write, column: Column, raw: bytes, bases: list[Base], batch: Batch, cost: DeltaCost
-    ) -> bytes:
-        """Place a value as a delta against one of the bases, or by itself; -> the name of that base, or b""."""
+    def _append(self, write: Write, column: Column, raw: bytes, bases: list[Base], batch: Batch) -> Base | None:
+        """Append a value as a delta against one of the bases, or by itself; -> that base, or None."""
         timestamp, row_key = pointer = write.pointer
-        if bases:
-            envelope, name = self._placement.place_near(
-                row_key, column, timestamp, raw, [(base.name, base.raw) for base in bases], cost=cost
-            )
-        else:
-            envelope, name = self._placement.place(row_key, column, timestamp, raw), b""
-        write.columns[column] = envelope
-        if name:
-            write.bases[column] = base = next(base for base in bases if base.name == name)
+        cell_value, base = self._values.append_near(row_key, column, timestamp, raw, bases)
+        write.columns[column] = cell_value
+        if base is not None:
+            write.bases[column] = base
             self._bases.use(base, batch)
-        elif self._placement.shares_values and INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES:
-            own = _body_name(write.page) if column == capture.BODY else value_name(raw)
-            write.bases[column] = Base(own, raw, envelope, pointer)
-        return name
+        elif self._values.shares_values and INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES:
+            name = _body_name(write.page) if column == capture.BODY else value_name(raw)
+            write.bases[column] = Base(name, raw, cell_value, pointer)
+        return base
 
     def _relatives(self, write: Write) -> list[tuple[Base, Offers]]:
         """Bases to try for the body, each with what else its page offers; the cheapest to find first.
@@ -152,7 +144,7 @@ class ValueWriter:
         They are the page's own older version, the page of the same path in another version of the site, then its
         nearest relative.  None where each value has a cell of its own.
         """
-        if not self._placement.shares_values:
+        if not self._values.shares_values:
             return []
         found: list[Offers] = []
         sibling = self._siblings.meet(write.page.path_key, write.pointer)

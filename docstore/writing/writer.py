@@ -504,7 +504,7 @@ class Sequencer:
         plan.flush_reason = reason
         pages = [write for write in batch.writes if write.judgement is not None]
         for write in batch.writes:
-            self.values.place(write, batch)
+            self.values.write(write, batch)
             if write.judgement is None:
                 plan.write(Stage.PAGES, (write.row(),))
                 continue

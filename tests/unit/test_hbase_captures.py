@@ -127,9 +127,9 @@ def test_a_record_goes_with_its_values_or_not_at_all(cluster: MemoryCluster) -> 
 def test_a_value_is_read_before_it_is_written_and_gone_if_it_is_not(cluster: MemoryCluster) -> None:
     with open_store() as store:
         values = store.opened.placement
-        stored = values.place(KEY, BODY, T0, b"x" * 3000)
+        stored = values.append(KEY, BODY, T0, b"x" * 3000)
         assert values.fetch(stored) == b"x" * 3000
-        assert values.fetch_many([stored, values.place(KEY, MAIN, T0, b"short")]) == [b"x" * 3000, b"short"]
+        assert values.fetch_many([stored, values.append(KEY, MAIN, T0, b"short")]) == [b"x" * 3000, b"short"]
         assert isinstance(values, CellValues)
         values.drop_placed()
         with pytest.raises(CorruptionError, match="a value is missing"):
@@ -141,9 +141,9 @@ def test_a_value_is_read_before_it_is_written_and_gone_if_it_is_not(cluster: Mem
 def test_the_same_value_in_two_cells_is_one(cluster: MemoryCluster) -> None:
     with open_store() as store:
         values = store.opened.placement
-        one, other = (values.place(KEY, BODY, T0 + at, b"x" * 3000) for at in (0, 1000))
+        one, other = (values.append(KEY, BODY, T0 + at, b"x" * 3000) for at in (0, 1000))
         assert one != other and values.same_value(one, other)
-        assert not values.same_value(one, values.place(KEY, BODY, T0 + 2000, b"y" * 3000))
+        assert not values.same_value(one, values.append(KEY, BODY, T0 + 2000, b"y" * 3000))
         assert 0 < values.stored_bytes(one) < 3000
 
 

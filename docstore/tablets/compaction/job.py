@@ -61,7 +61,7 @@ from docstore.tablets.compaction.segments import (
     segment_of,
 )
 from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet, tablet_dictionaries
-from docstore.tablets.encoding import LEVELS, Column, Encoder, Level, make_dictionaries
+from docstore.tablets.encoding import LEVELS, Column, Level, make_dictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
 from docstore.tablets.manifest import Tablet
@@ -242,7 +242,7 @@ class Compaction:
             ),
             on_bytes=self._tell,
         )
-        codec = ValueCodec(self._level.zstd)
+        codec = self._level.codec()
         for tablet in chosen:
             is_part = any(row.tablet == tablet.number for row in rows if row.number in alone)
             self._move(tablet, relocator, codec, old, is_part=is_part)
@@ -334,7 +334,6 @@ class Compaction:
         checksums = {column: made.checksum for column, made in dictionaries.items()}
         if is_part and envelopes:
             checksums = self._dictionaries_in_use(tablet, dictionaries) | checksums
-        encoder = Encoder(self._level, dictionaries, codec)
         for number in range(PASSES):
             relatives = Relatives(
                 tablet,
@@ -345,7 +344,7 @@ class Compaction:
                 by_likeness=self._level.tries,
             )
             before = relocator.moved.lost_races
-            relocator.move(tablet, encoder, relatives, again=number > 0)
+            relocator.move(tablet, codec, dictionaries, relatives, again=number > 0)
             if not relocator.moved.left and relocator.moved.lost_races == before:
                 break
         self._left_values += relocator.moved.left

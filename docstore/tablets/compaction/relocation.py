@@ -9,8 +9,9 @@ pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -41,16 +42,14 @@ from docstore.storage.envelope import (
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import BODY_DELTA, TEXT_DELTA
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
-from docstore.tablets.encoding import Encoder
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
 from docstore.tablets.record import CODEC_NAMES, Record
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
-from docstore.tablets.values import Encoded
+from docstore.tablets.values import Dictionary, Encoded, ValueCodec, no_saving
 
 PAGES = "pages"
 SLICE_CELLS = 1000
@@ -149,7 +148,8 @@ class Relocator:
         """Shared values that a page other than their own has moved already: name -> old and new cell value."""
         # Of the tablet that is moved.
         self._tablet: Tablet
-        self._encoder: Encoder
+        self._codec: ValueCodec
+        self._dictionaries: dict[Column, Dictionary]
         self._relatives: Relatives
         # Of the row that is planned.
         self._hidden: set[int] = set()
@@ -159,16 +159,25 @@ class Relocator:
         self._done: dict[bytes, Move] = {}
         """What is moved already by its old cell value: captures of a row may share a body."""
 
-    def move(self, tablet: Tablet, encoder: Encoder, relatives: Relatives, *, again: bool = False) -> None:
+    def move(
+        self,
+        tablet: Tablet,
+        codec: ValueCodec,
+        dictionaries: dict[Column, Dictionary],
+        relatives: Relatives,
+        *,
+        again: bool = False,
+    ) -> None:
         """Move what a tablet still has in old segments.
 
         Args:
             tablet: the row range.
-            encoder: how its values are encoded.
+            codec: encodes its values.
+            dictionaries: for them, by column.
             relatives: finds bases for its bodies.
             again: a further pass, for what the last one had to leave.
         """
-        self._tablet, self._encoder, self._relatives = tablet, encoder, relatives
+        self._tablet, self._codec, self._dictionaries, self._relatives = tablet, codec, dictionaries, relatives
         self.moved.left = 0
         try:
             for row in self._engine.scan(PAGES, tablet.start, tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
@@ -247,7 +256,7 @@ class Relocator:
                         move = self._moved(row_key, timestamp, column, columns, body)
                     else:
                         record, raw = self._read(old)
-                        move = Move(column, old, self._write(record, self._encoder.encode(column, raw)))
+                        move = Move(column, old, self._write(record, self._encode(column, raw)[0]))
                 except CorruptionError as error:
                     self._note(error, Place(row_key, *column, timestamp))
                     continue
@@ -290,7 +299,7 @@ class Relocator:
         if record.row_key != row_key and (not borrowed or not self._holds(record, old)):
             record = record._replace(row_key=row_key, timestamp=timestamp)
         if lies == old or borrowed:
-            encoded, base = self._encoder.encode(column, raw), None
+            encoded, base = self._encode(column, raw)
         elif column == BODY:
             relative = self._likely_relative(row_key, timestamp, columns)
             bases = self._relatives.near(row_key, name, raw, sketch, current, relative)
@@ -302,10 +311,10 @@ class Relocator:
                     return 0
                 return int(TEXT_SAVING * self._relatives.likeness(sketch, base) * text_bytes)
 
-            encoded, base = self._encoder.encode_near(column, raw, bases, BODY_DELTA, saves)
+            encoded, base = self._encode(column, raw, bases, saves)
         else:
             bases = self._relatives.texts_near(row_key, name, raw, None if body is None else body.base, current)
-            encoded, base = self._encoder.encode_near(column, raw, bases, TEXT_DELTA)
+            encoded, base = self._encode(column, raw, bases)
         new = self._write(record, encoded)
         if borrowed:
             self._carried[name] = (old, new)
@@ -316,6 +325,11 @@ class Relocator:
             elif body is not None and body.base is None:
                 self._relatives.add_text(body.name, made, old)
         return Move(column, old, new, name, base and base._replace(raw=b""))
+
+    def _encode(
+        self, column: Column, raw: bytes, bases: Iterable[Base] = (), saves: Callable[[Base], int] = no_saving
+    ) -> tuple[Encoded, Base | None]:
+        return self._codec.choose(column, raw, bases, partial(self._dictionaries.get, column), saves)
 
     def _holds(self, record: Record, value: bytes) -> bool:
         """Whether the page for which a record was written still has it."""
