@@ -1,8 +1,7 @@
-"""A store in HBase: its tables, how it is made and opened, and its `Backend`.
+"""A store in HBase: its tables, how it is created and opened, and its `Backend`.
 
-A process takes no lease: any number of processes write, and none is special.  A store is there once its schema is: the
-last row that making one writes, on condition that there is none, so that of several processes that make a store one
-does.
+There is no lease: any number of processes write, and none is special.  A store exists once its schema row does.  That
+row is written last, on condition that it does not exist, so that only one of several processes creates the store.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.manifest import Tablet
 
 FORMAT_VERSION = 2
-"""Of the tables: higher than this is refused."""
+"""Of the tables; another one is refused."""
 
 
 class HBaseBackend:
@@ -42,8 +41,8 @@ class HBaseBackend:
 
     Attributes:
         address: as it was opened.
-        session: names this writer.
-        identity: random bytes that this store has, and no other.
+        session: random name of this writer.
+        identity: random bytes that identify the store.
     """
 
     lost: tuple[Any, ...] = ()
@@ -81,7 +80,7 @@ class HBaseBackend:
 
     @property
     def path(self) -> Path:
-        """See `Backend`: a folder of this machine's user; what is in it can be made again."""
+        """See `Backend`: a cache folder of this machine's user."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         folder = cache / "docstore" / "hbase" / self.identity.hex()
         folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -101,21 +100,21 @@ class HBaseBackend:
         *,
         tablets: Sequence[int] | None,
         level: str,
-        full: bool,  # each run looks at all there is
+        full: bool,  # ignored: each run reads everything
         dry_run: bool,
         on_progress: Progress | None,
     ) -> CompactionReport:
         if tablets is not None:
-            raise InvalidArgument("a store on HBase has no tablets, its regions are HBase's: leave the numbers out")
+            raise InvalidArgument("a store on HBase has no tablets but regions of HBase: leave the numbers out")
         if level != "fast":
-            raise InvalidArgument("HBase writes its files itself, so compact has no levels here: leave --level out")
+            raise InvalidArgument("compact has no levels on HBase, which writes its files itself: leave --level out")
         durability = committer.durability
         return StoreUpkeep(
             self.client, self.engine, self._chunks, table, durability, upkeep, on_progress, dry_run=dry_run
         ).run()
 
     def backup(self, committer: SlotCommitter, folder: Path, on_progress: Progress | None) -> BackupReport:
-        raise InvalidArgument("a store on HBase is backed up by HBase's snapshots, or copied with `docstore copy`")
+        raise InvalidArgument("cannot back up a store on HBase: use HBase's snapshots, or `docstore copy`")
 
     def codec_stats(self, committer: SlotCommitter) -> dict[str, dict[str, int]]:
         raise InvalidArgument("a store on HBase has no records to count; see its tables' sizes in HBase")
@@ -124,20 +123,20 @@ class HBaseBackend:
         """See `Backend`: nothing is ever lost."""
 
     def publish_server(self, server: str) -> None:
-        """See `Backend`: nobody needs one, for others open the store themselves."""
+        """See `Backend`: not needed, because other processes open the store themselves."""
 
     def check_writable(self) -> None:
         if self._read_only:
             raise read_only_error(Path(self.address))
 
     def make_reserve(self) -> None:
-        """See `Backend`: the room is the cluster's."""
+        """See `Backend`: the cluster's disks need none."""
 
     def problems(self) -> Iterator[Problem]:
         return iter(())
 
     def stored_bytes(self) -> int:
-        """See `Backend`: of all tables, before HBase's own compression."""
+        """See `Backend`: of pages and bodies, before HBase's own compression."""
         return sum(self.engine.approximate_bytes(table) for table in ("pages", "bodies"))
 
     def stats(self) -> dict[str, Any]:
@@ -148,7 +147,7 @@ class HBaseBackend:
             "totals": totals(self.engine),
             "regions": regions,
             "lost": [],
-            "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
+            "unreadable": [value.as_dict() for value in self.placement.unreadable.listed()],
         }
 
     def close(self) -> None:
@@ -164,12 +163,12 @@ _LARGE_BLOCK_BYTES = 128 << 10
 
 
 def make_tables(client: Client, namespace: str, *, split: bool = True) -> None:
-    """Make the tables of a store that are not there.
+    """Create the missing tables of a store.
 
     Args:
         client: of the cluster.
-        namespace: of the store; made too.
-        split: begin with several regions a table.
+        namespace: of the store; created too.
+        split: begin with several regions in each table.
     """
     client.make_namespace(namespace)
     for table, families in FAMILIES.items():
@@ -180,13 +179,13 @@ def make_tables(client: Client, namespace: str, *, split: bool = True) -> None:
 def _described(client: Client, family: bytes) -> Any:
     made = messages()
     options: dict[str, Any] = {
-        # What is put after a delete is seen, whatever their timestamps.  As configuration it is ignored.
+        # A cell put after a delete is visible whatever their timestamps.  HBase ignores this in `configuration`.
         "attributes": {b"NEW_VERSION_BEHAVIOR": b"true"},
-        # Which versions go is docstore's decision.
+        # docstore itself decides which versions to delete.
         "maxVersions": _ALL_VERSIONS if family not in (WRITERS, BARE, CLAIM) else 1,
         "bloomnFilterType": made.TBloomFilterType.ROW,
     }
-    if family == LARGE:  # values come compressed; a block holds versions of a page that are alike
+    if family == LARGE:  # a block contains several versions of a page, which are alike
         options |= {"blockSize": _LARGE_BLOCK_BYTES, "compressionType": made.TCompressionAlgorithm.ZSTD}
     elif family in (WRITERS, BARE, CLAIM):
         options |= {"dataBlockEncoding": made.TDataBlockEncoding.FAST_DIFF}
@@ -197,14 +196,14 @@ def _described(client: Client, family: bytes) -> Any:
 
 
 def drop_tables(client: Client, namespace: str) -> None:
-    """Remove the tables of a store with all that is in them, and its namespace."""
+    """Remove the tables of a store and its namespace."""
     for table in FAMILIES:
         if client.has_table(namespace, table):
             client.drop_table(namespace, table)
     client.drop_namespace(namespace)
 
 
-# --- making and opening a store
+# --- creating and opening a store
 
 FORMAT_ROW = b"format"
 """Cell m: -> the version in decimal."""
@@ -214,7 +213,7 @@ _META = "meta"
 
 
 class OneTablet:
-    """See `Tablets`: HBase has regions of its own; what is sampled of small sites serves all of them."""
+    """See `Tablets`: HBase splits regions itself, so all small sites share one sample."""
 
     def tablet_for(self, row_key: bytes) -> Tablet:
         return Tablet(0, b"", None, 0)
@@ -225,9 +224,9 @@ class Layout:
 
     Args:
         address: of the store.
-        check_schema: refuses a schema by which no page could be analysed, before anything is made.
+        check_schema: refuses a schema by which no page could be analysed, before anything is created.
     Raises:
-        InvalidArgument: it is no such address.
+        InvalidArgument: the address is invalid.
     """
 
     def __init__(self, address: str | Path, check_schema: Callable[[Schema], None] = lambda schema: None) -> None:
@@ -235,7 +234,7 @@ class Layout:
         matched = _ADDRESS.fullmatch(self._address)
         if matched is None:
             raise InvalidArgument(
-                f"{self._address} is no address of a store on HBase; give hbase://host:port[,host:port]/namespace, "
+                f"{self._address} is not an address of a store on HBase; give hbase://host:port[,host:port]/namespace, "
                 "with the Thrift2 gateways and a namespace of letters, digits and _"
             )
         self._gateways = matched[1].split(",")
@@ -243,7 +242,7 @@ class Layout:
         self._check_schema = check_schema
 
     def exists(self) -> bool:
-        """Whether a store was made here."""
+        """Whether there is a store at the address."""
         with Client(self._gateways) as client:
             return self._has_tables(client) and self._schema(HBaseEngine(client, self._namespace, b"")) is not None
 
@@ -251,15 +250,15 @@ class Layout:
         return client.has_table(self._namespace, _META)
 
     def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> HBaseBackend:
-        """Open the store, making it first if asked to.
+        """Open the store; with `create` make it first if there is none.
 
         Args:
             create: make it if there is none.
-            schema: of a new store; that of another has to be the same.
+            schema: of a new store; if the store exists, its schema has to be the same.
             read_only: refuse writes.
         Raises:
             StoreUnavailable: there is none, or no gateway answers.
-            UnsupportedFormat: written by a newer docstore.
+            UnsupportedFormat: the store has another format version.
             InvalidArgument: the schema differs from the store's own.
         """
         client = Client(self._gateways)
@@ -294,18 +293,18 @@ class Layout:
             raise
 
     def _schema(self, engine: HBaseEngine) -> Schema | None:
-        """The schema of the store; None where it was not made to its end."""
+        """The schema of the store; None if it was not created completely."""
         version = engine.newest(_META, FORMAT_ROW, META_FAMILY, b"")
         if version is not None and version.value != b"%d" % FORMAT_VERSION:
             raise UnsupportedFormat(
-                f"{self._address} has format version {version.value.decode(errors='replace')}, this docstore knows "
-                f"{FORMAT_VERSION}; open it with a docstore that knows it"
+                f"{self._address} has format version {version.value.decode(errors='replace')}, this docstore reads "
+                f"{FORMAT_VERSION}; open it with a docstore that reads it"
             )
         cell = engine.newest(_META, SCHEMA_ROW, META_FAMILY, SCHEMA_QUALIFIER)
         return None if cell is None else decode_schema(cell.value)
 
     def _make(self, client: Client, engine: HBaseEngine, schema: Schema | None) -> Schema:
-        """Make the store; where another process is faster, its schema holds."""
+        """Create the store; if another process is faster, its schema is the store's."""
         made = Schema() if schema is None else schema
         self._check_schema(made)
         make_tables(client, self._namespace)

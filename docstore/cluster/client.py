@@ -1,11 +1,10 @@
-"""Calls to an HBase cluster through its Thrift2 gateways: pooled, with a deadline, through another gateway on failure.
+"""Calls to an HBase cluster through its Thrift2 gateways: connection pool, deadline, and failover between gateways.
 
-The only importer of thriftpy2, and the one place where failures of Thrift and HBase become errors of docstore; it does
-not know rows of docstore.  Tables, rows and values are bytes as HBase has them.
+Failures of Thrift and HBase become errors of docstore here.  Tables, rows and values are bytes as in HBase.
 
-A read is tried again until the deadline.  So is a write that puts or deletes the same cells at the same timestamps: it
-may be applied twice, which changes nothing.  A conditional write is sent once: if its outcome is unknown the caller is
-told so, reads the row, and decides (`Unknown`).
+Reads are retried until the deadline.  So are unconditional writes: they put or delete the same cells at the same
+timestamps, so applying them twice changes nothing.  A conditional write is sent once.  If its outcome is unknown,
+`Unknown` is raised, and the caller reads the row and decides.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from docstore.model.types import Durability
 
 CONNECT_SECONDS: Final = 1.5
 NEWEST: Final = (1 << 63) - 1
-"""HBase's own largest timestamp: as a cell's time it means the server's clock."""
+"""HBase's largest timestamp; as the timestamp of a put it means the server's clock."""
 
 
 class HBaseCell(NamedTuple):
-    """A cell as HBase has it."""
+    """A cell as HBase stores it."""
 
     family: bytes
     qualifier: bytes
@@ -44,7 +43,7 @@ class HBaseCell(NamedTuple):
 
 @cache
 def messages() -> Any:
-    """The module of the messages.
+    """The module of the Thrift messages.
 
     Raises:
         InvalidArgument: thriftpy2 is not installed.
@@ -84,15 +83,15 @@ class Connection:
         return self._receive(method)
 
     def call_all(self, method: str, calls: Sequence[Sequence[Any]], timeout_seconds: float) -> Iterator[Any]:
-        """Send calls one behind the other, and give their replies in order; the gateway makes one at a time.
+        """Pipeline calls: send all, then give their replies in order; the gateway runs one at a time.
 
         Args:
             method: of the gateway.
             calls: the arguments of each.
             timeout_seconds: for sending them, and for each reply.
         Returns:
-            For each its answer, or the exception that the gateway answered.  What fails otherwise is raised: the
-            gateway may make the calls that were not answered.
+            For each call its reply, or the exception that the gateway replied.  Other failures are raised; the gateway
+            may still run the calls without a reply.
         """
         self._socket.set_timeout(timeout_seconds * 1000)
         for arguments in calls:
@@ -128,18 +127,18 @@ class Connection:
         return None
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._transport.close()
 
 
 def log_level(durability: Durability) -> int:
-    """How HBase logs what is written, by its own number."""
+    """HBase's number for how a write goes to its log."""
     level: int = getattr(messages().TDurability, "SKIP_WAL" if durability is Durability.NONE else "SYNC_WAL")
     return level
 
 
 def put(row: bytes, cells: Sequence[HBaseCell], durability: int | None = None) -> Any:
-    """Cells of one row to write."""
+    """A put of cells of one row."""
     made = messages()
     columns = [
         made.TColumnValue(family=family, qualifier=qualifier, value=value, timestamp=timestamp)
@@ -149,28 +148,28 @@ def put(row: bytes, cells: Sequence[HBaseCell], durability: int | None = None) -
 
 
 def delete_families(row: bytes, families: Sequence[bytes], durability: int | None = None) -> Any:
-    """Delete whole families of a row."""
+    """A delete of whole families of a row."""
     made = messages()
     columns = [made.TColumn(family=family, timestamp=NEWEST - 1) for family in families]
     return made.TDelete(row=row, columns=columns, deleteType=made.TDeleteType.DELETE_FAMILY, durability=durability)
 
 
 def delete_versions(row: bytes, places: Sequence[tuple[bytes, bytes, int]], durability: int | None = None) -> Any:
-    """Delete single versions of columns of a row: (family, qualifier, timestamp)."""
+    """A delete of single versions of columns of a row: (family, qualifier, timestamp)."""
     made = messages()
     columns = [made.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in places]
     return made.TDelete(row=row, columns=columns, deleteType=made.TDeleteType.DELETE_COLUMN, durability=durability)
 
 
 def delete_columns(row: bytes, columns: Sequence[tuple[bytes, bytes, int]], durability: int | None = None) -> Any:
-    """Delete all versions of columns of a row up to a timestamp: (family, qualifier, last timestamp)."""
+    """A delete of all versions of columns of a row up to a timestamp: (family, qualifier, last timestamp)."""
     made = messages()
     gone = [made.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in columns]
     return made.TDelete(row=row, columns=gone, deleteType=made.TDeleteType.DELETE_COLUMNS, durability=durability)
 
 
 def row_mutations(row: bytes, parts: Sequence[Any]) -> Any:
-    """Puts and deletes of one row, applied as one."""
+    """Puts and deletes of one row, applied atomically."""
     made = messages()
     mutations = [
         made.TMutation(deleteSingle=part) if isinstance(part, made.TDelete) else made.TMutation(put=part)
@@ -180,7 +179,7 @@ def row_mutations(row: bytes, parts: Sequence[Any]) -> Any:
 
 
 def cells_of(result: Any) -> list[HBaseCell]:
-    """The cells of one row of an answer."""
+    """The cells of one row of a reply."""
     return [
         HBaseCell(column.family, column.qualifier, column.timestamp, column.value)
         for column in result.columnValues or ()
@@ -196,20 +195,20 @@ TIMEOUT_SECONDS = 3.0
 """Of a call; large batches get more."""
 SECONDS_A_MEGABYTE = 1.0
 LONGEST_TIMEOUT_SECONDS = 12.0
-"""A call that had no answer in time is given twice the time: servers that are only slow go on with it, and would be
-asked for the same again and again."""
+"""The timeout doubles with each retry up to this: a slow server finishes the call, and would get the same work again
+and again."""
 GIVE_UP_SECONDS = 60.0
-"""A cluster that has lost a server answers again within some ten seconds."""
+"""How long a call is retried; a cluster that has lost a server answers again within some ten seconds."""
 FIRST_ANSWER_SECONDS = 10.0
-"""The same, of a cluster that has never answered: its address may be wrong."""
+"""The same for a cluster that has never answered: its address may be wrong."""
 PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 1.0
 DEFAULT_PORT = 9090
-BYTES_UNDER_WAY = 4 << 20
-"""Of conditional writes that are sent one behind the other on one connection."""
+MAX_PIPELINED_BYTES = 4 << 20
+"""Of conditional writes that are pipelined on one connection."""
 GETS_A_CALL = 500
 PARALLEL_CALLS = 8
-"""Calls of one client that are under way at a time."""
+"""Calls of one client that are in flight at a time."""
 
 _WRONG_CALL = (
     "NoSuchColumnFamily",
@@ -224,7 +223,7 @@ _EXISTS = ("TableExistsException", "NamespaceExistException")
 
 
 class Unknown(Exception):
-    """A conditional write was sent, and nobody knows whether it was applied, or will be."""
+    """A conditional write was sent, and it is unknown whether it was or will be applied."""
 
 
 class Conditional(NamedTuple):
@@ -232,9 +231,9 @@ class Conditional(NamedTuple):
 
     Attributes:
         column: family and qualifier.
-        expected: its value, which is not empty; None for no cell.
+        expected: its value, not empty; None for no cell.
         mutations: of the row, from `row_mutations`.
-        size_bytes: of them, roughly.
+        size_bytes: of the mutations, approximately.
     """
 
     column: tuple[bytes, bytes]
@@ -255,8 +254,8 @@ class Client:
     Args:
         addresses: host:port of each gateway.
         timeout_seconds: of one call.
-        give_up_seconds: how long a failed call is tried again.
-        first_answer_seconds: the same, while no call has been answered.
+        give_up_seconds: how long a failed call is retried.
+        first_answer_seconds: the same before the first call is answered.
     """
 
     def __init__(
@@ -271,8 +270,8 @@ class Client:
         self._timeout_seconds = timeout_seconds
         self._give_up_seconds = give_up_seconds
         self._first_answer_seconds = first_answer_seconds
-        self._turn = random.randrange(len(self._gateways))
-        """Which gateway new connections go to: that which answered last."""
+        self._gateway = random.randrange(len(self._gateways))
+        """Index of the gateway for new connections: the one that answered last."""
         self._idle: list[tuple[int, Connection]] = []
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -289,7 +288,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; a second call does nothing, nor does one in a forked child: they are the parent's."""
+        """Close all connections; does nothing if called again, or in a forked child, whose parent owns them."""
         if os.getpid() != self._process:
             return
         with self._lock:
@@ -302,7 +301,7 @@ class Client:
             connection.close()
 
     def check_open(self) -> None:
-        """Refuse a call after `close`, or in a forked child: connections and the writer's name are its parent's.
+        """Refuse a call after `close`, or in a forked child, whose parent owns the connections and the writer's name.
 
         Raises:
             StoreUnavailable: it is closed, or was opened before a fork.
@@ -315,23 +314,23 @@ class Client:
     # --- rows
 
     def get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
-        """Cells of many rows, in the order asked."""
+        """Cells of many rows, in the order of the gets."""
         results = self._call(_Kind.READ, "getMultiple", table.encode(), gets)
         return [cells_of(result) for result in results]
 
     def exist(self, table: str, gets: Sequence[Any]) -> list[bool]:
-        """Whether each of any number of rows has a cell that is asked for."""
+        """Whether each get matches a cell; any number of gets."""
         parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
-        found = self.in_parallel(lambda part: self._call(_Kind.READ, "existsAll", table.encode(), part), parts)
-        return [one for part in found for one in part]
+        results = self.in_parallel(lambda part: self._call(_Kind.READ, "existsAll", table.encode(), part), parts)
+        return [exists for part in results for exists in part]
 
     def scan(self, table: str, scan: Any, rows: int) -> list[tuple[bytes, list[HBaseCell]]]:
-        """The first rows of a scan; of a row that is longer than its batch size, several parts."""
+        """The first rows of a scan; a row with more cells than the scan's batch size comes in several parts."""
         results = self._call(_Kind.READ, "getScannerResults", table.encode(), scan, rows)
         return [(result.row, cells_of(result)) for result in results]
 
     def put_many(self, table: str, puts: Sequence[Any], size_bytes: int = 0) -> None:
-        """Write cells of many rows, each row as a whole."""
+        """Write cells of many rows, each row atomically."""
         self._call(_Kind.WRITE, "putMultiple", table.encode(), puts, size_bytes=size_bytes)
 
     def delete_many(self, table: str, deletes: Sequence[Any]) -> None:
@@ -339,27 +338,27 @@ class Client:
         self._call(_Kind.WRITE, "deleteMultiple", table.encode(), deletes)
 
     def mutate_row(self, table: str, mutations: Any, size_bytes: int = 0) -> None:
-        """Put and delete cells of one row as a whole."""
+        """Put and delete cells of one row atomically."""
         self._call(_Kind.WRITE, "mutateRow", table.encode(), mutations, size_bytes=size_bytes)
 
     def check_and_mutate(
         self, table: str, column: tuple[bytes, bytes], expected: bytes | None, mutations: Any, *, equal: bool = True
     ) -> bool:
-        """Change a row if the newest cell of a column equals a value, which is not empty; None for no cell.
+        """Change a row if the newest cell of a column equals a value.
 
-        False may also mean that it was applied, and that the gateway has tried again after a lost reply.
+        False may also mean that it was applied, and the gateway retried it after a lost reply.
 
         Args:
             table: of the row.
             column: family and qualifier.
-            expected: its value.
+            expected: its value, not empty; None for no cell.
             mutations: of the row, from `row_mutations`.
             equal: False to change it if it does not equal the value.
         Raises:
             Unknown: it was sent, and may be applied now or later.
         """
         operators = messages().TCompareOp
-        held: bool = self._call(
+        applied: bool = self._call(
             _Kind.CONDITION,
             "checkAndMutate",
             table.encode(),
@@ -369,24 +368,25 @@ class Client:
             expected or b"",
             mutations,
         )
-        return held
+        return applied
 
     def check_and_mutate_all(self, table: str, requests: Sequence[Conditional]) -> list[bool | None]:
-        """Change rows, each on its condition, in any order; many calls are under way on each connection.
+        """Change rows, each on its condition, in any order; calls are pipelined on each connection.
 
         Returns:
-            For each what `check_and_mutate` returns; None where nobody knows whether it is, or will be, applied.
+            For each what `check_and_mutate` returns; None if it is unknown whether it was or will be applied.
         """
         self.check_open()
         name = table.encode()
         share = max(1, -(-len(requests) // PARALLEL_CALLS))
-        parts = list(batches(requests, lambda one: one.size_bytes, share, BYTES_UNDER_WAY))
-        return [held for part in self.in_parallel(lambda part: self._conditional(name, part), parts) for held in part]
+        parts = list(batches(requests, lambda request: request.size_bytes, share, MAX_PIPELINED_BYTES))
+        replies = self.in_parallel(lambda part: self._pipelined(name, part), parts)
+        return [applied for part in replies for applied in part]
 
-    def _conditional(self, table: bytes, requests: Sequence[Conditional]) -> list[bool | None]:
+    def _pipelined(self, table: bytes, requests: Sequence[Conditional]) -> list[bool | None]:
         equal = messages().TCompareOp.EQUAL
-        calls = [(table, one.mutations.row, *one.column, equal, one.expected or b"", one.mutations) for one in requests]
-        megabytes = sum(one.size_bytes for one in requests) / (1 << 20)
+        calls = [(table, ask.mutations.row, *ask.column, equal, ask.expected or b"", ask.mutations) for ask in requests]
+        megabytes = sum(request.size_bytes for request in requests) / (1 << 20)
         answers: list[bool | None] = []
         connection = None
         try:
@@ -399,19 +399,19 @@ class Client:
                     raise refused from answer
                 answers.append(None if isinstance(answer, Exception) else answer)
         except (InvalidArgument, StoreUnavailable):
-            self._let_go(connection)
+            self._drop(connection)
             raise
-        except Exception:  # what was sent may be applied, and what was not is asked for again
-            self._let_go(connection)
+        except Exception:  # the outcome of calls without a reply is unknown
+            self._drop(connection)
             return answers + [None] * (len(requests) - len(answers))
         except BaseException:
-            self._let_go(connection)
+            self._drop(connection)
             raise
-        self._give_back(gateway, connection)
+        self._release(gateway, connection)
         return answers
 
     def in_parallel(self, work: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
-        """Do something for each of some items, several at a time; raises the first failure when all are done."""
+        """Call `work` for each item, several at a time; raises the first failure after all have ended."""
         if len(items) < 2:
             return [work(item) for item in items]
         self.check_open()
@@ -429,15 +429,15 @@ class Client:
 
     @staticmethod
     def family(name: str, **options: Any) -> Any:
-        """A column family of a table that is to be made."""
+        """The descriptor of a column family, for `make_table`."""
         return messages().TColumnFamilyDescriptor(name=name.encode(), **options)
 
     def make_namespace(self, name: str) -> None:
-        """Make a namespace; nothing where there is one."""
+        """Create a namespace if it does not exist."""
         self._make("createNamespace", messages().TNamespaceDescriptor(name=name))
 
     def make_table(self, namespace: str, name: str, families: Sequence[Any], splits: Sequence[bytes] = ()) -> None:
-        """Make a table; nothing where there is one."""
+        """Create a table if it does not exist."""
         if not self.has_table(namespace, name):
             made = messages()
             described = made.TTableDescriptor(
@@ -453,17 +453,17 @@ class Client:
                 raise
 
     def has_table(self, namespace: str, name: str) -> bool:
-        """Whether there is a table."""
-        found: bool = self._call(_Kind.READ, "tableExists", _table_name(namespace, name))
-        return found
+        """Whether a table exists."""
+        exists: bool = self._call(_Kind.READ, "tableExists", _table_name(namespace, name))
+        return exists
 
     def has_namespace(self, name: str) -> bool:
-        """Whether there is a namespace."""
+        """Whether a namespace exists."""
         return name in self._call(_Kind.READ, "listNamespaces")
 
     def disable_table(self, namespace: str, name: str) -> None:
-        """Take a table out of service; what it holds in memory goes to its files."""
-        with suppress(InvalidArgument, StoreUnavailable):  # it is
+        """Take a table out of service, which flushes its memstores."""
+        with suppress(InvalidArgument, StoreUnavailable):  # it is disabled already
             self._call(_Kind.WRITE, "disableTable", _table_name(namespace, name), timeout_seconds=30)
 
     def drop_table(self, namespace: str, name: str) -> None:
@@ -476,9 +476,9 @@ class Client:
         self._call(_Kind.WRITE, "deleteNamespace", name, timeout_seconds=30)
 
     def servers_of(self, table: str) -> dict[bytes, int]:
-        """The port of the RegionServer that has each region of a table, by the region's first row key."""
-        found = self._call(_Kind.READ, "getAllRegionLocations", table.encode())
-        return {one.regionInfo.startKey or b"": one.serverName.port for one in found}
+        """The port of the RegionServer of each region of a table, by the region's first row key."""
+        regions = self._call(_Kind.READ, "getAllRegionLocations", table.encode())
+        return {region.regionInfo.startKey or b"": region.serverName.port for region in regions}
 
     # --- one call
 
@@ -497,7 +497,7 @@ class Client:
                 was_sent = True
                 answer = connection.call(method, arguments, timeout)
             except Exception as error:
-                self._let_go(connection)
+                self._drop(connection)
                 refused = _refusal(error)
                 if refused is not None:
                     raise refused from error
@@ -507,12 +507,12 @@ class Client:
                 if isinstance(error, TimeoutError):
                     timeout = min(2 * timeout, max(timeout, LONGEST_TIMEOUT_SECONDS))
                 if time.monotonic() >= end:
-                    raise self._given_up(kind, error, was_sent=was_sent) from error
+                    raise self._deadline_error(kind, error, was_sent=was_sent) from error
             except BaseException:  # interrupted: its reply may still come
-                self._let_go(connection)
+                self._drop(connection)
                 raise
             else:
-                self._give_back(gateway, connection)
+                self._release(gateway, connection)
                 return answer
             time.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
@@ -521,50 +521,50 @@ class Client:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-            turn = self._turn
+            turn = self._gateway
         host, port = self._gateways[turn]
         try:
             return turn, Connection(host, port, self._timeout_seconds)
         except Exception:
             with self._lock:
-                self._turn = (turn + 1) % len(self._gateways)
+                self._gateway = (turn + 1) % len(self._gateways)
             raise
 
-    def _give_back(self, gateway: int, connection: Connection) -> None:
-        """A call was answered: later ones go over its connection."""
+    def _release(self, gateway: int, connection: Connection) -> None:
+        """After a reply: put the connection back into the pool."""
         with self._lock:
             self._was_reached = True
-            self._turn = gateway
+            self._gateway = gateway
             if not self._is_closed:
                 self._idle.append((gateway, connection))
                 return
         connection.close()
 
-    def _let_go(self, connection: Connection | None) -> None:
-        """A call has failed: go on through the next gateway, over connections made anew."""
+    def _drop(self, connection: Connection | None) -> None:
+        """After a failure: close all pooled connections, and use the next gateway."""
         if connection is None:
             return
         with suppress(Exception):
             connection.close()
         with self._lock:
-            self._turn = (self._turn + 1) % len(self._gateways)
+            self._gateway = (self._gateway + 1) % len(self._gateways)
             idle, self._idle = self._idle, []
-        for _, one in idle:
+        for _, unused in idle:
             with suppress(Exception):
-                one.close()
+                unused.close()
 
-    def _given_up(self, kind: _Kind, error: Exception, *, was_sent: bool) -> Exception:
+    def _deadline_error(self, kind: _Kind, error: Exception, *, was_sent: bool) -> Exception:
         what = str(getattr(error, "message", None) or error).split("\n", maxsplit=1)[0][:200]
         names = ", ".join(f"{host}:{port}" for host, port in self._gateways)
         if not was_sent:
             return StoreUnavailable(f"no gateway answers at {names} ({what}); start it, or name another")
         if kind is _Kind.READ:
-            return StorageError(errno.EIO, f"the cluster behind {names} does not answer ({what}); try again")
-        return CommitUnknown(f"the cluster behind {names} does not answer ({what}); the same write again is safe")
+            return StorageError(errno.EIO, f"the cluster at {names} does not answer ({what}); try again")
+        return CommitUnknown(f"the cluster at {names} does not answer ({what}); the same write again is safe")
 
 
 def _refusal(error: Exception) -> Exception | None:
-    """What an answer means that will be the same every time; None where another attempt may do better."""
+    """The error of docstore for a permanent failure; None if a retry may succeed."""
     if isinstance(error, InvalidArgument):
         return error
     message = getattr(error, "message", None)
@@ -588,14 +588,14 @@ def parse_address(address: str) -> tuple[str, int]:
     """Host and port of a gateway, such as `node1:9090`, `node1` or `[::1]:9090`.
 
     Raises:
-        InvalidArgument: it is neither.
+        InvalidArgument: the address is invalid.
     """
     host, colon, port = address.strip().rpartition(":")
     if not colon or address.strip().endswith("]"):
         host, port = address.strip(), str(DEFAULT_PORT)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise InvalidArgument(f"{address!r} is no gateway; give host:port, such as localhost:{DEFAULT_PORT}")
+        raise InvalidArgument(f"{address!r} is not a gateway; give host:port, such as localhost:{DEFAULT_PORT}")
     return host, int(port)
 
 
@@ -604,13 +604,13 @@ def batches(
 ) -> Iterator[list[Item]]:
     """Items in batches, bounded in number and bytes."""
     batch: list[Item] = []
-    held = 0
+    batch_bytes = 0
     for item in items:
-        size = size_bytes(item)
-        if batch and (len(batch) == most or held + size > most_bytes):
+        item_bytes = size_bytes(item)
+        if batch and (len(batch) == most or batch_bytes + item_bytes > most_bytes):
             yield batch
-            batch, held = [], 0
+            batch, batch_bytes = [], 0
         batch.append(item)
-        held += size
+        batch_bytes += item_bytes
     if batch:
         yield batch

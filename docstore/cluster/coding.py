@@ -1,19 +1,19 @@
-"""How rows and cells of docstore lie in HBase: names of tables and families, keys, qualifiers, times, values.
+"""Encoding of docstore's rows and cells in HBase: names of tables and families, keys, qualifiers, timestamps, values.
 
-Pure; every byte that reaches HBase is named here and in docs/hbase.md.  NEVER CHANGE AN ENCODING: add one.
+docs/hbase.md describes every byte.  NEVER CHANGE AN ENCODING: add one.
 
-- A *row key* goes as it is.  HBase has no empty one, so one that is empty or begins with a zero byte gets a zero byte
-  in front; the order stays.
-- A column of a table that is not bare lies in one of two HBase families, by what is read together: `b` has families
-  `page` and `text`, `s` all others, capture records among them.  Its qualifier is the family, a zero byte, the
-  qualifier: columns sort as docstore sorts them.
-- A long value of a capture record is a cell of its own in its column, so that whoever reads the record does not read
-  it: bodies and texts lie in `b`.
-- A *timestamp* goes as it is, in microseconds, but for the last: HBase keeps that for "now", so it goes one less.
-- A *value* goes as it is.  A condition of HBase cannot tell an empty value from none, so one that is empty or begins
-  with FF gets an FF in front.
-- A *bare* table has family `p`, timestamp 0 and the value 01, so that a condition finds the cell.  A qualifier goes as
-  a row key does: under a delete of its family, HBase's new version behaviour keeps a cell whose qualifier is empty.
+| docstore | HBase |
+|---|---|
+| row key | the same; one that is empty or begins with 00 gets a 00 in front, because HBase has no empty row key |
+| column | family `b` for `page` and `text`, else `s`; qualifier = docstore's family, 00, qualifier |
+| timestamp | the same, in microseconds; the last one minus 1, because HBase uses the last one for "now" |
+| value | the same; one that is empty or begins with FF gets an FF in front |
+| cell of a bare table | family `p`, qualifier encoded like a row key, timestamp 0, value 01 |
+
+All encodings keep the order.  Families `b` and `s` separate what is read together: a long value of a capture record is
+a cell of its own in its column, so that a reader of the record does not read the body.  Values are never empty because
+a condition of HBase does not distinguish an empty value from no cell; for the same reason a bare cell has the value 01.
+Its qualifier is never empty because HBase's new version behaviour does not apply a delete of the family to it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from docstore.model.format import BARE_TABLES, FAMILY_END, TIMESTAMP_MAX
 from docstore.model.types import Cell
 
 LARGEST_KEY_BYTES: Final = 32_000
-"""HBase's own limit is 32,767 bytes, of the key with what goes before it."""
+"""HBase's own limit is 32,767 bytes for the key with its prefix."""
 LARGEST_CELL_BYTES: Final = 8 << 20
-"""HBase refuses cells of 10 MB as it comes; longer values go in chunks."""
+"""HBase refuses cells of 10 MB by default; longer values are stored in chunks."""
 
 LARGE: Final = b"b"
 SMALL: Final = b"s"
 WRITERS: Final = b"w"
-"""Slots, generations of deletes and tokens of conditional writes: what only writers read."""
+"""Family of slots, generations and tokens of conditional writes, which only writers read."""
 BARE: Final = b"p"
 CLAIM: Final = b"c"
 _LARGE_FAMILIES: Final = frozenset(("page", "text"))
 
 CLAIMS_TABLE: Final = "claims"
 CHUNKS_TABLE: Final = "chunks"
-"""Beside the tables of docstore: who is the first with a body, and the parts of long values."""
+"""Tables of this backend only: which page is the first with a body, and the chunks of long values."""
 
 FAMILIES: Final = {
     "meta": (SMALL, WRITERS),
@@ -62,19 +62,19 @@ SPLITS: Final[dict[str, tuple[bytes, ...]]] = {
     CLAIMS_TABLE: _SPREAD[3::4],
     CHUNKS_TABLE: (),
 }
-"""Where the regions of a new table begin.  Keys of postings, claims and bodies are hashes behind their kind; hosts are
-split where the hosts of the Web are many, and again by HBase as regions grow."""
+"""First keys of the regions of a new table.  Keys of postings, claims and bodies are hashes after their kind; pages are
+split where the Web has many hosts, and HBase splits regions again as they grow."""
 
 
 def large_or_small(table: str, family: str) -> bytes:
-    """The HBase family that a family of docstore lies in."""
+    """The HBase family of a family of docstore."""
     if table in BARE_TABLES:
         return BARE
     return LARGE if family in _LARGE_FAMILIES and LARGE in FAMILIES[table] else SMALL
 
 
 def data_families(table: str) -> tuple[bytes, ...]:
-    """HBase families of a table that hold cells of docstore."""
+    """HBase families of a table with cells of docstore."""
     return tuple(family for family in FAMILIES[table] if family != WRITERS)
 
 
@@ -113,7 +113,7 @@ def encode_timestamp(timestamp: int) -> int:
     """The timestamp in HBase.
 
     Raises:
-        InvalidArgument: it is the one before the last, which stands for the last.
+        InvalidArgument: it is the one before the last, which encodes the last.
     """
     if timestamp >= TIMESTAMP_MAX - 1:
         if timestamp != TIMESTAMP_MAX:
@@ -128,7 +128,7 @@ def decode_timestamp(timestamp: int) -> int:
 
 
 def encode_value(value: bytes) -> bytes:
-    """The value in HBase: never empty."""
+    """The value in HBase, never empty."""
     return b"\xff" + value if not value or value[0] == 0xFF else value
 
 
@@ -145,11 +145,11 @@ def encode_cell(table: str, family: str, qualifier: bytes, timestamp: int, value
 
 
 def decode_cells(table: str, cells: Iterable[HBaseCell]) -> list[Cell]:
-    """Cells of a row of docstore, in its order; what only writers read is left out."""
+    """Cells of a row in docstore's order, without family `WRITERS`."""
     only_family = BARE_TABLES.get(table)
     if only_family is not None:
         return [Cell(only_family, decode_key(cell.qualifier), 0, b"") for cell in cells]
-    found: list[Cell] = []
+    decoded: list[Cell] = []
     is_sorted = True
     last: bytes = b""
     for hbase_family, column, timestamp, value in cells:
@@ -158,10 +158,10 @@ def decode_cells(table: str, cells: Iterable[HBaseCell]) -> list[Cell]:
         is_sorted = is_sorted and last <= column
         last = column
         family, _, qualifier = column.partition(FAMILY_END)
-        found.append(Cell(family.decode(), qualifier, decode_timestamp(timestamp), decode_value(value)))
-    if not is_sorted:  # by HBase family first
-        found.sort(key=lambda cell: (cell.family, cell.qualifier, -cell.timestamp))
-    return found
+        decoded.append(Cell(family.decode(), qualifier, decode_timestamp(timestamp), decode_value(value)))
+    if not is_sorted:  # HBase sorts by its own family first
+        decoded.sort(key=lambda cell: (cell.family, cell.qualifier, -cell.timestamp))
+    return decoded
 
 
 def column_filter(
@@ -170,19 +170,19 @@ def column_filter(
     """The filter for columns of some families of docstore whose qualifiers have a prefix.
 
     Args:
-        table: that is read.
+        table: to read.
         hbase_family: one of its families; None for all of them.
         families: of docstore; None for all.
         prefix: of their qualifiers.
     Returns:
-        A filter of HBase's filter language, b"" where none is needed; None where no column fits.
+        A filter in HBase's filter language, b"" if none is needed; None if no column can match.
     """
     if table in BARE_TABLES:
         if families is not None and BARE_TABLES[table] not in families:
             return None
         return filter_call(b"ColumnPrefixFilter", encode_qualifier(prefix)) if prefix else b""
     if families is None:
-        return b""  # a prefix in any family is looked for among the cells that come
+        return b""  # no filter of HBase has a prefix in any family: the caller filters the cells
     here = [family for family in families if hbase_family in (None, large_or_small(table, family))]
     if not here:
         return None
@@ -195,6 +195,5 @@ def filter_call(name: bytes, *values: bytes) -> bytes:
 
 
 def both(*filters: bytes) -> bytes | None:
-    """A filter that asks for all of some; None where there is none."""
-    wanted = [one for one in filters if one]
-    return b" AND ".join(wanted) or None
+    """The conjunction of filters, without empty ones; None if all are empty."""
+    return b" AND ".join(filter(None, filters)) or None

@@ -1,15 +1,15 @@
-"""The commit point of one writer among many: what goes before pages, then pages one by one, each if its place is free.
+"""The commit point of a writer on HBase, next to other writers: claims of bodies, then one conditional write per page.
 
-Knows plans and the programs of `cluster.protocol`; must not know verdicts.  A page that is new first claims its body;
-then it fills its slot, by one conditional mutation that writes the page with it: capture record, body and text, all or
-none.  A page for which another process was faster is `lost`: whoever made the plan judges it anew, and sees the other's
-page.  The claims of a plan go together, then its slots, in turns: a page comes after those that its verdict names.
+A new page first claims its body.  Then it fills its slot with one conditional mutation that also writes the page:
+capture record, body and text, all or none.  If another process was faster, the page is in `lost`: the writer judges it
+again, and then sees the other page.  All claims of a plan are made together, then its slots are filled in rounds: a
+page comes after the pages that its verdict names.
 
-The slot is a column of its own and not the record: a condition of HBase is on the newest version of a column, while a
-page may come at any time of its row; and the slot stays, with a fence, when the record is deleted.
+The slot is a column of its own, not the record, for two reasons: a condition of HBase applies to the newest version of
+a column, while a page may have any timestamp; and the slot stays, with a fence, when the record is deleted.
 
-A claim whose page is not there yet is waited for, LEASE_SECONDS at most; then its slot is fenced, and the claim taken
-over.  Time is for efficiency: the fence is what keeps the other's page out.
+If another process has the claim and its page is missing, the writer waits at most LEASE_SECONDS.  Then it fences that
+page's slot and takes the claim over.  The time only saves work; the fence is what makes the other write fail.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class SlotCommitter:
 
     Args:
         engine: of the store.
-        placement: where values lie.
+        placement: encodes values and keeps their pending cells.
         durability: what an acknowledged write survives.
-        session: names this writer among all that ever wrote.
-        check_writable: refuses writes of a store that is open for reading.
+        session: name of this writer, unique in the store.
+        check_writable: refuses writes if the store is open for reading.
     """
 
     fills_slots = True
@@ -69,15 +69,15 @@ class SlotCommitter:
         self._requests = engine.requests(durability)
         self._tokens: Iterator[str] = (f"{session.hex()}.{number}" for number in itertools.count())
         self._expected: dict[PagePointer, str] = {}
-        """What slots were found to hold, of pages that lost them."""
+        """By page that lost: the content of its slot, which the next attempt expects."""
         self._overruled: dict[bytes, str] = {}
-        """Claims of pages that were found to be there; whoever is judged to be new after that overrules them."""
+        """Claims of existing pages; a page that is judged new again, with that page known, replaces the claim."""
         self._pending_since: dict[bytes, float] = {}
-        """Claims whose page has not come yet, and when that was first seen."""
+        """Claims without a page, and when this was first seen."""
         self._pause = FIRST_PAUSE_SECONDS
 
     def commit(self, plan: Plan) -> None:
-        """See `Committer`: what is lost stands in `lost`."""
+        """See `Committer`: pages that another process wrote first are in `lost`."""
         self.lost = ()
         if not plan:
             return
@@ -94,14 +94,17 @@ class SlotCommitter:
 
     def _write(self, plan: Plan) -> None:
         plan.write(Stage.ALLOCATION, self._placement.mutations())
-        turns = list(plan.slots())
-        tokens = {slot.pointer: next(self._tokens) for turn in turns for slot in turn}
-        lost = self._prepare(plan, [slot for turn in turns for slot in turn if slot.claim], tokens)
+        rounds = list(plan.slots())
+        tokens = {slot.pointer: next(self._tokens) for slots in rounds for slot in slots}
+        lost = self._prepare(plan, [slot for slots in rounds for slot in slots if slot.claim], tokens)
         try:
-            self.lost = lost = self._fill_turns(turns, tokens, lost)
+            for slots in rounds:
+                lost.update(slot.pointer for slot in slots if slot.needs & lost)
+                lost.update(self._fill([(slot, tokens[slot.pointer]) for slot in slots if slot.pointer not in lost]))
         except (StorageError, StoreUnavailable) as error:
             raise CommitUnknown("some pages of a group were written; the same write again completes it") from error
-        if turns and not lost:
+        self.lost = lost
+        if rounds and not lost:
             self._expected.clear()
             self._overruled.clear()
             self._pending_since.clear()
@@ -112,9 +115,9 @@ class SlotCommitter:
                 raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
 
     def _prepare(self, plan: Plan, new: Sequence[Slot], tokens: Mapping[PagePointer, str]) -> set[PagePointer]:
-        """Write what goes before pages, and claim the bodies of those that are new; -> pages that are lost.
+        """Write the rows that precede pages, and claim the bodies of new pages, in parallel; -> lost pages.
 
-        Nobody acts on any of that before its page is there, so it needs no order, and goes at the same time.
+        No order is needed, because nothing uses these rows and claims before their page exists.
         """
         rows = [row for stage in plan.before_pages() for row in stage]
         lost: set[PagePointer] = set()
@@ -129,31 +132,22 @@ class SlotCommitter:
         self._engine.in_parallel(lambda step: step(), steps)
         return lost
 
-    def _fill_turns(
-        self, turns: Sequence[Sequence[Slot]], tokens: Mapping[PagePointer, str], lost: set[PagePointer]
-    ) -> set[PagePointer]:
-        """Fill slots turn by turn; -> pages that are lost, with those that were."""
-        for turn in turns:
-            lost.update(slot.pointer for slot in turn if slot.needs & lost)
-            lost.update(self._fill([(slot, tokens[slot.pointer]) for slot in turn if slot.pointer not in lost]))
-        return lost
-
     def _fill(self, slots: Sequence[tuple[Slot, str]]) -> list[PagePointer]:
-        """Fill slots with tokens; -> those for which another process was faster."""
+        """Fill slots with tokens; -> pages for which another process was faster."""
         lost = []
-        held = self._requests.run_all(
+        contents = self._requests.run_all(
             [self._filling(slot, token) for slot, token in slots],
             [self._cells(slot) for slot, _ in slots],
         )
-        for (slot, _), one in zip(slots, held, strict=True):
-            if one is not None:
-                # A fence is replaced at once.  A page is replaced only if whoever reads the row again finds it gone.
-                self._expected[slot.pointer] = one
+        for (slot, _), content in zip(slots, contents, strict=True):
+            if content is not None:
+                # The next attempt replaces this: a fence at once, a page only if the row then says that it is gone.
+                self._expected[slot.pointer] = content
                 lost.append(slot.pointer)
         return lost
 
     def _cells(self, slot: Slot) -> list[HBaseCell]:
-        """What is written with a slot's token: the capture record, and the cells that it refers to."""
+        """The cells written with a slot's token: the capture record, and the cells that it refers to."""
         row = self._placement.with_values(slot.row)
         cells = [encode_cell(row.table, *cell) for cell in row.mutations if isinstance(cell, SetCell)]
         return [*cells, new_generation()]
@@ -168,10 +162,10 @@ class SlotCommitter:
         return (yield from fill(name, token, expected, ()))
 
     def _claim(self, slots: Sequence[tuple[Slot, str]]) -> list[PagePointer]:
-        """Claim bodies for pages, with their tokens; -> those that another page has, or may come to have."""
+        """Claim bodies for pages, with their tokens; -> pages whose body another page has or is about to get."""
         outcomes = self._requests.run_all([self._claiming(slot, token) for slot, token in slots], [()] * len(slots))
         lost = []
-        for (slot, _), (verdict, held, fence) in zip(slots, outcomes, strict=True):
+        for (slot, _), (verdict, content, fence) in zip(slots, outcomes, strict=True):
             if verdict != "new":
                 lost.append(slot.pointer)
             if verdict == "pending":
@@ -179,9 +173,9 @@ class SlotCommitter:
                 continue
             self._pending_since.pop(slot.claim, None)
             if verdict == "exact":
-                self._overruled[slot.claim] = held
+                self._overruled[slot.claim] = content
             elif verdict == "lost":
-                self._expected[slot.pointer] = held
+                self._expected[slot.pointer] = content
             else:
                 self._overruled.pop(slot.claim, None)
                 if fence:
@@ -219,5 +213,5 @@ class SlotCommitter:
         """See `Committer`: HBase splits regions by itself."""
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """See `Committer`: the room is the cluster's."""
+        """See `Committer`: the cluster's disks need no reserve."""
         return work()

@@ -1,15 +1,14 @@
 """Cells in tables of HBase: see `Engine`.
 
-Knows the client and the coding of cells, and which cells are capture records.  Every read asks HBase; nothing is cached
-but what a thread has read ahead.  Reads are turned into filters of HBase first.
+Each read is a request to HBase, with filters; only what a thread has read ahead is cached.
 
-A row's mutations go as one `mutateRow`, rows that only put cells together in one call.  Deletes and puts of one call
-have no order in HBase: they get the same number there.  So if a row's mutations do both, what is deleted is read first,
-and each of its cells deleted by name, except those that are put again.
+The mutations of a row are one `mutateRow`; rows that only put cells share one call.  Deletes and puts of one call have
+no order in HBase, because they get the same sequence number.  So if a row's mutations do both, the cells to delete are
+read first, and each is deleted by its key, except those that are put again.
 
-A row of pages has a generation, which each change of its capture records changes.  A caller that has read first the
-generation and then the records changes them on condition of it (`change_row`).  So a delete of a row, or a delete by
-maintenance, that HBase applies late deletes nothing that came after it.
+A row of pages has a generation, which changes with each change of its capture records.  A caller reads the generation,
+then the records, and changes them on condition of the generation (`change_row`).  So if HBase applies a delete of a row
+or of maintenance late, it deletes nothing that was written after it.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ ALL_VERSIONS: Final = (1 << 31) - 1
 
 
 def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
-    """The requests that give the cells of one row: one, but where a position within the row is given."""
+    """The requests for the cells of one row: one, or several if the spec has a position in the row."""
     times = time_range(table, spec)
     if times is None:
         return []
@@ -79,7 +78,7 @@ def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
     keys_only = b"KeyOnlyFilter()" if spec.keys_only else b""
     limit = spec.cell_limit
     if spec.families is None and spec.qualifier_prefix and table not in BARE_TABLES:
-        limit = None  # the prefix is looked for among the cells that come
+        limit = None  # the prefix is only applied to the cells of the reply
     make = messages()
 
     def get(families: Sequence[bytes], columns: bytes) -> Any:
@@ -103,52 +102,53 @@ def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
         if column is not None and spec.after.timestamp > 0:  # older versions of the column itself
             made.append(_older(row, family, column, spec.after, times, spec, limit, keys_only))
         name = encode_column(table, spec.after.family, spec.after.qualifier)[1]
-        made.append(get([family], both(columns, _columns_behind(name)) or b""))
-    return [one for one in made if one is not None]
+        columns_after = filter_call(b"ColumnRangeFilter", name)[:-1] + b",false,'',false)"
+        made.append(get([family], both(columns, columns_after) or b""))
+    return [request for request in made if request is not None]
 
 
-class Ahead(threading.local):
-    """What a thread has read ahead."""
+class ReadAhead(threading.local):
+    """Cells and qualifiers that a thread has read ahead."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, bytes], dict[ReadSpec, list[Cell]]] = {}
         self._qualifiers: dict[tuple[str, int], dict[bytes, list[bytes]]] = {}
 
     def get(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell] | None:
-        """The cells that a spec asks for; None if they were not read ahead."""
+        """The cells of a spec; None if they were not read ahead."""
         if not self._rows:
             return None
         for wider, cells in self._rows.get((table, row_key), {}).items():
-            found = cells if wider == spec else narrowed(wider, cells, spec)
-            if found is not None:
-                return found
+            selected = cells if wider == spec else narrowed(wider, cells, spec)
+            if selected is not None:
+                return selected
         return None
 
     def put(self, table: str, row_key: bytes, spec: ReadSpec, cells: list[Cell]) -> None:
-        """Keep the answer to a read; not that a time was free: a page may be there by now."""
+        """Cache the result of a read, unless it says that one timestamp is free: another process may use it."""
         if cells or spec.end != spec.start + 1:
             self._rows.setdefault((table, row_key), {})[spec] = cells
 
     def qualifiers(self, table: str, limit: int) -> dict[bytes, list[bytes]]:
-        """The first qualifiers of rows of a bare table, by row key; to be added to."""
+        """The cached first qualifiers of rows of a bare table, by row key; the caller may add some."""
         return self._qualifiers.setdefault((table, limit), {})
 
     def drop(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """Forget some rows, given by table and row key."""
+        """Remove rows, named by table and row key."""
         for table, row_key in rows:
             self._rows.pop((table, row_key), None)
-            for (other, _), held in self._qualifiers.items():
+            for (other, _), cached in self._qualifiers.items():
                 if other == table:
-                    held.pop(row_key, None)
+                    cached.pop(row_key, None)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         self._rows = {}
         self._qualifiers = {}
 
 
 def narrowed(wider: ReadSpec, cells: Sequence[Cell], spec: ReadSpec) -> list[Cell] | None:
-    """What a spec asks for, of the cells that a wider spec gave; None if they may not be all."""
+    """The cells of a spec among those of a wider spec; None if cells may be missing."""
     is_wider = (
         (wider.families is None or (spec.families is not None and set(spec.families) <= set(wider.families)))
         and spec.qualifier_prefix.startswith(wider.qualifier_prefix)
@@ -160,7 +160,7 @@ def narrowed(wider: ReadSpec, cells: Sequence[Cell], spec: ReadSpec) -> list[Cel
     )
     if not is_wider:
         return None
-    found: list[Cell] = []
+    selected: list[Cell] = []
     counts: dict[tuple[str, bytes], int] = {}
     for cell in cells:
         if (
@@ -172,26 +172,26 @@ def narrowed(wider: ReadSpec, cells: Sequence[Cell], spec: ReadSpec) -> list[Cel
             continue
         counts[cell[:2]] = counts.get(cell[:2], 0) + 1
         if spec.versions is None or counts[cell[:2]] <= spec.versions:
-            found.append(cell._replace(value=b"") if spec.keys_only else cell)
-    if spec.cell_limit is not None and len(found) >= spec.cell_limit:
-        return found[: spec.cell_limit]
+            selected.append(cell._replace(value=b"") if spec.keys_only else cell)
+    if spec.cell_limit is not None and len(selected) >= spec.cell_limit:
+        return selected[: spec.cell_limit]
     if wider.cell_limit is None or len(cells) < wider.cell_limit:
-        return found
-    # More cells may follow; of capture records, which are one column, only older ones.
-    is_decided = cells[-1].timestamp <= spec.start or (spec.versions == 1 and found)
-    return found if is_decided and wider.families == spec.families == (CAPTURE_FAMILY,) else None
+        return selected
+    # More cells may follow; capture records are one column, so there only older ones follow.
+    is_complete = cells[-1].timestamp <= spec.start or (spec.versions == 1 and selected)
+    return selected if is_complete and wider.families == spec.families == (CAPTURE_FAMILY,) else None
 
 
 def time_range(table: str, spec: ReadSpec) -> Any:
-    """The time range of a spec in HBase; None where it is empty."""
+    """The time range of a spec in HBase; None if it is empty."""
     if table in BARE_TABLES:
         inside = spec.start == 0 and (spec.end is None or spec.end > 0)
         return messages().TTimeRange(minStamp=0, maxStamp=1) if inside else None
     last = thrift.NEWEST if spec.end is None else min(spec.end, thrift.NEWEST)
     first = min(spec.start, thrift.NEWEST)
-    if first == thrift.NEWEST == spec.start:  # the last timestamp, which lies one lower
+    if first == thrift.NEWEST == spec.start:  # docstore's last timestamp is encoded one lower
         first = thrift.NEWEST - 1
-    elif last == thrift.NEWEST == spec.end:  # without it
+    elif last == thrift.NEWEST == spec.end:  # excludes it
         last = thrift.NEWEST - 1
     return (
         messages().TTimeRange(minStamp=first, maxStamp=last) if first < last and spec.start <= thrift.NEWEST else None
@@ -199,16 +199,11 @@ def time_range(table: str, spec: ReadSpec) -> Any:
 
 
 def _column_in(table: str, family: bytes, after: Position) -> bytes | None:
-    """The HBase qualifier of a position's column, where it lies in this family and has versions."""
+    """The HBase qualifier of a position's column if it is in this HBase family and has versions; else None."""
     if table in BARE_TABLES:
         return None
-    held_in, column = encode_column(table, after.family, after.qualifier)
-    return column if held_in == family else None
-
-
-def _columns_behind(column: bytes) -> bytes:
-    """The filter for columns behind one."""
-    return filter_call(b"ColumnRangeFilter", column)[:-1] + b",false,'',false)"
+    own_family, column = encode_column(table, after.family, after.qualifier)
+    return column if own_family == family else None
 
 
 def _older(
@@ -221,9 +216,9 @@ def _older(
     limit: int | None,
     only: bytes,
 ) -> Any:
-    """The request for versions of a position's column behind it; None where there can be none.
+    """The request for versions of a position's column that are older than the position; None if there can be none.
 
-    Where versions are counted, all that count are asked for, and the first ones left out later.
+    If the spec limits versions, HBase counts from the newest, so newer ones are requested too and left out later.
     """
     make = messages()
     between = times
@@ -246,15 +241,15 @@ def _older(
     )
 
 
-def cut(table: str, found: Sequence[HBaseCell], spec: ReadSpec) -> list[Cell]:
-    """What a spec asks for of the cells that came: order, prefix, place and limit."""
-    cells = decode_cells(table, found)
+def select_cells(table: str, reply: Sequence[HBaseCell], spec: ReadSpec) -> list[Cell]:
+    """The cells of a reply in order, with the spec's prefix, position and limit applied."""
+    cells = decode_cells(table, reply)
     if spec.qualifier_prefix and spec.families is None:
         cells = [cell for cell in cells if cell.qualifier.startswith(spec.qualifier_prefix)]
     after = spec.after
     if after is not None:
-        behind = (after.family, after.qualifier, -after.timestamp)
-        cells = [cell for cell in cells if (cell.family, cell.qualifier, -cell.timestamp) > behind]
+        last = (after.family, after.qualifier, -after.timestamp)
+        cells = [cell for cell in cells if (cell.family, cell.qualifier, -cell.timestamp) > last]
     if spec.keys_only:
         cells = [cell._replace(value=b"") if cell.value else cell for cell in cells]
     return cells if spec.cell_limit is None else cells[: spec.cell_limit]
@@ -271,11 +266,11 @@ PUTS_A_CALL: Final = 1000
 BYTES_A_CALL: Final = 4 << 20
 SCANNED_ROWS: Final = 200
 SCANNED_CELLS: Final = 2000
-"""Cells of one row that a scan takes at a time; a longer row is read by itself."""
+"""Cells of one row in one batch of a scan; a longer row is read alone."""
 GENERATION: Final = b"generation"
-"""Column of WRITERS: changed by whatever changes a capture record of the row."""
+"""Column of WRITERS: changes with each change of a capture record of the row."""
 TOKENS: Final = b"token:"
-"""Column of WRITERS, + writer session: the last conditional write of that session which was applied."""
+"""Column of WRITERS, + writer session: token of the last applied conditional write of that session."""
 WRITERS_AT: Final = 1
 """Timestamp of all cells of WRITERS."""
 
@@ -286,7 +281,7 @@ class HBaseEngine:
     Args:
         client: of the cluster.
         namespace: of the store's tables.
-        session: names this writer among all that ever write.
+        session: name of this writer, unique in the store.
     """
 
     caps = Caps(single_writer=False, largest_cell_bytes=LARGEST_CELL_BYTES, atomic_batches=False)
@@ -295,20 +290,20 @@ class HBaseEngine:
         self._client = client
         self._namespace = namespace
         self._token_column = TOKENS + session
-        self._ahead = Ahead()
+        self._ahead = ReadAhead()
         self._row_locks = tuple(threading.Lock() for _ in range(64))
-        """A session's conditional writes to one row go one by one, so that one token a session is enough."""
+        """Serialize the session's conditional writes to a row, so that one token for each session is enough."""
 
     def name(self, table: str) -> str:
         """The table's name in HBase."""
         return f"{self._namespace}:{table}"
 
     def requests(self, durability: Durability) -> Requests:
-        """Carries out the requests of `cluster.protocol` on this store's tables."""
+        """Sends requests of `cluster.protocol` to this store's tables."""
         return Requests(self._client, self._namespace, thrift.log_level(durability))
 
     def in_parallel(self, work: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
-        """Do something for each of some items, several at a time."""
+        """See `Client.in_parallel`."""
         return self._client.in_parallel(work, items)
 
     # --- reading
@@ -319,47 +314,47 @@ class HBaseEngine:
         return self.read_rows(table, [(row_key, spec)])[0]
 
     def read_rows(self, table: str, reads: Sequence[tuple[bytes, ReadSpec]]) -> list[list[Cell]]:
-        """What `read_row` gives for each of many rows, in few calls."""
-        found = [self._ahead.get(table, row_key, spec) for row_key, spec in reads]
-        missing = [read for read, cells in zip(reads, found, strict=True) if cells is None]
-        read = iter(self._read_beside(table, missing, None)[0])
-        return [next(read) if cells is None else cells for cells in found]
+        """As `read_row` for each of many rows, in few calls."""
+        cached = [self._ahead.get(table, row_key, spec) for row_key, spec in reads]
+        missing = [read for read, cells in zip(reads, cached, strict=True) if cells is None]
+        read = iter(self._get(table, missing, None)[0])
+        return [next(read) if cells is None else cells for cells in cached]
 
-    def _read_beside(
-        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None
+    def _get(
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], first: FirstQualifiers | None
     ) -> tuple[list[list[Cell]], list[list[bytes]]]:
-        """Cells of rows, and first qualifiers of others, in calls that go in parallel."""
+        """Cells of rows of one table, and first qualifiers of rows of another, in parallel calls."""
         gets = [requests_of(table, encode_key(row_key), spec) for row_key, spec in reads]
-        asked = [(table, [get for of_row in gets for get in of_row])]
-        if beside is not None:
-            columns = [messages().TColumn(family=family) for family in data_families(beside.table)]
-            make, limit = messages().TGet, beside.limit
-            others = [make(row=encode_key(key), columns=columns, storeLimit=limit) for key in beside.row_keys]
-            asked.append((beside.table, others))
+        by_table = [(table, [get for of_row in gets for get in of_row])]
+        if first is not None:
+            columns = [messages().TColumn(family=family) for family in data_families(first.table)]
+            make, limit = messages().TGet, first.limit
+            others = [make(row=encode_key(key), columns=columns, storeLimit=limit) for key in first.row_keys]
+            by_table.append((first.table, others))
         parts = [
             (self.name(of), some[at : at + GETS_A_CALL])
-            for of, some in asked
+            for of, some in by_table
             for at in range(0, len(some), GETS_A_CALL)
         ]
-        found = self._client.in_parallel(lambda part: self._client.get_many(*part), parts)
-        answers = iter([cells for part in found for cells in part])
+        replies = self._client.in_parallel(lambda part: self._client.get_many(*part), parts)
+        results = iter([cells for part in replies for cells in part])
         rows = [
-            cut(table, [cell for _ in of_row for cell in next(answers)], spec)
+            select_cells(table, [cell for _ in of_row for cell in next(results)], spec)
             for of_row, (_, spec) in zip(gets, reads, strict=True)
         ]
-        return rows, [[decode_key(cell.qualifier) for cell in cells] for cells in answers]
+        return rows, [[decode_key(cell.qualifier) for cell in cells] for cells in results]
 
     def read_ahead(
         self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
     ) -> None:
         self._check(table)
-        missing = [one for one in dict.fromkeys(reads) if self._ahead.get(table, *one) is None]
-        rows, qualifiers = self._read_beside(table, missing, beside)
+        missing = [read for read in dict.fromkeys(reads) if self._ahead.get(table, *read) is None]
+        rows, qualifiers = self._get(table, missing, beside)
         for (row_key, spec), cells in zip(missing, rows, strict=True):
             self._ahead.put(table, row_key, spec, cells)
         if beside is not None:
-            held = self._ahead.qualifiers(beside.table, beside.limit)
-            held.update(zip(beside.row_keys, qualifiers, strict=True))
+            cached = self._ahead.qualifiers(beside.table, beside.limit)
+            cached.update(zip(beside.row_keys, qualifiers, strict=True))
 
     def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
         self._ahead.drop(rows)
@@ -370,9 +365,9 @@ class HBaseEngine:
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
         self._client.check_open()
         check_not_bare(table)
-        held = self._ahead.get(table, row_key, ReadSpec((family,), qualifier, versions=1))
-        if held is not None:
-            return next((cell for cell in held if cell.qualifier == qualifier), None)
+        cached = self._ahead.get(table, row_key, ReadSpec((family,), qualifier, versions=1))
+        if cached is not None:
+            return next((cell for cell in cached if cell.qualifier == qualifier), None)
         hbase_family, column = encode_column(table, family, qualifier)
         make = messages()
         get = make.TGet(
@@ -389,22 +384,20 @@ class HBaseEngine:
         check_bare(table)
         if limit < 1:
             return [[] for _ in row_keys]
-        held = self._ahead.qualifiers(table, limit)
-        missing = [row_key for row_key in row_keys if row_key not in held] if held else row_keys
-        found = self._read_beside(table, [], FirstQualifiers(table, missing, limit))[1] if missing else []
-        if not held:
-            return found
-        read = dict(zip(missing, found, strict=True))
-        return [held[row_key] if row_key in held else read[row_key] for row_key in row_keys]
+        cached = self._ahead.qualifiers(table, limit)
+        missing = [row_key for row_key in row_keys if row_key not in cached]
+        qualifiers = self._get(table, [], FirstQualifiers(table, missing, limit))[1] if missing else []
+        read = dict(zip(missing, qualifiers, strict=True))
+        return [cached[row_key] if row_key in cached else read[row_key] for row_key in row_keys]
 
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         self._check(table)
-        asked = list(row_keys)
+        keys = list(row_keys)
         make = messages()
         columns = [make.TColumn(family=family) for family in data_families(table)]
-        gets = [make.TGet(row=encode_key(row_key), columns=columns) for row_key in asked]
+        gets = [make.TGet(row=encode_key(row_key), columns=columns) for row_key in keys]
         exist = self._client.exist(self.name(table), gets)
-        return {row_key for row_key, exists in zip(asked, exist, strict=True) if not exists}
+        return {row_key for row_key, exists in zip(keys, exist, strict=True) if not exists}
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
@@ -445,17 +438,17 @@ class HBaseEngine:
                 counts[row] = counts.get(row, 0) + 1
             for row, cells in rows.items():
                 row_key = decode_key(row)
-                if counts[row] > 1 or len(cells) >= SCANNED_CELLS:  # by parts, of which the last may be missing
-                    yield from self._scanned_alone(table, row_key, spec)
+                if counts[row] > 1 or len(cells) >= SCANNED_CELLS:  # a row in parts: the last one may be missing
+                    yield from self._scan_row(table, row_key, spec)
                     continue
-                found = cut(table, cells, spec._replace(cell_limit=None))
-                if found:
-                    yield limited(row_key, found, spec.cell_limit)
+                selected = select_cells(table, cells, spec._replace(cell_limit=None))
+                if selected:
+                    yield limited(row_key, selected, spec.cell_limit)
             if len(parts) < SCANNED_ROWS:
                 return
             first = next(reversed(rows)) + b"\x00"
 
-    def _scanned_alone(self, table: str, row_key: bytes, spec: ReadSpec) -> Iterator[ScannedRow]:
+    def _scan_row(self, table: str, row_key: bytes, spec: ReadSpec) -> Iterator[ScannedRow]:
         limit = spec.cell_limit
         cells = self.read_row(table, row_key, spec._replace(cell_limit=None if limit is None else limit + 1))
         if cells:
@@ -484,12 +477,10 @@ class HBaseEngine:
             else:
                 calls.append(partial(self._mutate, table, key, mutations, level))
         for table, made in puts.items():
-            for batch in batches(made, lambda one: one[1], PUTS_A_CALL, BYTES_A_CALL):
-                calls.append(partial(self._put_many, table, batch))
+            for batch in batches(made, lambda sized: sized[1], PUTS_A_CALL, BYTES_A_CALL):
+                batch_bytes = sum(put_bytes for _, put_bytes in batch)
+                calls.append(partial(self._client.put_many, self.name(table), [put for put, _ in batch], batch_bytes))
         self._client.in_parallel(lambda call: call(), calls)
-
-    def _put_many(self, table: str, batch: Sequence[tuple[Any, int]]) -> None:
-        self._client.put_many(self.name(table), [one for one, _ in batch], sum(size for _, size in batch))
 
     def _mutate(self, table: str, row: bytes, mutations: Sequence[Mutation], level: int) -> None:
         """Apply the mutations of one row, some of which delete."""
@@ -507,26 +498,26 @@ class HBaseEngine:
             is_applied = self.change_row(table, row, generation, self._parts(table, row, mutations, level), level)
 
     def generation(self, table: str, row: bytes) -> bytes | None:
-        """What a row holds as its generation, by its key in HBase; None if nothing in it was ever changed."""
+        """The generation of a row, by its key in HBase; None if its capture records were never changed."""
         return self._writers_cell(table, row, GENERATION)
 
     def change_row(
         self, table: str, row: bytes, generation: bytes | None, parts: list[Any], level: int | None = None
     ) -> bool:
-        """Apply puts and deletes to a row if it still has the generation that was read, which then changes.
+        """Apply puts and deletes to a row if it still has a generation, and change the generation.
 
         Returns:
-            Whether they are applied; if not, nothing of them is, nor will be.
+            Whether they are applied; if not, none of them is or will be.
         """
         cell = new_generation()
         changed = thrift.row_mutations(row, [*parts, thrift.put(row, [cell], level)])
-        held = generation
-        while held == generation:
+        current = generation
+        while current == generation:
             with suppress(Unknown):  # the next try has the same condition
                 if self._client.check_and_mutate(self.name(table), (WRITERS, GENERATION), generation, changed):
                     return True
-            held = self.generation(table, row)
-        return held == cell.value
+            current = self.generation(table, row)
+        return current == cell.value
 
     def _families(self, table: str) -> tuple[bytes, ...]:
         return (*data_families(table), *(() if table in BARE_TABLES else (WRITERS,)))
@@ -538,13 +529,13 @@ class HBaseEngine:
         return cells[0].value if cells else None
 
     def _parts(self, table: str, row: bytes, mutations: Sequence[Mutation], level: int | None) -> list[Any]:
-        """Puts and deletes that come to the same as mutations in their order."""
+        """Puts and deletes with the effect of the mutations applied in order."""
         if all(isinstance(mutation, DeleteRow) for mutation in mutations):
             return [thrift.delete_families(row, data_families(table), level)] if mutations else []
         if all(type(mutation) is SetCell for mutation in mutations):
             cells = _puts(table, mutations)
             return [thrift.put(row, cells, level)] if cells else []
-        stored = self._stored_places(table, row, mutations)
+        stored = self._stored_keys(table, row, mutations)
         kept: dict[tuple[bytes, bytes, int], bytes] = {}
         gone: set[tuple[bytes, bytes, int]] = set()
         for mutation in mutations:
@@ -553,19 +544,19 @@ class HBaseEngine:
                 kept[cell[:3]] = cell.value
                 gone.discard(cell[:3])
                 continue
-            for place in [*stored, *kept]:
-                if _deletes(table, mutation, place):
-                    kept.pop(place, None)
-                    gone.add(place)
+            for cell_key in [*stored, *kept]:
+                if _deletes(table, mutation, cell_key):
+                    kept.pop(cell_key, None)
+                    gone.add(cell_key)
         parts = []
-        if there := sorted(gone & stored):
-            parts.append(thrift.delete_versions(row, there, level))
+        if deleted := sorted(gone & stored):
+            parts.append(thrift.delete_versions(row, deleted, level))
         if kept:
-            parts.append(thrift.put(row, [HBaseCell(*place, value) for place, value in kept.items()], level))
+            parts.append(thrift.put(row, [HBaseCell(*cell_key, value) for cell_key, value in kept.items()], level))
         return parts
 
-    def _stored_places(self, table: str, row: bytes, mutations: Sequence[Mutation]) -> set[tuple[bytes, bytes, int]]:
-        """The places of cells that are there and that the mutations may delete."""
+    def _stored_keys(self, table: str, row: bytes, mutations: Sequence[Mutation]) -> set[tuple[bytes, bytes, int]]:
+        """Family, qualifier and timestamp of the stored cells that the mutations may delete."""
         make = messages()
         columns: dict[tuple[bytes, bytes | None], Any] = {}
         for mutation in mutations:
@@ -578,8 +569,8 @@ class HBaseEngine:
             elif isinstance(mutation, DeleteRow):
                 columns.update({(family, None): make.TColumn(family=family) for family in data_families(table)})
         whole = {family for family, column in columns if column is None}
-        asked = [one for (family, column), one in columns.items() if column is None or family not in whole]
-        get = make.TGet(row=row, columns=asked, maxVersions=ALL_VERSIONS, filterString=b"KeyOnlyFilter()")
+        wanted = [named for (family, column), named in columns.items() if column is None or family not in whole]
+        get = make.TGet(row=row, columns=wanted, maxVersions=ALL_VERSIONS, filterString=b"KeyOnlyFilter()")
         return {cell[:3] for cell in self._client.get_many(self.name(table), [get])[0]}
 
     def check_and_mutate(
@@ -619,7 +610,7 @@ class HBaseEngine:
         *,
         equal: bool,
     ) -> bool:
-        """Apply mutations on a condition; a token that goes with them tells whether a refused one was applied."""
+        """Apply mutations on a condition; a token written with them shows whether an unanswered write was applied."""
         token = os.urandom(8)
         parts = self._parts(table, row, mutations, level)
         has_token = table not in BARE_TABLES
@@ -627,22 +618,22 @@ class HBaseEngine:
             parts.append(thrift.put(row, [HBaseCell(WRITERS, self._token_column, WRITERS_AT, token)], level))
         changed = thrift.row_mutations(row, parts)
         try:
-            held = self._client.check_and_mutate(self.name(table), column, expected, changed, equal=equal)
+            applied = self._client.check_and_mutate(self.name(table), column, expected, changed, equal=equal)
         except Unknown as error:
             if has_token and self._writers_cell(table, row, self._token_column) == token:
                 return True
             raise CommitUnknown(
                 f"whether a conditional write was applied is not known ({error}); read the row"
             ) from error
-        return held or (has_token and self._writers_cell(table, row, self._token_column) == token)
+        return applied or (has_token and self._writers_cell(table, row, self._token_column) == token)
 
     # --- the rest
 
     def compact_deleted(self) -> None:
-        """See `Engine`; HBase compacts by itself."""
+        """See `Engine`: HBase compacts by itself."""
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
-        """See `Engine`: lengths of keys and values, by a scan; HBase's own compression is not seen."""
+        """See `Engine`: lengths of keys and values, by a scan; without HBase's own compression."""
         self._check(table)
         make = messages()
         first, total = encode_key(start), 0
@@ -665,7 +656,7 @@ class HBaseEngine:
             first = rows[-1][0] + b"\x00"
 
     def compact(self, table: str, start: bytes = b"", end: bytes | None = None) -> None:
-        """See `Engine`: HBase does so by itself; Thrift2 has no call for it."""
+        """See `Engine`: HBase compacts by itself, and Thrift2 has no call for it."""
         self._check(table)
 
     def close(self) -> None:
@@ -677,7 +668,7 @@ class HBaseEngine:
 
 
 def _puts(table: str, mutations: Iterable[Mutation]) -> list[HBaseCell]:
-    """Cells to put; of several at one place the last."""
+    """Cells to put; of several with the same key the last."""
     cells: dict[tuple[bytes, bytes, int], HBaseCell] = {}
     for mutation in mutations:
         assert isinstance(mutation, SetCell)
@@ -688,12 +679,12 @@ def _puts(table: str, mutations: Iterable[Mutation]) -> list[HBaseCell]:
 
 def _changes_records(table: str, mutations: Sequence[Mutation]) -> bool:
     return table == "pages" and any(
-        not isinstance(one, DeleteRow) and one.family == CAPTURE_FAMILY for one in mutations
+        not isinstance(mutation, DeleteRow) and mutation.family == CAPTURE_FAMILY for mutation in mutations
     )
 
 
 def new_generation() -> HBaseCell:
-    """The cell that gives a row of pages another generation: written with each change of its capture records."""
+    """A cell with a new generation, to write with each change of a row's capture records."""
     return HBaseCell(WRITERS, GENERATION, WRITERS_AT, os.urandom(8))
 
 
@@ -701,9 +692,9 @@ def _size_bytes(row: bytes, cells: Sequence[HBaseCell]) -> int:
     return sum(len(row) + len(cell.qualifier) + len(cell.value) + 24 for cell in cells)
 
 
-def _deletes(table: str, mutation: Mutation, place: tuple[bytes, bytes, int]) -> bool:
-    """Whether a mutation deletes the cell at a place."""
-    family, column, timestamp = place
+def _deletes(table: str, mutation: Mutation, cell_key: tuple[bytes, bytes, int]) -> bool:
+    """Whether a mutation deletes the cell with a key."""
+    family, column, timestamp = cell_key
     if isinstance(mutation, DeleteRow):
         return True
     if isinstance(mutation, DeleteFamily):

@@ -1,21 +1,21 @@
-"""How many writers share claims and slots: programs that do no I/O, and their requests as calls to HBase.
+"""The protocol by which many writers share claims and slots: programs without I/O, and their requests to HBase.
 
 A program is a generator: it yields one request on one row, `Read` or `CheckAndMutate`, and is sent the reply.
-`tests/model/` runs the programs in every order; `Requests` carries them out, many at a time.
+`tests/model/` runs the programs in every order; `Requests` runs many of them against HBase at a time.
 
-What may go wrong, and what stays true: a reply may be lost, a request may be applied long after its caller has given
-up, or twice, and a process may stop anywhere.  Yet no acknowledged page is lost, and of all pages with one body at most
-one that can be read was answered `new`.  Two rules give that (the model breaks each and shows what is lost then):
+Faults: a reply may be lost, a request may be applied twice or long after its caller gave up, and a process may stop
+anywhere.  Guarantees: no acknowledged page is lost, and of all readable pages with the same body at most one was
+answered `new`.  Two rules give these guarantees (the model breaks each rule and shows the loss):
 
-1. A *slot* (a page's row and timestamp) is filled by one conditional mutation that puts the writer's token there.  Once
-   it held anything it is never empty again: a delete and maintenance leave a fence, which is unique.
-2. Whoever drops another's claim first makes sure that its page cannot come any more: it replaces what an unfilled slot
-   holds, nothing or a fence, by a new fence.
+1. A *slot* (row and timestamp of a page) is filled by one conditional mutation that puts the writer's token there.
+   After its first content it is never empty again: a delete and maintenance leave a fence, which is unique.
+2. A process that removes another's claim first fences its slot, so that the other page can no longer be written: if
+   the slot is empty or has a fence, it puts a new fence there.
 
-A slot is a column of family `w` in its page's row, one a timestamp; a claim is a row of table `claims`.  Names of the
-protocol are bytes as Latin-1.
+A slot is a column of family `w` in its page's row, one for each timestamp; a claim is a row of table `claims`.  Names
+of the protocol are bytes decoded as Latin-1.
 
-Source: docstore's own design; the idea of fencing is that of Chubby's sequencers (Burrows 2006, OSDI).
+Source: docstore's own design; fences are like Chubby's sequencers (Burrows 2006, OSDI).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from docstore.model.errors import CommitUnknown
 from docstore.model.pointers import PagePointer
 
 SLOT: Final = "slot"
-"""Column of a page's row: the token of who filled it, or a fence."""
+"""Column of a page's row: the token of the attempt that filled it, or a fence."""
 CLAIM: Final = "claim"
 """Column of a claim's row: slot and token of the page that is `new`."""
 FENCE: Final = "fence "
@@ -54,7 +54,7 @@ class Read(NamedTuple):
 
 
 class CheckAndMutate(NamedTuple):
-    """Change a row if a column holds a value, None for no cell; the reply is whether it did, None where unknown."""
+    """Change a row if a column has a value, None for no cell; the reply is whether it did, None if unknown."""
 
     row: str
     column: str
@@ -64,16 +64,16 @@ class CheckAndMutate(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """What became of a claim.
+    """The outcome of a claim.
 
     Attributes:
         verdict: "new", "exact", "pending" or "lost".
-        held: by the claim's row; where it is lost by the slot.
-        fence: that was put into the claimant's own slot, against an attempt before this one; "" for none.
+        content: of the claim's row; if lost, of the slot.
+        fence: put into the claimant's own slot against an earlier attempt; "" for none.
     """
 
     verdict: str
-    held: str
+    content: str
     fence: str = ""
 
 
@@ -81,12 +81,12 @@ Columns: TypeAlias = Mapping[str, str]
 Request: TypeAlias = Read | CheckAndMutate
 Result = TypeVar("Result")
 Running: TypeAlias = Generator[Request, Columns | bool | None, Result]
-"""Yields requests; returns what it came to."""
+"""Yields requests, is sent their replies, and returns its result."""
 
 
-def is_fence(held: str | None) -> bool:
-    """Whether a slot holds a fence."""
-    return held is not None and held.startswith(FENCE)
+def is_fence(content: str | None) -> bool:
+    """Whether the content of a slot is a fence."""
+    return content is not None and content.startswith(FENCE)
 
 
 def _read(row: str) -> Running[Columns]:
@@ -111,88 +111,90 @@ def claim(
         checksum: row of the claim.
         slot: of the page.
         token: of this attempt.
-        fences: names of fences, different from all others.
-        over: a claim that counts for nothing: its page was looked at since, and is no page with this body.
-        patient: do not shut out a page that has claimed the body and is not there yet.
-        expected: what the slot is thought to hold: nothing, or a fence.
+        fences: names of fences, unique in the store.
+        over: a claim to replace: the caller has read its page since, and it does not have this body.
+        patient: do not fence a page that has claimed the body and does not exist yet.
+        expected: content of the page's slot: None, or a fence.
     Returns:
-        "new" for who has the claim; "exact" where another has, whose page is there; "pending" where it may come; "lost"
-        where an earlier attempt for the slot has the claim, and the slot does not hold what was expected.
+        "new" if this attempt has the claim; "exact" if a page that exists has it; "pending" if a page has it that may
+        still be written; "lost" if an earlier attempt for the slot has it, and the slot is not as expected.
     """
     mine = f"{slot} {token}"
-    if (yield CheckAndMutate(checksum, CLAIM, None, ((CLAIM, mine),))) is True:  # most bodies are claimed by nobody
+    if (yield CheckAndMutate(checksum, CLAIM, None, ((CLAIM, mine),))) is True:  # most bodies have no claim
         return Claimed("new", mine)
     fence = ""
     while True:
-        held = (yield from _read(checksum)).get(CLAIM)
-        if held == mine:
+        claimed = (yield from _read(checksum)).get(CLAIM)
+        if claimed == mine:
             return Claimed("new", mine, fence)
-        if held is not None and held != over:
-            other_slot, _, other_token = held.rpartition(" ")
-            if patient and other_slot != slot and (yield from _may_come(other_slot, other_token)):
-                return Claimed("pending", held)
+        if claimed is not None and claimed != over:
+            other_slot, _, other_token = claimed.rpartition(" ")
+            if patient and other_slot != slot and (yield from _is_pending(other_slot, other_token)):
+                return Claimed("pending", claimed)
             if other_slot == slot:
                 mark = FENCE + next(fences)
-                found = yield from _end_attempt(slot, other_token, expected, mark)
-                if found == mark:
+                content = yield from _end_attempt(slot, other_token, expected, mark)
+                if content == mark:
                     expected = fence = mark
-                elif found != expected and found is not None:
-                    return Claimed("lost", found)
+                elif content != expected and content is not None:
+                    return Claimed("lost", content)
             else:
-                found = yield from shut_out(other_slot, other_token, fences)
-            if found is None:
-                return Claimed("exact", held)
-        if (yield CheckAndMutate(checksum, CLAIM, held, ((CLAIM, mine),))) is True:
+                content = yield from fence_slot(other_slot, other_token, fences)
+            if content is None:
+                return Claimed("exact", claimed)
+        if (yield CheckAndMutate(checksum, CLAIM, claimed, ((CLAIM, mine),))) is True:
             return Claimed("new", mine, fence)
 
 
-def _may_come(slot: str, token: str) -> Running[bool]:
-    held = (yield from _read(slot)).get(SLOT)
-    return held != token and (held is None or is_fence(held))
+def _is_pending(slot: str, token: str) -> Running[bool]:
+    content = (yield from _read(slot)).get(SLOT)
+    return content != token and (content is None or is_fence(content))
 
 
 def _end_attempt(slot: str, token: str, expected: str | None, fence: str) -> Running[str | None]:
-    """Shut out an earlier attempt for a slot, if the slot holds what is expected; -> what it holds, None where the page
-    is there.  Whoever finds another's fence has to judge the page anew."""
+    """Fence an earlier attempt for a slot, if the slot is as expected; -> content of the slot, None if the page exists.
+
+    If the content is another process's fence, the caller has to judge the page again.
+    """
     while True:
-        held = (yield from _read(slot)).get(SLOT)
-        if held == token:
+        content = (yield from _read(slot)).get(SLOT)
+        if content == token:
             return None
-        if held != expected or (held is not None and not is_fence(held)):
-            return held
-        if (yield CheckAndMutate(slot, SLOT, held, ((SLOT, fence),))) is True:
+        if content != expected or (content is not None and not is_fence(content)):
+            return content
+        if (yield CheckAndMutate(slot, SLOT, content, ((SLOT, fence),))) is True:
             return fence
 
 
 def fill(slot: str, token: str, expected: str | None, puts: tuple[tuple[str, str], ...]) -> Running[str | None]:
-    """Fill a slot; -> None once it holds the token, else what else it holds.
+    """Fill a slot; -> None once it has the token, else its other content.
 
     Args:
         slot: of the page.
         token: of this attempt.
-        expected: what the slot is thought to hold: nothing, or a fence.
-        puts: what the page holds.
+        expected: content of the slot: None, or a fence.
+        puts: columns of the page.
     """
     while True:
         if (yield CheckAndMutate(slot, SLOT, expected, ((SLOT, token), *puts))) is True:
             return None
-        held = (yield from _read(slot)).get(SLOT)
-        if held == token:
+        content = (yield from _read(slot)).get(SLOT)
+        if content == token:
             return None
-        if held is not None and held != expected:
-            return held
+        if content is not None and content != expected:
+            return content
 
 
-def shut_out(slot: str, token: str, fences: Iterator[str]) -> Running[str | None]:
-    """Make sure that a page cannot come any more; -> what its slot holds, None where the page is there."""
+def fence_slot(slot: str, token: str, fences: Iterator[str]) -> Running[str | None]:
+    """Fence a slot so that its page can no longer be written; -> content of the slot, None if the page exists."""
     while True:
-        held = (yield from _read(slot)).get(SLOT)
-        if held == token:
+        content = (yield from _read(slot)).get(SLOT)
+        if content == token:
             return None
-        if held is not None and not is_fence(held):
-            return held
+        if content is not None and not is_fence(content):
+            return content
         fence = FENCE + next(fences)
-        if (yield CheckAndMutate(slot, SLOT, held, ((SLOT, fence),))) is True:
+        if (yield CheckAndMutate(slot, SLOT, content, ((SLOT, fence),))) is True:
             return fence
 
 
@@ -200,10 +202,10 @@ def shut_out(slot: str, token: str, fences: Iterator[str]) -> Running[str | None
 
 SLOTS: Final = "slot "
 CLAIMS: Final = "claim "
-"""Before the names of rows, by what they are."""
+"""Prefixes of the protocol's row names."""
 _TIMESTAMP_BYTES: Final = 8
 _AT: Final = 1
-"""Timestamp of all these cells: each is written over the one before it."""
+"""Timestamp of all these cells, so that each overwrites the one before it."""
 
 
 def slot_name(pointer: PagePointer) -> str:
@@ -223,39 +225,39 @@ def claim_name(claim: bytes) -> str:
 
 
 class _Place:
-    """Where a row of the protocol lies: table, row, family, and what stands behind the names of its columns."""
+    """Where a row of the protocol is in HBase: table, row, family, and the suffix of the names of its columns."""
 
-    __slots__ = ("behind", "family", "row", "table")
+    __slots__ = ("family", "row", "suffix", "table")
 
     def __init__(self, name: str) -> None:
-        self.family, self.behind = WRITERS, b""
+        self.family, self.suffix = WRITERS, b""
         if name.startswith(SLOTS):
             raw = name.removeprefix(SLOTS).encode("latin-1")
             self.table, self.row = "pages", encode_key(raw[_TIMESTAMP_BYTES:])
-            self.behind = b":" + raw[:_TIMESTAMP_BYTES]
+            self.suffix = b":" + raw[:_TIMESTAMP_BYTES]
         else:
             self.table, self.row = CLAIMS_TABLE, encode_key(name.removeprefix(CLAIMS).encode("latin-1"))
             self.family = CLAIM_FAMILY
 
     def qualifier(self, column: str) -> bytes:
-        return column.encode("latin-1") + self.behind
+        return column.encode("latin-1") + self.suffix
 
     def columns(self, cells: Sequence[HBaseCell]) -> Mapping[str, str]:
         return {
-            cell.qualifier.removesuffix(self.behind).decode("latin-1"): cell.value.decode("latin-1")
+            cell.qualifier.removesuffix(self.suffix).decode("latin-1"): cell.value.decode("latin-1")
             for cell in cells
-            if cell.qualifier.endswith(self.behind)
+            if cell.qualifier.endswith(self.suffix)
         }
 
 
 class Requests:
-    """Carries out requests.
+    """Sends requests to HBase.
 
     Args:
         client: of the cluster.
         namespace: of the store's tables.
-        durability: of what is written, as HBase numbers it; None for the tables' own.
-        clock: seconds, from any time on.
+        durability: HBase's number for the durability of writes; None for the default of the tables.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -271,36 +273,40 @@ class Requests:
         self._durability = durability
 
     def run_all(self, programs: Sequence[Running[Result]], cells: Sequence[Sequence[HBaseCell]]) -> list[Result]:
-        """Run programs to their ends, in step: what all of them ask next goes together.
+        """Run programs to their ends in lockstep: the next requests of all of them are sent together.
 
         Args:
-            programs: of those above.
-            cells: for each those of its page, written together with its slot.
+            programs: made by `claim` or `fill`.
+            cells: for each program the cells of its page, written together with its slot.
         Raises:
-            CommitUnknown: for GIVE_UP_SECONDS of one program's conditional writes none had an answer.
+            CommitUnknown: a program's conditional writes had no known outcome for GIVE_UP_SECONDS.
         """
         results: dict[int, Result] = {}
         unknown_since: dict[int, float] = {}
         replies: dict[int, Columns | bool | None] = dict.fromkeys(range(len(programs)))
         while replies:
-            asked: dict[int, Request] = {}
+            reads: dict[int, Read] = {}
+            changes: dict[int, CheckAndMutate] = {}
             for number, reply in replies.items():
                 try:
-                    asked[number] = programs[number].send(reply)
+                    request = programs[number].send(reply)
                 except StopIteration as ended:
                     results[number] = ended.value
-            reads = {number: one for number, one in asked.items() if isinstance(one, Read)}
-            changes = {number: one for number, one in asked.items() if isinstance(one, CheckAndMutate)}
-            held = self.check_and_mutate_all(list(changes.values()), [cells[number] for number in changes])
+                    continue
+                if isinstance(request, Read):
+                    reads[number] = request
+                else:
+                    changes[number] = request
+            applied = self.check_and_mutate_all(list(changes.values()), [cells[number] for number in changes])
             replies = dict(zip(reads, self.read_all(list(reads.values())), strict=True))
-            replies |= dict(zip(changes, held, strict=True))
+            replies |= dict(zip(changes, applied, strict=True))
             for number in changes:
                 if replies[number] is not None:
                     unknown_since.pop(number, None)
                 elif self._clock() - unknown_since.setdefault(number, self._clock()) >= GIVE_UP_SECONDS:
                     raise CommitUnknown(
-                        f"for {GIVE_UP_SECONDS:.0f} s the cluster has not said whether a conditional write was "
-                        "applied; the same write again is safe"
+                        f"the outcome of a conditional write has been unknown for {GIVE_UP_SECONDS:.0f} s; "
+                        "the same write again is safe"
                     )
         return [results[number] for number in range(len(programs))]
 
@@ -312,29 +318,29 @@ class Requests:
         """The columns of rows."""
         make = messages()
         places = [_Place(request.row) for request in requests]
-        found: dict[int, Mapping[str, str]] = {}
+        replies: dict[int, Mapping[str, str]] = {}
         for table in dict.fromkeys(place.table for place in places):
             here = [(number, place) for number, place in enumerate(places) if place.table == table]
             gets = [make.TGet(row=place.row, columns=[make.TColumn(family=place.family)]) for _, place in here]
             rows = self._client.get_many(f"{self._namespace}:{table}", gets)
-            found |= {number: place.columns(row) for (number, place), row in zip(here, rows, strict=True)}
-        return [found[number] for number in range(len(requests))]
+            replies |= {number: place.columns(row) for (number, place), row in zip(here, rows, strict=True)}
+        return [replies[number] for number in range(len(requests))]
 
     def check_and_mutate(self, request: CheckAndMutate, cells: Sequence[HBaseCell] = ()) -> bool | None:
-        """Change a row on a condition; None where nobody knows whether it is, or will be."""
+        """As `check_and_mutate_all`, for one row."""
         return self.check_and_mutate_all([request], [cells])[0]
 
     def check_and_mutate_all(
         self, requests: Sequence[CheckAndMutate], cells: Sequence[Sequence[HBaseCell]]
     ) -> list[bool | None]:
-        """Change rows, each on its condition and with its cells; None where nobody knows whether one is, or will be."""
+        """Change rows, each on its condition and with its cells; None for an unknown outcome."""
         places = [_Place(request.row) for request in requests]
-        found: dict[int, bool | None] = {}
+        replies: dict[int, bool | None] = {}
         for table in dict.fromkeys(place.table for place in places):
             here = [number for number, place in enumerate(places) if place.table == table]
             made = [self._conditional(places[number], requests[number], cells[number]) for number in here]
-            found |= zip(here, self._client.check_and_mutate_all(f"{self._namespace}:{table}", made), strict=True)
-        return [found[number] for number in range(len(requests))]
+            replies |= zip(here, self._client.check_and_mutate_all(f"{self._namespace}:{table}", made), strict=True)
+        return [replies[number] for number in range(len(requests))]
 
     def _conditional(self, place: _Place, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:
         puts = [

@@ -1,8 +1,7 @@
-"""The engine on a Spark cluster: the same kernels through `mapInArrow`, over Arrow files in a folder that all share.
+"""The engine of a sweep on a Spark cluster: kernels run in `mapInArrow`, over Arrow files in a shared folder.
 
-Knows PySpark, and no other module does; must not know what a kernel computes.  This process alone opens the store: it
-writes what kernels need into the folder, and reads what they made.  What Spark moves itself are keys and pairs.  Where
-a worker is lost Spark runs its tasks again; they give the same bytes.
+Only this process opens the store.  It writes the input of the kernels into the folder and reads their output; Spark
+itself shuffles keys and pairs.  If a worker is lost, Spark runs its tasks again, and they give the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from docstore.sweep.stages import in_order
 
 PART_TEXTS = 1 << 15
 RANGE_TEXTS = 1 << 20
-"""Texts of one range of a band's keys: a task holds some 300 bytes of each."""
+"""Texts of one range of a band's keys: a task needs some 300 bytes of memory for each."""
 BLOCK_TEXTS = 1 << 20
 TASKS_A_CORE = 3
 SETTINGS = {
@@ -39,7 +38,8 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
 }
-"""Rows are large, so few go into an Arrow batch; the cut is ours, so Spark changes none."""
+"""Rows are large, so an Arrow batch has few.  The engine sets the number of partitions, so adaptive execution is
+off."""
 
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception): ")
 
@@ -51,9 +51,9 @@ class SparkEngine(Engine):
 
     Args:
         master: of the cluster, such as spark://host:7077, or local[2].
-        folder: that the workers see under the same path; the engine makes one of its own in it.
+        folder: shared with the workers under the same path; the engine creates its own folder in it.
         threads: of this process, which read the store.
-        settings: of Spark, by name, before those here.
+        settings: of Spark, by name; they override SETTINGS.
     Raises:
         InvalidArgument: PySpark, PyArrow or Java are not installed.
         StoreUnavailable: the cluster cannot be reached.
@@ -65,7 +65,7 @@ class SparkEngine(Engine):
         self._threads = threads
         self._stages = _stages()
         _check_java()
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers take it: a path on their machines
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers use it, as a path on their machines
         session = importlib.import_module("pyspark.sql").SparkSession
         self._is_own = session.getActiveSession() is None
         builder = session.builder.appName("docstore sweep").master(master)
@@ -75,7 +75,7 @@ class SparkEngine(Engine):
             self._spark = builder.getOrCreate()
             self._spark.sparkContext.setLogLevel("ERROR")
             self._cores = max(1, self._spark.sparkContext.defaultParallelism)
-            tasks = 2 * self._cores  # each core starts its Python and loads the kernels, before any time counts
+            tasks = 2 * self._cores  # so that each core starts Python and loads the kernels before the sweep
             self._spark.range(0, tasks, 1, tasks).mapInArrow(self._stages.warm_up, self._stages.DONE).collect()
         self._parent = folder
         self._made: Path | None = None
@@ -108,8 +108,8 @@ class SparkEngine(Engine):
                 .mapInArrow(partial(stages.distinct_codes, plan), stages.DONE)
                 .collect()
             )
-        found = [_codes(stages, plan.codes(block)) for block in range(plan.blocks)]
-        codes = np.concatenate([np.empty(0, np.int64), *found])
+        blocks = [_codes(stages, plan.codes(block)) for block in range(plan.blocks)]
+        codes = np.concatenate([np.empty(0, np.int64), *blocks])
         crowded = len(_codes(stages, plan.codes(stages.CROWDED)))
         shutil.rmtree(folder)
         return Candidates(chosen[codes // count], chosen[codes % count], crowded)
@@ -138,7 +138,7 @@ class SparkEngine(Engine):
         shutil.rmtree(folder)
 
     def counter(self, sets: Sets, members: Path) -> Callable[[Columns], Columns]:
-        """See `Engine`: the members go into the shared folder, unless they lie in it."""
+        """See `Engine`: the members are copied into the shared folder, unless they are in it."""
         if len(sets.members) and self._parent not in members.parents:
             copied = self._folder / f"members-{self._jobs}.u64"
             shutil.copyfile(members, copied)
@@ -154,7 +154,7 @@ class SparkEngine(Engine):
 
     @property
     def _folder(self) -> Path:
-        """Of this engine; made when the sweep has its own, which removes what earlier ones left behind."""
+        """Of this engine; created late, after the sweep has created its own and removed those of earlier sweeps."""
         if self._made is None:
             self._parent.mkdir(parents=True, exist_ok=True)
             self._made = Path(tempfile.mkdtemp(prefix="spark-", dir=self._parent))
@@ -170,7 +170,7 @@ class SparkEngine(Engine):
 
 
 def _codes(stages: Any, path: Path) -> Numbers:
-    """The codes of a file; none where there is no such file, because nothing went into it."""
+    """The codes of a file; none if there is no such file."""
     if not path.exists():
         return np.empty(0, np.int64)
     codes: Numbers = stages.read_columns(path)["codes"]
@@ -180,7 +180,7 @@ def _codes(stages: Any, path: Path) -> Numbers:
 def _stages() -> Any:
     try:
         importlib.import_module("pyspark")
-        importlib.import_module("pandas")  # asked for by mapInArrow
+        importlib.import_module("pandas")  # mapInArrow needs it
         return importlib.import_module("docstore.cluster.spark_stages")
     except ImportError as error:
         raise InvalidArgument(
@@ -196,20 +196,20 @@ def _check_java() -> None:
 
 @contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """Errors of Spark as ours."""
+    """Translate errors of Spark."""
     try:
         yield
     except Exception as error:
         if isinstance(error, OSError | KeyboardInterrupt | MemoryError):
             raise
         raise StoreUnavailable(
-            f"Spark failed ({what}): {failure_reason(str(error))}; nothing was written into the rows. Look into the "
-            "logs of its workers, and whether they see the shared folder and have docstore, then sweep again"
+            f"Spark failed ({what}): {failure_reason(str(error))}; no row was changed. Read the logs of its workers, "
+            "check that they see the shared folder and have docstore, then sweep again"
         ) from error
 
 
 def failure_reason(message: str) -> str:
-    """The line of Spark's long message that says what went wrong: the last error of Python, else that of Java."""
+    """The line of Spark's long message with the cause: the last error of Python, else that of Java."""
     lines = [line.strip() for line in message.strip().splitlines()] or [""]
     errors = [line for line in lines if _PYTHON_ERROR.match(line)]
     java = [line.removeprefix(": ") for line in lines if line.startswith(": ")]

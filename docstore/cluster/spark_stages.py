@@ -1,12 +1,10 @@
 """Candidates by two shuffles: pure functions over Arrow batches, for `mapInArrow`.
 
-Knows the kernels of `sweep.candidates` and Arrow, and no other module imports pyarrow; it does not know Spark.
-
-    part of the sketches -> (bucket range of a band, keys, ties, texts)         shuffled by bucket range
-    all of a range       -> (block of first texts, codes of likely pairs)       shuffled by block: double pairs go
+    part of the sketches -> (bucket range of a band, keys, ties, texts)         shuffle by bucket range
+    all of a range       -> (block of first texts, codes of likely pairs)       shuffle by block, to remove double pairs
     all of a block       -> a file of distinct codes, in order
 
-A row holds arrays as bytes: a shuffle of few large rows, not of one for each text and band.
+A row has arrays as bytes, so that few large rows are shuffled and not one for each text and band.
 Rows may come in any order.
 """
 
@@ -32,22 +30,22 @@ BANDED = "bucket long, keys binary, ties binary, texts binary"
 PAIRED = "block long, codes binary"
 DONE = "block long"
 CROWDED = -1
-"""In place of a block: texts in crowded buckets."""
+"""Instead of a block number: texts in crowded buckets."""
 _SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 Batches = Iterable[Any]
 
 
 class Plan(NamedTuple):
-    """How the work is cut.
+    """How the work is partitioned.
 
     Attributes:
-        folder: that all processes share.
-        texts: how many are compared.
-        threshold: least Jaccard coefficient of a pair.
+        folder: shared by all processes.
+        texts: number of texts to compare.
+        threshold: lowest Jaccard coefficient of a pair.
         part_texts: sketches of one part.
-        ranges: of the keys of each band.
-        blocks: of first texts.
+        ranges: number of ranges of each band's keys.
+        blocks: number of blocks of first texts.
     """
 
     folder: str
@@ -74,7 +72,7 @@ def _open(path: Path) -> tuple[NDArray[np.uint8], Numbers]:
 
 
 def warm_up(batches: Batches) -> Iterator[Any]:
-    """Do nothing, where everything is loaded."""
+    """Do nothing: the worker has then loaded all modules."""
     yield from batches
 
 
@@ -110,21 +108,21 @@ def pair_buckets(plan: Plan, batches: Batches) -> Iterator[Any]:
         del gathered[bucket]
         order = np.argsort(texts)
         keys, ties, texts = keys[order], ties[order], texts[order]
-        fresh: list[Numbers] = []
-        held = 0
+        pairs: list[Numbers] = []
+        pair_count = 0
         for first, second, crowded in band_pairs(keys, ties, sketches, texts, sizes[texts], plan.threshold):
-            fresh.append(texts[first] * plan.texts + texts[second])
-            held += len(first)
+            pairs.append(texts[first] * plan.texts + texts[second])
+            pair_count += len(first)
             if len(crowded):
                 yield _batch(("block", "codes"), [(CROWDED, texts[crowded].tobytes())])
-            if held > CHUNK_PAIRS:
-                yield from _in_blocks(plan, fresh)
-                fresh, held = [], 0
-        yield from _in_blocks(plan, fresh)
+            if pair_count > CHUNK_PAIRS:
+                yield from _in_blocks(plan, pairs)
+                pairs, pair_count = [], 0
+        yield from _in_blocks(plan, pairs)
 
 
-def _in_blocks(plan: Plan, fresh: list[Numbers]) -> Iterator[Any]:
-    codes = distinct(np.concatenate([np.empty(0, np.int64), *fresh]))
+def _in_blocks(plan: Plan, pairs: list[Numbers]) -> Iterator[Any]:
+    codes = distinct(np.concatenate([np.empty(0, np.int64), *pairs]))
     block_codes = -(-plan.texts // plan.blocks) * plan.texts
     cuts = np.searchsorted(codes, np.arange(1, plan.blocks) * block_codes)
     rows = [(block, part.tobytes()) for block, part in enumerate(np.split(codes, cuts)) if len(part)]
@@ -155,12 +153,12 @@ def _numbers(batches: Batches) -> Iterator[int]:
 
 def _gathered(batches: Batches) -> dict[int, list[tuple[bytes, ...]]]:
     """Rows by the number in their first column."""
-    found: dict[int, list[tuple[bytes, ...]]] = defaultdict(list)
+    rows: dict[int, list[tuple[bytes, ...]]] = defaultdict(list)
     for batch in batches:
         columns = [batch.column(place).to_pylist() for place in range(batch.num_columns)]
         for number, *values in zip(*columns, strict=True):
-            found[number].append(tuple(values))
-    return found
+            rows[number].append(tuple(values))
+    return rows
 
 
 def _batch(names: tuple[str, ...], rows: list[Any]) -> Any:
@@ -171,8 +169,8 @@ def _batch(names: tuple[str, ...], rows: list[Any]) -> Any:
     )
 
 
-# --- Batches of columns in Arrow files, for processes that share a folder: one record of lists, a list for a column.
-# A file appears as a whole or not at all: a task that runs twice writes the same bytes in its place.
+# --- Batches of columns in Arrow files in a shared folder: one record of lists, one list for each column.
+# Files are replaced atomically; a task that runs twice writes the same bytes.
 
 
 def write_columns(path: Path, columns: Columns) -> None:
@@ -192,7 +190,7 @@ def write_columns(path: Path, columns: Columns) -> None:
 
 
 def read_columns(path: Path) -> Columns:
-    """Read a batch; its arrays are mapped, not read, and cannot be written to."""
+    """Read a batch; its arrays are memory-mapped and read-only."""
     batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     return {name: _column(batch.column(name).values) for name in batch.schema.names}
 

@@ -1,21 +1,21 @@
 """Maintenance of a store on HBase, next to any number of writers: what `compact` does there.
 
-The order of the steps; each is safe wherever it stops, and next to another process that does the same.
+The steps in order.  Each may stop anywhere, and may run next to another process that does the same.
 
-    restore    postings that an earlier run removed, and that lead to a page by now, are put back
-    counts     rows of writer sessions are folded into one
-    captures   records that the policies drop are deleted with the cells that they refer to; bodies that are not kept;
-               cells that no record refers to; cells of users' families that the policies hide
-    postings   what leads to no page is removed, level by level (`upkeep_postings`)
-    claims     of bodies whose page is gone are removed
-    chunks     of long values that no cell refers to are removed
+    restore    write again postings that an earlier run removed although their page exists now
+    counts     fold the rows of writer sessions into one
+    captures   delete records that GC policies drop, with the cells that they refer to; bodies that policies drop; cells
+               that no record refers to; cells of users' families that the policies hide
+    postings   remove postings without a page, level by level (`upkeep_postings`)
+    claims     remove claims of bodies whose page does not exist
+    chunks     remove chunks of long values that no cell refers to
 
-A row of table `meta` says how far a run has come; the next one goes on there, within a day.  What is deleted stays in
-HBase's files until its major compaction, which nothing here can ask for: the report says how.
+A row of table `meta` has the progress of a run; the next run resumes there, within a day.  Deleted cells stay in
+HBase's files until its major compaction.  Thrift2 has no call for that, so the report gives the commands.
 
-Chunks are written before the cell that refers to them.  So they go only if it does not at two looks with a grace
-period between; and if its page is not there it is shut out first, so that a writer that comes late judges its page and
-writes its chunks again.
+Chunks are written before the cell that refers to them.  So they are removed only if the cell does not refer to them at
+two checks with a grace period between.  If the page does not exist, its slot is fenced first: a late writer then judges
+the page again and writes its chunks again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from docstore.cluster.coding import (
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
-from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Wanted
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Target
 from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, cell_named, chunks_named
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
@@ -72,16 +72,16 @@ END: Final = bytes((VALUE_ROWS[0] + 1,))
 
 
 class ChunkUpkeep:
-    """Removes chunks that nothing refers to.
+    """Removes chunks that no cell refers to.
 
     Attributes:
-        removed, removed_bytes: values whose chunks went, and bytes of these.
-        waiting: values whose chunks nothing refers to, but not for long enough.
+        removed, removed_bytes: values whose chunks were removed, and bytes of these.
+        waiting: values without a reference whose grace period has not ended.
 
     Args:
         engine: of the store.
         chunks: their table.
-        pages: which are there.
+        pages: of the store.
         clock: seconds since 1970.
     """
 
@@ -97,39 +97,39 @@ class ChunkUpkeep:
         self.waiting = 0
 
     def sweep(self, after: bytes, seen: Callable[[bytes], None], *, dry_run: bool = False) -> None:
-        """Look at all chunks.
+        """Check all chunks.
 
         Args:
-            after: row key from which on.
-            seen: told of row keys up to which all is done.
+            after: first row key.
+            seen: called with row keys up to which all is done.
             dry_run: only count.
         """
-        for one in self._chunks.owned(max(after, VALUE_ROWS), END):
-            self._look(one, dry_run=dry_run)
-            seen(one.row)
+        for chunks in self._chunks.owned(max(after, VALUE_ROWS), END):
+            self._check(chunks, dry_run=dry_run)
+            seen(chunks.row)
 
-    def _look(self, one: Owned, *, dry_run: bool) -> None:
-        name = one.row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
-        owner = Owner.decode(one.owner)
+    def _check(self, chunks: Owned, *, dry_run: bool) -> None:
+        name = chunks.row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
+        owner = Owner.decode(chunks.owner)
         now = int(self._clock())
         if self._is_used(name, owner):
-            if one.idle_since is not None and not dry_run:
-                self._chunks.mark_idle(one.row, None)
+            if chunks.idle_since is not None and not dry_run:
+                self._chunks.mark_idle(chunks.row, None)
             return
-        if dry_run or one.idle_since is None or now - one.idle_since < CHUNK_GRACE_SECONDS:
+        if dry_run or chunks.idle_since is None or now - chunks.idle_since < CHUNK_GRACE_SECONDS:
             self.waiting += 1
-            if one.idle_since is None and not dry_run:
-                self._chunks.mark_idle(one.row, now)
+            if chunks.idle_since is None and not dry_run:
+                self._chunks.mark_idle(chunks.row, now)
             return
-        self._pages.shut_out([PagePointer(owner.timestamp, owner.row_key)])
+        self._pages.fence([PagePointer(owner.timestamp, owner.row_key)])
         if self._is_used(name, owner):
-            self._chunks.mark_idle(one.row, None)
+            self._chunks.mark_idle(chunks.row, None)
             return
-        self.removed_bytes += self._chunks.remove(one.row)
+        self.removed_bytes += self._chunks.remove(chunks.row)
         self.removed += 1
 
     def _is_used(self, name: bytes, owner: Owner) -> bool:
-        """Whether the cell that chunks were written for refers to them."""
+        """Whether the owner of chunks refers to them."""
         cells = self._engine.read_row(_PAGES, *owner.read())
         return any(cell.qualifier == owner.column[1] and chunks_named(cell.value) == name for cell in cells)
 
@@ -137,21 +137,21 @@ class ChunkUpkeep:
 # --- the steps
 
 RESUME_SECONDS: Final = 86_400
-"""A run that stopped longer ago is not gone on with."""
+"""A run that stopped longer ago is not resumed."""
 NOTE_SECONDS: Final = 5.0
-"""How often it is noted how far a run has come."""
+"""How often the progress of a run is stored."""
 ROWS_AT_ONCE: Final = 200
 CELLS_AT_ONCE: Final = 1000
 CLAIMS_AT_ONCE: Final = 500
-HELD_CLAIMS: Final = 20_000
-"""Whose page is not there, looked at again together."""
+MAX_PENDING_CLAIMS: Final = 20_000
+"""Claims without a page that are checked again together."""
 _META: Final = "meta"
 _NOTE: Final = b"upkeep"
-"""Cell of COMPACTION_ROW: msgpack of the step, the row key behind which it goes on, and the time."""
+"""Cell of COMPACTION_ROW: msgpack of the step, the last row key that is done, and the time."""
 
 
 class _Step(NamedTuple):
-    """A step of a run: its name, the table whose regions tell how far it is, and what does it from a row key on."""
+    """A step of a run: its name, the table whose regions show its progress, and a function that runs from a row key."""
 
     name: str
     table: str
@@ -166,49 +166,49 @@ _KEYS: Final = ReadSpec(keys_only=True)
 
 
 class _Change(NamedTuple):
-    """What has to go of a row: its cells, and what takes the place of records whose bodies go."""
+    """A change of a row: cells to delete, and records that replace those whose body is dropped."""
 
     gone: list[Cell]
     changed: list[CaptureRecord]
 
     def parts(self, row: bytes, level: int) -> list[Any]:
-        """The delete and the put in HBase; of different cells, so that they need no order."""
-        places = [
+        """The delete and the put in HBase; they need no order, because their cells are different."""
+        cell_keys = [
             (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp))
             for cell in self.gone
         ]
         cells = [encode_cell(_PAGES, *record.cell()) for record in self.changed]
         return [
-            *([thrift.delete_versions(row, places, level)] if places else []),
+            *([thrift.delete_versions(row, cell_keys, level)] if cell_keys else []),
             *([thrift.put(row, cells, level)] if cells else []),
         ]
 
 
 class _Claim(NamedTuple):
-    """A claim: the key of its row, and the slot and token that stand there."""
+    """A claim: the key of its row, and the slot and token in it."""
 
     row: bytes
-    held: str
+    content: str
 
     @property
     def pointer(self) -> PagePointer:
-        """The page that has made it."""
-        return slot_pointer(self.held.rpartition(" ")[0])
+        """The page that made the claim."""
+        return slot_pointer(self.content.rpartition(" ")[0])
 
 
 class StoreUpkeep:
-    """One run.
+    """One run of the maintenance.
 
     Args:
         client: of the cluster.
         engine: of the store.
-        chunks: parts of long values.
-        table: of pages, with their policies.
-        durability: of what is written.
-        upkeep: sees to pages and the index.
-        on_progress: called with the parts of the work that are done, and with all of them.
-        dry_run: only count what there is to do.
-        pause: waits some seconds.
+        chunks: of long values.
+        table: of pages, with their GC policies.
+        durability: of the writes.
+        upkeep: maintains pages and the index.
+        on_progress: called with the number of regions that are done, and of all regions.
+        dry_run: only count.
+        pause: sleeps some seconds.
     """
 
     def __init__(
@@ -241,10 +241,10 @@ class StoreUpkeep:
         self.report = CompactionReport("fast", dry_run)
 
     def run(self) -> CompactionReport:
-        """Do all steps, or those that an interrupted run has left."""
+        """Run all steps, or the rest of an interrupted run."""
         began = time.monotonic()
         steps = self._steps()
-        name, after = ("", b"") if self._dry_run else self._noted()
+        name, after = ("", b"") if self._dry_run else self._stored_progress()
         names = [step.name for step in steps]
         first = names.index(name) if name in names else 0
         regions = [self._regions(step) for step in steps]
@@ -284,15 +284,15 @@ class StoreUpkeep:
         report.waiting_chunked = self._chunks.waiting
         names = " ".join(f"major_compact '{self._engine.name(table)}';" for table in (_PAGES, "bodies", "postings"))
         report.advice = [
-            "what is deleted stays in HBase's files until a major compaction: in the HBase shell, "
+            "deleted cells stay in HBase's files until a major compaction: in the HBase shell, "
             f"{names} major_compact '{self._engine.name(CHUNKS_TABLE)}'",
-            "dictionaries that no value needs any more stay; a copy of the store is without them",
+            "unused dictionaries are not removed; a copy of the store does not have them",
         ]
 
-    # --- how far it is
+    # --- progress
 
     def _regions(self, step: _Step) -> list[bytes]:
-        """The first keys of the regions that a step goes through; one for a step without."""
+        """The first keys of the regions of a step; one for a step without a table."""
         if not step.table:
             return [b""]
         starts = sorted(self._client.servers_of(self._engine.name(step.table)))
@@ -300,31 +300,29 @@ class StoreUpkeep:
         return [step.first, *within]
 
     def _seen(self, step: str, done: int, regions: Sequence[bytes], total: int) -> Callable[[bytes], None]:
-        """Told of row keys up to which a step is done: shows how far it is, and notes some of them."""
-        noted = time.monotonic()
+        """A function to call with row keys up to which a step is done: it reports the progress, and stores some."""
+        stored_at = time.monotonic()
 
         def seen(row_key: bytes) -> None:
-            nonlocal noted
+            nonlocal stored_at
             if self._on_progress is not None:
                 self._on_progress(done + bisect_right(regions, row_key) - 1, total)
-            if not self._dry_run and time.monotonic() - noted >= NOTE_SECONDS:
-                self._note(step, row_key)
-                noted = time.monotonic()
+            if not self._dry_run and time.monotonic() - stored_at >= NOTE_SECONDS:
+                progress = {"step": step, "after": row_key, "at": int(time.time())}
+                cell = SetCell("m", _NOTE, 0, bytes(msgpack.packb(progress)))
+                self._engine.mutate_rows([RowMutations(_META, COMPACTION_ROW, [cell])], self._durability)
+                stored_at = time.monotonic()
 
         return seen
 
-    def _noted(self) -> tuple[str, bytes]:
+    def _stored_progress(self) -> tuple[str, bytes]:
+        """Step and row key where an interrupted run stopped; ("", b"") if there is none."""
         for cell in self._engine.read_row(_META, COMPACTION_ROW):
             if cell.qualifier == _NOTE:
-                noted = msgpack.unpackb(cell.value)
-                if time.time() - noted["at"] < RESUME_SECONDS:
-                    return noted["step"], noted["after"]
+                progress = msgpack.unpackb(cell.value)
+                if time.time() - progress["at"] < RESUME_SECONDS:
+                    return progress["step"], progress["after"]
         return "", b""
-
-    def _note(self, step: str, row_key: bytes) -> None:
-        noted = {"step": step, "after": row_key, "at": int(time.time())}
-        cell = SetCell("m", _NOTE, 0, bytes(msgpack.packb(noted)))
-        self._engine.mutate_rows([RowMutations(_META, COMPACTION_ROW, [cell])], self._durability)
 
     # --- counts
 
@@ -340,24 +338,24 @@ class StoreUpkeep:
             ):
                 break
         column = encode_column(_META, COUNTS_FAMILY, TOTALS)
-        for row_key, value in fold.rows.items():  # each unless its session has written it again
+        for row_key, value in fold.rows.items():  # delete each unless its session has written it again
             row = encode_key(row_key)
             gone = thrift.row_mutations(row, [thrift.delete_families(row, (SMALL, WRITERS), self._level)])
             try:
                 self._client.check_and_mutate(self._engine.name(_META), column, value, gone)
             except Unknown:
-                continue  # it may stay: nothing counts twice
+                continue  # if it stays, it is still not counted twice
         self.report.folded_sessions = len(fold.rows)
 
     # --- captures
 
     def _drop_captures(self, after: bytes, seen: Callable[[bytes], None]) -> None:
-        """Delete what policies hide, and cells that no record refers to."""
+        """Delete what GC policies hide, and cells that no record refers to."""
         rows = self._engine.scan(_PAGES, after, None, ReadSpec(keys_only=True, cell_limit=CELLS_AT_ONCE))
         while slice_ := list(islice(rows, ROWS_AT_ONCE)):
             self.report.rows += len(slice_)
             reads = [(row.row_key, _RECORDS) for row in slice_]
-            records = self._engine.read_rows(_PAGES, reads)  # after the cells: of each that is referred to
+            records = self._engine.read_rows(_PAGES, reads)  # after the cells, so that it has each that refers to one
             likely = [
                 row.row_key
                 for row, cells in zip(slice_, records, strict=True)
@@ -367,7 +365,7 @@ class StoreUpkeep:
             seen(slice_[-1].row_key)
 
     def _drop_of_row(self, row_key: bytes) -> int:
-        """Change a row on condition of its generation, which is read before the row; -> cells that went."""
+        """Change a row on condition of its generation, which is read before the row; -> number of deleted cells."""
         row = encode_key(row_key)
         for _ in range(MOST_TRIES):
             generation = self._engine.generation(_PAGES, row)
@@ -376,15 +374,15 @@ class StoreUpkeep:
             parts = change.parts(row, self._level)
             if self._dry_run or not parts or self._engine.change_row(_PAGES, row, generation, parts, self._level):
                 return len(change.gone)
-        raise CommitUnknown(f"row {row_key!r} does not come to rest; run compact again")
+        raise CommitUnknown(f"row {row_key!r} changed {MOST_TRIES} times meanwhile; run compact again")
 
     def _change_of(self, row_key: bytes, keys: Sequence[Cell], stored: Sequence[Cell]) -> _Change:
-        """What has to go of a row.
+        """The change that a row needs.
 
         Args:
             row_key: of the row.
             keys: its cells, without values.
-            stored: its capture records, read later than these.
+            stored: its capture records, read after the cells.
         """
         try:
             records = [capture_of(cell) for cell in stored]
@@ -393,7 +391,7 @@ class StoreUpkeep:
             changed = [without_body(record) for record in records if record.timestamp in bodiless]
             kept = {record.timestamp: record for record in [*records, *changed] if record.timestamp not in dropped}
             values = [cell_named(value) for record in kept.values() for value in record.columns.values()]
-        except CorruptionError:  # `check` names it
+        except CorruptionError:  # `check` reports it
             return _Change([], [])
         needed = {(*cell.column, cell.timestamp) for cell in values if cell is not None and cell.row_key == row_key}
         gone = [
@@ -404,7 +402,7 @@ class StoreUpkeep:
             and (cell.timestamp not in kept or not (cell.family == CAPTURE_FAMILY or is_later(cell[:2])))
         ]
         others = [cell for cell in keys if cell.family not in _OF_CAPTURES]
-        # A row is read with its users' values only if something would go if all were different.
+        # Values of users' cells are read only if a cell would be dropped when all values are different.
         differing = [cell._replace(value=encode_inline(b"%d" % number)) for number, cell in enumerate(others)]
         if families := tuple(sorted({cell.family for cell in self._table.dropped_of(differing)})):
             gone += self._table.dropped_of(self._engine.read_row(_PAGES, row_key, ReadSpec(families)))
@@ -413,17 +411,17 @@ class StoreUpkeep:
     # --- claims
 
     def _drop_claims(self, after: bytes, seen: Callable[[bytes], None]) -> None:
-        """Drop claims whose page is gone; one whose page may come is looked at again, and that page shut out."""
-        held: list[_Claim] = []
+        """Drop claims whose page does not exist, after a grace period and a fence for that page."""
+        pending: list[_Claim] = []
         for claims in self._claims(after):
-            live = self._pages.live([Wanted(claim.pointer) for claim in claims])
-            held += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
-            if len(held) >= HELD_CLAIMS:
-                self._drop(held)
-                held = []
-            if not held:
+            live = self._pages.live([Target(claim.pointer) for claim in claims])
+            pending += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
+            if len(pending) >= MAX_PENDING_CLAIMS:
+                self._drop(pending)
+                pending = []
+            if not pending:
                 seen(claims[-1].row)
-        self._drop(held)
+        self._drop(pending)
 
     def _drop(self, claims: Sequence[_Claim]) -> None:
         if not claims or self._dry_run:
@@ -433,27 +431,27 @@ class StoreUpkeep:
         self.report.dropped_claims += sum(self._engine.in_parallel(self._drop_claim, claims))
 
     def _drop_claim(self, claim: _Claim) -> bool:
-        """Drop a claim if its page is not there and cannot come any more."""
-        if not self._pages.shut_out([claim.pointer])[0]:
+        """Drop a claim if its page does not exist and its slot is fenced."""
+        if not self._pages.fence([claim.pointer])[0]:
             return False
         name = CLAIMS + claim.row.decode("latin-1")
-        gone = CheckAndMutate(name, CLAIM_COLUMN, claim.held, (), (CLAIM_COLUMN,))
-        return self._requests.check_and_mutate(gone) is True
+        delete = CheckAndMutate(name, CLAIM_COLUMN, claim.content, (), (CLAIM_COLUMN,))
+        return self._requests.check_and_mutate(delete) is True
 
     def _claims(self, after: bytes) -> Iterator[list[_Claim]]:
         make = messages()
         start = encode_key(after) if after else b""
         while True:
-            asked = make.TScan(startRow=start, columns=[make.TColumn(family=CLAIM)], limit=CLAIMS_AT_ONCE)
-            found = self._client.scan(self._engine.name(CLAIMS_TABLE), asked, CLAIMS_AT_ONCE)
+            request = make.TScan(startRow=start, columns=[make.TColumn(family=CLAIM)], limit=CLAIMS_AT_ONCE)
+            rows = self._client.scan(self._engine.name(CLAIMS_TABLE), request, CLAIMS_AT_ONCE)
             claims = [
                 _Claim(row, cell.value.decode("latin-1"))
-                for row, cells in found
+                for row, cells in rows
                 for cell in cells
                 if cell.qualifier == CLAIM_COLUMN.encode()
             ]
             if claims:
                 yield claims
-            if len(found) < CLAIMS_AT_ONCE:
+            if len(rows) < CLAIMS_AT_ONCE:
                 return
-            start = found[-1][0] + b"\x00"
+            start = rows[-1][0] + b"\x00"

@@ -1,18 +1,18 @@
-"""Postings that lead to nothing, removed while others write: see `PostingUpkeep`.
+"""Remove dangling postings while other processes write: see `PostingUpkeep`.
 
-Knows how postings lead from one to the next, and to pages; must not know fingerprints.  Level by level, from pages up:
-a posting that leads to a page goes when that is gone, that of a band when its text has no page.
+A posting of a page is dangling if the page does not exist; a posting of a band, if its text has no posting of a page.
+So postings of pages are removed first, then those of bands.
 
-A writer puts its postings first and its page later, and puts no band that is there.  So what is removed here may be
-what a page needs that is on its way:
+A writer writes its postings before its page, and omits a band posting that exists.  So a page that is about to be
+written may need a posting that is removed here.  Therefore:
 
-1. What leads to nothing is looked at once more after a grace period: most writers have come on by then.
-2. It is noted in a journal before it is removed.
-3. After that it is looked at a third time.  A page that is not there then is shut out by a fence: its writer judges it
-   anew, and posts it anew.  What leads somewhere by then is put back.
-4. The next run looks at all that stands in the journal, puts back what leads somewhere, and ends journals of some age.
+1. A dangling posting is checked again after a grace period, in which most writers finish.
+2. It is recorded in a journal before it is removed.
+3. After the removal it is checked a third time.  If its page does not exist, the page's slot is fenced: the writer then
+   judges and posts the page again.  If it exists now, the posting is written again.
+4. The next run checks all postings of the journal, writes again those that are not dangling, and deletes old journals.
 
-So a run that is killed is repaired by the next one, and so is a removal that a gateway delivered late.
+So the next run repairs a run that was killed, and a removal that a gateway applied late.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ from docstore.storage.captures import capture_of
 from docstore.storage.envelope import parse_envelope
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
-"""In the order in which they are looked at."""
+"""In the order of the sweeps."""
 GRACE_SECONDS: Final = 10.0
 JOURNAL_SECONDS: Final = 3600
-"""A journal younger than this stays: what it names may still be needed by a writer that was stopped meanwhile."""
-HELD_POSTINGS: Final = 100_000
-"""That lead to nothing, looked at again together."""
+"""Younger journals are kept: a writer that was paused meanwhile may still need their postings."""
+MAX_PENDING_POSTINGS: Final = 100_000
+"""Dangling postings that are checked again together."""
 REMOVED_AT_ONCE: Final = 500
-ASKED_AT_ONCE: Final = 4000
-LIVE_HELD: Final = 200_000
-"""Rows of postings that are known to be there."""
+READ_AT_ONCE: Final = 4000
+MAX_CACHED_ROWS: Final = 200_000
+"""Rows of postings that are known to exist."""
 JOURNAL_ROW: Final = b"upkeep:"
-"""Rows of table `meta`, + session and number: postings that were removed, and when."""
+"""Rows of table `meta`, + session and number: removed postings, and when."""
 _META: Final = "meta"
 _FAMILY: Final = "m"
 _QUALIFIER: Final = b"postings"
@@ -86,19 +86,19 @@ class Posting(NamedTuple):
 
 
 class PostingUpkeep:
-    """Removes postings that lead to nothing.
+    """Removes dangling postings.
 
     Attributes:
-        removed: so far.
-        restored: that were put back.
+        removed: number of removed postings.
+        restored: number of postings that were written again.
 
     Args:
         client: of the cluster.
         engine: of the store.
-        pages: which are there.
-        durability: of what is written.
+        pages: of the store.
+        durability: of the writes.
         session: of this process.
-        pause: waits some seconds.
+        pause: sleeps some seconds.
     """
 
     def __init__(
@@ -119,27 +119,27 @@ class PostingUpkeep:
         self._level = thrift.log_level(durability)
         self._table = engine.name(TABLE)
         self._journals = 0
-        self._there: LruCache[bytes, bool] = LruCache(LIVE_HELD)
+        self._existing: LruCache[bytes, bool] = LruCache(MAX_CACHED_ROWS)
         self._crowded: set[bytes] = set()
-        """Texts without a page in full buckets: these stay as they are, and so do all postings of the text."""
+        """Texts without a page in full buckets: all their postings stay."""
         self.removed = 0
         self.restored = 0
 
-    # --- what was removed before
+    # --- the journal
 
     def restore(self) -> None:
-        """Put back what was removed and leads somewhere now; journals of some age end."""
+        """Write again removed postings that are not dangling now, and delete old journals."""
         for row in self._engine.scan(_META, JOURNAL_ROW, JOURNAL_ROW + b"\xff\xff"):
             for cell in row.cells:
-                noted = msgpack.unpackb(cell.value)
-                self._put_back([Posting(*one) for one in noted["postings"]])
-                if time.time() - noted["at"] > JOURNAL_SECONDS:
+                journal = msgpack.unpackb(cell.value)
+                self._restore([Posting(*fields) for fields in journal["postings"]])
+                if time.time() - journal["at"] > JOURNAL_SECONDS:
                     self._engine.mutate_rows([RowMutations(_META, row.row_key, [DeleteRow()])], self._durability)
 
-    def _put_back(self, postings: Sequence[Posting]) -> None:
-        alive = [one for one, is_gone in zip(postings, self._gone(postings), strict=True) if not is_gone]
-        missing = [one for one, is_there in zip(alive, self._exist(alive), strict=True) if not is_there]
-        rows = [RowMutations(TABLE, one.row_key, [SetCell(FAMILY, one.qualifier, 0, b"")]) for one in missing]
+    def _restore(self, postings: Sequence[Posting]) -> None:
+        live = [posting for posting, dangles in zip(postings, self._dangling(postings), strict=True) if not dangles]
+        missing = [posting for posting, exists in zip(live, self._exist(live), strict=True) if not exists]
+        rows = [RowMutations(TABLE, row_key, [SetCell(FAMILY, qualifier, 0, b"")]) for row_key, qualifier in missing]
         if rows:
             self._engine.mutate_rows(rows, self._durability)
             self.restored += len(rows)
@@ -147,147 +147,143 @@ class PostingUpkeep:
     # --- one kind
 
     def sweep(self, kind: int, after: bytes, seen: Callable[[bytes], None], *, dry_run: bool = False) -> None:
-        """Look at all postings of a kind.
+        """Check all postings of a kind, and remove dangling ones.
 
         Args:
             kind: first byte of their row keys.
-            after: row key from which on.
-            seen: told of row keys up to which all is done.
-            dry_run: only count what leads to nothing.
+            after: first row key.
+            seen: called with row keys up to which all is done.
+            dry_run: only count.
         """
         if kind == POSTING_BAND:
             self._find_crowded()
-        held: list[Posting] = []
-        for slice_ in _slices(self._postings(kind, after), ASKED_AT_ONCE):
-            held += [one for one, is_gone in zip(slice_, self._gone(slice_), strict=True) if is_gone]
-            if len(held) >= HELD_POSTINGS:
-                self._remove(held, dry_run=dry_run)
-                held = []
-            if not held:
+        pending: list[Posting] = []
+        postings = self._postings(kind, after)
+        while slice_ := list(islice(postings, READ_AT_ONCE)):
+            pending += [posting for posting, dangles in zip(slice_, self._dangling(slice_), strict=True) if dangles]
+            if len(pending) >= MAX_PENDING_POSTINGS:
+                self._remove(pending, dry_run=dry_run)
+                pending = []
+            if not pending:
                 seen(slice_[-1].row_key)
-        self._remove(held, dry_run=dry_run)
+        self._remove(pending, dry_run=dry_run)
 
     def _postings(self, kind: int, after: bytes) -> Iterator[Posting]:
-        """Postings of a kind; of a band those of buckets that are not full."""
+        """Postings of a kind; those of full buckets are left out."""
         end = bytes((kind + 1,))
-        spec = ReadSpec(cell_limit=ASKED_AT_ONCE)
+        spec = ReadSpec(cell_limit=READ_AT_ONCE)
         for row in self._engine.scan(TABLE, max(after, bytes((kind,))), end, spec):
             if kind == POSTING_BAND and len(row.cells) >= BUCKET_LIMIT:
                 continue
             cells = row.cells
             while cells:
                 yield from (Posting(row.row_key, cell.qualifier) for cell in cells)
-                if len(cells) < ASKED_AT_ONCE:
+                if len(cells) < READ_AT_ONCE:
                     break
                 position = Position(FAMILY, cells[-1].qualifier, 0)
                 cells = self._engine.read_row(TABLE, row.row_key, spec._replace(after=position))
 
     def _find_crowded(self) -> None:
-        """A text of a full bucket that comes again is taken for one that is posted: so its other postings stay."""
+        """Find texts without a page in full buckets.
+
+        A full bucket keeps its postings, so a text in it that comes again counts as posted: its other postings must
+        stay.
+        """
         make = messages()
         start, end = bytes((POSTING_BAND,)), bytes((POSTING_BAND + 1,))
         columns = [make.TColumn(family=BARE)]
         only = b"ColumnPaginationFilter(1,%d)" % (BUCKET_LIMIT - 1)
         while True:
-            asked = make.TScan(startRow=start, stopRow=end, columns=columns, filterString=only)
-            rows = [decode_key(row) for row, _ in self._client.scan(self._table, asked, GETS_A_CALL)]
+            request = make.TScan(startRow=start, stopRow=end, columns=columns, filterString=only)
+            rows = [decode_key(row) for row, _ in self._client.scan(self._table, request, GETS_A_CALL)]
             for texts in self._engine.qualifiers_of_rows(TABLE, rows, 2 * BUCKET_LIMIT):
-                targets = [_TEXT + text for text in texts]
-                there = self._rows_there(targets)
-                self._crowded.update(text for text, target in zip(texts, targets, strict=True) if target not in there)
+                existing = self._existing_rows(_TEXT + text for text in texts)
+                self._crowded.update(text for text in texts if _TEXT + text not in existing)
             if len(rows) < GETS_A_CALL:
                 return
             start = encode_key(rows[-1]) + b"\x00"
 
-    # --- what leads to nothing
+    # --- checking
 
-    def _gone(self, postings: Sequence[Posting], *, is_sure: bool = False) -> list[bool]:
-        """Of each posting whether it leads to nothing; `is_sure`: what was seen before does not count."""
-        pages = {one: _wanted(one) for one in postings if one.row_key[0] in _TO_PAGES}
+    def _dangling(self, postings: Sequence[Posting], *, is_sure: bool = False) -> list[bool]:
+        """Of each posting whether it is dangling; `is_sure` reads without the cache."""
+        pages = {posting: _page_of(posting) for posting in postings if posting.row_key[0] in _TO_PAGES}
         live = dict(zip(pages, self._pages.live(list(pages.values())), strict=True))
         if is_sure:
-            self._there = LruCache(LIVE_HELD)
-        targets = [_target(one) for one in postings if one not in pages]
-        there = self._rows_there(targets)
-        return [not live[one] if one in live else _target(one) not in there for one in postings]
+            self._existing = LruCache(MAX_CACHED_ROWS)
+        existing = self._existing_rows(_TEXT + posting.qualifier for posting in postings if posting not in pages)
+        return [
+            not live[posting] if posting in live else _TEXT + posting.qualifier not in existing for posting in postings
+        ]
 
-    def _rows_there(self, row_keys: Iterable[bytes]) -> set[bytes]:
-        """Those of some rows of postings that hold something."""
-        asked = list(dict.fromkeys(row_keys))
-        there = {row_key for row_key in asked if self._there.get(row_key)}
-        unknown = [row_key for row_key in asked if row_key not in there]
+    def _existing_rows(self, row_keys: Iterable[bytes]) -> set[bytes]:
+        """The row keys of existing rows of postings."""
+        keys = list(dict.fromkeys(row_keys))
+        existing = {row_key for row_key in keys if self._existing.get(row_key)}
+        unknown = [row_key for row_key in keys if row_key not in existing]
         absent = self._engine.absent_rows(TABLE, unknown)
         for row_key in unknown:
             if row_key not in absent:
-                there.add(row_key)
-                self._there.put(row_key, True)
-        return there
+                existing.add(row_key)
+                self._existing.put(row_key, True)
+        return existing
 
     def _exist(self, postings: Sequence[Posting]) -> list[bool]:
         make = messages()
         gets = [
             make.TGet(
-                row=encode_key(one.row_key),
-                columns=[make.TColumn(family=BARE, qualifier=encode_qualifier(one.qualifier))],
+                row=encode_key(row_key), columns=[make.TColumn(family=BARE, qualifier=encode_qualifier(qualifier))]
             )
-            for one in postings
+            for row_key, qualifier in postings
         ]
         return self._client.exist(self._table, gets)
 
     # --- removing
 
-    def _remove(self, held: Sequence[Posting], *, dry_run: bool) -> None:
-        held = [one for one in held if one.qualifier not in self._crowded]
-        if not held:
+    def _remove(self, postings: Sequence[Posting], *, dry_run: bool) -> None:
+        """Remove dangling postings that are still dangling after the grace period."""
+        postings = [posting for posting in postings if posting.qualifier not in self._crowded]
+        if not postings:
             return
         if dry_run:
-            self.removed += len(held)
+            self.removed += len(postings)
             return
         self._pause(GRACE_SECONDS)
-        for start in range(0, len(held), REMOVED_AT_ONCE):
-            some = held[start : start + REMOVED_AT_ONCE]
-            gone = [one for one, is_gone in zip(some, self._gone(some, is_sure=True), strict=True) if is_gone]
+        for start in range(0, len(postings), REMOVED_AT_ONCE):
+            some = postings[start : start + REMOVED_AT_ONCE]
+            dangling = self._dangling(some, is_sure=True)
+            gone = [posting for posting, dangles in zip(some, dangling, strict=True) if dangles]
             if gone:
                 self._remove_at_once(gone)
 
     def _remove_at_once(self, gone: Sequence[Posting]) -> None:
         before = self.restored
-        noted = msgpack.packb({"at": int(time.time()), "postings": [list(one) for one in gone]})
+        journal = msgpack.packb({"at": int(time.time()), "postings": [list(posting) for posting in gone]})
         row_key = JOURNAL_ROW + self._session + self._journals.to_bytes(8, "big")
         self._journals += 1
-        cell = SetCell(_FAMILY, _QUALIFIER, 0, bytes(noted))
+        cell = SetCell(_FAMILY, _QUALIFIER, 0, bytes(journal))
         self._engine.mutate_rows([RowMutations(_META, row_key, [cell])], self._durability)
         rows: dict[bytes, list[tuple[bytes, bytes, int]]] = {}
         for row_key, qualifier in gone:
-            place = encode_cell(TABLE, FAMILY, qualifier, 0, b"")[:3]
-            rows.setdefault(encode_key(row_key), []).append(place)
+            cell_key = encode_cell(TABLE, FAMILY, qualifier, 0, b"")[:3]
+            rows.setdefault(encode_key(row_key), []).append(cell_key)
         self._client.delete_many(
-            self._table, [thrift.delete_versions(row, places, self._level) for row, places in rows.items()]
+            self._table, [thrift.delete_versions(row, cell_keys, self._level) for row, cell_keys in rows.items()]
         )
-        pages = dict.fromkeys(_wanted(one).pointer for one in gone if one.row_key[0] in _TO_PAGES)
-        self._pages.shut_out(list(pages))
-        self._there = LruCache(LIVE_HELD)
-        self._put_back(gone)
+        pages = dict.fromkeys(_page_of(posting).pointer for posting in gone if posting.row_key[0] in _TO_PAGES)
+        self._pages.fence(list(pages))
+        self._existing = LruCache(MAX_CACHED_ROWS)
+        self._restore(gone)
         self.removed += len(gone) - (self.restored - before)
 
 
-def _wanted(posting: Posting) -> Wanted:
-    """The page that a posting leads to."""
+def _page_of(posting: Posting) -> Target:
+    """The page of a posting."""
     row_key = posting.row_key
-    return Wanted(page_of(*posting), row_key[1:] if row_key[:1] == _BODY else b"")
+    return Target(page_of(*posting), row_key[1:] if row_key[:1] == _BODY else b"")
 
 
-def _target(posting: Posting) -> bytes:
-    """The row of postings that a band's posting leads to."""
-    return _TEXT + posting.qualifier
-
-
-def _slices(postings: Iterator[Posting], length: int) -> Iterator[list[Posting]]:
-    while found := list(islice(postings, length)):
-        yield found
-
-
-# --- what maintenance asks of pages while others write them
+# --- pages that other processes write meanwhile
 
 
 _PAGES = "pages"
@@ -295,12 +291,12 @@ MOST_TRIES = 1000
 """Of a change of one row on a condition."""
 
 
-class Wanted(NamedTuple):
-    """A page that something leads to.
+class Target(NamedTuple):
+    """The page of a posting or a claim.
 
     Attributes:
-        pointer: its row and time.
-        body: what its body's checksum begins with; b"" for any.
+        pointer: its row and timestamp.
+        body: the beginning of its body's checksum; b"" for any.
     """
 
     pointer: PagePointer
@@ -308,7 +304,7 @@ class Wanted(NamedTuple):
 
 
 class Pages:
-    """Pages of a store that any number of processes write.
+    """Pages of a store that other processes write.
 
     Args:
         engine: of the store.
@@ -321,41 +317,41 @@ class Pages:
         self._requests = engine.requests(durability)
         self._fences: Iterator[str] = (f"{FENCE}{session.hex()}.upkeep{number}" for number in itertools.count())
 
-    def live(self, wanted: Sequence[Wanted]) -> list[bool]:
-        """Of each page whether it is there, with such a body; one that a policy hides is, a rejected one is not."""
-        pointers = [one.pointer for one in wanted]
-        reads = [(row_key, ReadSpec((CAPTURE_FAMILY,), start=at, end=at + 1)) for at, row_key in pointers]
+    def live(self, targets: Sequence[Target]) -> list[bool]:
+        """Of each page whether it exists with such a body; also if a policy hides it, but not if it was rejected."""
+        reads = [
+            (row_key, ReadSpec((CAPTURE_FAMILY,), start=timestamp, end=timestamp + 1))
+            for (timestamp, row_key), _ in targets
+        ]
         rows = self._engine.read_rows(_PAGES, reads)
-        return [_is_page(cells, one.body) for cells, one in zip(rows, wanted, strict=True)]
+        return [_is_page(cells, target.body) for cells, target in zip(rows, targets, strict=True)]
 
-    def shut_out(self, pointers: Sequence[PagePointer]) -> list[bool]:
-        """Make sure that pages cannot come any more under what their writers knew up to now: theirs, and others'.
-
-        Whoever is to write such a page finds its slot changed, and judges the page anew.
+    def fence(self, pointers: Sequence[PagePointer]) -> list[bool]:
+        """Fence the slots of pages: a writer that is about to write one finds its slot changed and judges it again.
 
         Returns:
-            Of each page whether it is shut out; False where a page is there.
+            Of each page whether it is fenced; False if the page exists.
         """
-        return self._engine.in_parallel(self._shut_out, pointers)
+        return self._engine.in_parallel(self._fence, pointers)
 
-    def _shut_out(self, pointer: PagePointer) -> bool:
-        """One page; as `protocol.shut_out`, but a page whose cells are deleted counts as gone."""
+    def _fence(self, pointer: PagePointer) -> bool:
+        """As `protocol.fence_slot`, but a page whose cells are deleted counts as gone."""
         name = slot_name(pointer)
         for _ in range(MOST_TRIES):
-            held = self._requests.read(Read(name)).get(SLOT)
-            if self.live([Wanted(pointer)])[0]:
+            content = self._requests.read(Read(name)).get(SLOT)
+            if self.live([Target(pointer)])[0]:
                 return False
-            # What held this token is gone, and never comes again with it.
+            # A token in the slot is of a deleted page, and is never used again.
             fence = next(self._fences)
-            if self._requests.check_and_mutate(CheckAndMutate(name, SLOT, held, ((SLOT, fence),))) is True:
+            if self._requests.check_and_mutate(CheckAndMutate(name, SLOT, content, ((SLOT, fence),))) is True:
                 return True
-        raise CommitUnknown(f"slot {name!r} does not come to rest; run compact again")
+        raise CommitUnknown(f"slot {name!r} changed {MOST_TRIES} times meanwhile; run compact again")
 
 
 def _is_page(cells: Sequence[Cell], body: bytes) -> bool:
-    """Whether a capture record is that of a page, with a body whose checksum begins so; b"" for any.
+    """Whether a capture record is of a page whose body's checksum begins with some bytes; b"" for any body.
 
-    A damaged one is: what leads to it stays until it is repaired.
+    A damaged record counts as a page, so that its postings stay until it is repaired.
     """
     if not cells:
         return False

@@ -1,15 +1,17 @@
-"""Values in cells: zstd, with the dictionary of a site if that pays.  See `Values`.
+"""Values in cells of HBase: zstd, with the dictionary of a site if that is smaller.  See `Values`.
 
-The ref of a long value is the value itself, encoded: a codec byte, 16 bytes that name a dictionary if the codec has
-one, the payload.  A payload that is too long for a cell goes in chunks into rows of table `chunks`, which are written
-first and never changed; the ref then has CHUNKED, and names them.  Dictionaries lie in the same table; rows of `meta`
-say which one a site uses.
+    ref of a long value    codec byte, 16 bytes checksum of a dictionary if the codec has one, payload
+    the same in chunks     codec byte | CHUNKED, dictionary as above, 16 bytes name, varint number of chunks
+    ref of a cell          CELL, number of the column, varint timestamp, row key
 
-A long column of a capture has a cell of its own, at the capture's time and in the column's family, so that a capture
-record is read without its body.  The record's ref names that cell: CELL, number of the column, varint time, row key.
-Cells are kept here from `place` on, and are written together with their record: the row changes as a whole.
+A payload that is too long for a cell is stored as chunks: rows of table `chunks` that are written first and never
+changed.  Dictionaries are in the same table; rows of `meta` say which one a site uses.
 
-No value is a delta against another page's: HBase compresses versions of a page together if they lie in one block.
+A long column of a capture is a cell of its own, with the capture's timestamp and the column's family, so that a capture
+record is read without its body; the record has a ref of that cell.  `place` keeps the cell as pending until it is
+written together with its record, so that the row changes atomically.
+
+No value is a delta: HBase already compresses versions of a page together if they are in one block.
 """
 
 from __future__ import annotations
@@ -47,23 +49,23 @@ from docstore.tablets.record import Record
 from docstore.tablets.values import ValueCodec, checksum16, pack, unpack
 
 NUMBER_BYTES: Final = 4
-"""Last in the key of a row that is one of several."""
+"""Length of the chunk number at the end of a row key."""
 _CONTENT: Final = b"content"
 _OWNER: Final = b"owner"
-"""Column of the first of some rows: what needs them."""
+"""Column of the first chunk: the cell that refers to the chunks."""
 _IDLE: Final = b"idle"
-"""Beside it: since when nothing needs them, in seconds; where maintenance has seen that."""
+"""Column of the first chunk: when maintenance first saw that nothing refers to the chunks, in seconds."""
 _AT: Final = 1
 _ROWS_A_CALL: Final = 200
 
 
 class Owned(NamedTuple):
-    """Rows that something needs, or needed.
+    """Chunks with an owner.
 
     Attributes:
-        row: the first of them.
-        owner: what needs them.
-        idle_since: when it was first seen that nothing does, in seconds; None where that is not so.
+        row: key of the first chunk.
+        owner: the encoded cell that refers to them.
+        idle_since: when maintenance first saw that it does not, in seconds; None if it does.
     """
 
     row: bytes
@@ -84,11 +86,11 @@ class ChunkRows:
         self._table = f"{namespace}:{CHUNKS_TABLE}"
 
     def write(self, rows: Mapping[bytes, bytes], owner: bytes = b"") -> None:
-        """Write some; they are durable on return.
+        """Write rows; they are durable on return.
 
         Args:
             rows: by key; the first is written first.
-            owner: what needs them, noted in the first; b"" for none.
+            owner: the cell that refers to them, stored with the first; b"" for none.
         """
         for number, (row, content) in enumerate(rows.items()):
             cells = [HBaseCell(LARGE, _CONTENT, _AT, content)]
@@ -97,7 +99,7 @@ class ChunkRows:
             self._client.put_many(self._table, [put(row, cells)], len(content))
 
     def read(self, row: bytes) -> bytes | None:
-        """One of them; None where there is none."""
+        """The content of a row; None if there is no such row."""
         make = messages()
         get = make.TGet(row=row, columns=[make.TColumn(family=LARGE, qualifier=_CONTENT)])
         cells = self._client.get_many(self._table, [get])[0]
@@ -106,44 +108,44 @@ class ChunkRows:
     # --- maintenance
 
     def owned(self, start: bytes, end: bytes) -> Iterator[Owned]:
-        """The first ones of rows with an owner, in the order of their keys."""
+        """Chunks with an owner, in the order of their keys."""
         make = messages()
         columns = [make.TColumn(family=LARGE, qualifier=qualifier) for qualifier in (_IDLE, _OWNER)]
         while True:
-            asked = make.TScan(startRow=start, stopRow=end, columns=columns, limit=_ROWS_A_CALL)
-            found = self._client.scan(self._table, asked, _ROWS_A_CALL)
-            for row, cells in found:
+            request = make.TScan(startRow=start, stopRow=end, columns=columns, limit=_ROWS_A_CALL)
+            rows = self._client.scan(self._table, request, _ROWS_A_CALL)
+            for row, cells in rows:
                 values = {cell.qualifier: cell.value for cell in cells}
                 if _OWNER in values:
                     yield Owned(row, values[_OWNER], int(values[_IDLE]) if _IDLE in values else None)
-            if len(found) < _ROWS_A_CALL:
+            if len(rows) < _ROWS_A_CALL:
                 return
-            start = found[-1][0] + b"\x00"
+            start = rows[-1][0] + b"\x00"
 
     def mark_idle(self, row: bytes, since: int | None) -> None:
-        """Note since when nothing needs some rows, in seconds; None where something does."""
+        """Store since when nothing refers to some chunks, in seconds; None if something does."""
         if since is None:
             self._client.delete_many(self._table, [delete_columns(row, [(LARGE, _IDLE, _AT)])])
         else:
             self._client.put_many(self._table, [put(row, [HBaseCell(LARGE, _IDLE, _AT, b"%d" % since)])])
 
     def remove(self, first: bytes) -> int:
-        """Remove rows; returns how many bytes were in them.
+        """Remove chunks; returns their size in bytes.
 
         Args:
-            first: key of the first of them, which ends in zeros; it goes last, for it names the owner.
+            first: key of the first chunk, which ends in zeros; it is removed last, because it names the owner.
         """
         make = messages()
         name = first[:-NUMBER_BYTES]
         removed = 0
         for start, end in ((first + b"\x00", name + b"\xff" * (NUMBER_BYTES + 1)), (first, first + b"\x00")):
-            asked = make.TScan(
+            request = make.TScan(
                 startRow=start,
                 stopRow=end,
                 columns=[make.TColumn(family=LARGE, qualifier=_CONTENT)],
                 filterString=b"KeyOnlyFilter(true)",
             )
-            while rows := self._client.scan(self._table, asked, _ROWS_A_CALL):
+            while rows := self._client.scan(self._table, request, _ROWS_A_CALL):
                 self._client.delete_many(self._table, [delete_families(row, (LARGE,)) for row, _ in rows])
                 removed += sum(int.from_bytes(cells[0].value, "big") for _, cells in rows)
         return removed
@@ -153,7 +155,7 @@ class ChunkRows:
 
 DICTIONARY_ROWS: Final = b"d"
 """First byte of row keys in table `chunks`: + checksum of a dictionary."""
-SCOPES_HELD: Final = 100_000
+MAX_CACHED_SCOPES: Final = 100_000
 REFRESH_SECONDS: Final = 60.0
 
 
@@ -164,10 +166,10 @@ class DictionaryRows:
         self._chunks = chunks
 
     def sync(self) -> None:
-        """Each is durable once it is written."""
+        """See `Contents`: each write is durable."""
 
     def write(self, content: bytes, level: int) -> bytes:
-        """Write a dictionary, packed at a level of zstd; returns its checksum."""
+        """Write a dictionary, compressed at a level of zstd; returns its checksum."""
         checksum = checksum16(content)
         self._chunks.write({DICTIONARY_ROWS + checksum: encode_varint(len(content)) + pack(content, level)})
         return checksum
@@ -190,43 +192,43 @@ class DictionaryRows:
 
 
 class KnownScopes:
-    """Which dictionary a site uses, as of the last look at all of them; see `Scopes`.
+    """A cache of which dictionary a site uses, refreshed as a whole every REFRESH_SECONDS; see `Scopes`.
 
-    A page of a site that is not known is one call less.  Where another process has given the site a dictionary
-    meanwhile, its pages here get one of their own: that costs bytes, and harms nothing.
+    It saves one call for each page of a site without a dictionary.  If another process has made one for the site in the
+    meantime, this process makes a second one: that costs only bytes.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._rows: dict[bytes, list[Cell]] = {}
-        self._looked: float | None = None
+        self._refreshed: float | None = None
 
     def read_row(self, table: str, row_key: bytes) -> Sequence[Cell]:
         now = time.monotonic()
-        if self._looked is None or now - self._looked > REFRESH_SECONDS:
-            self._looked = now
+        if self._refreshed is None or now - self._refreshed > REFRESH_SECONDS:
+            self._refreshed = now
             rows = self._engine.scan(table, DICTIONARY_ROW_PREFIX, DICTIONARY_ROW_PREFIX + b"\xff")
-            self._rows = {row.row_key: row.cells for row in islice(rows, SCOPES_HELD)}
+            self._rows = {row.row_key: row.cells for row in islice(rows, MAX_CACHED_SCOPES)}
         return self._rows.get(row_key, ())
 
 
 # --- values
 
 CHUNKED: Final = 0x80
-"""Bit of the codec byte: 16 bytes that name the chunks follow, and a varint of how many."""
+"""Bit of the codec byte: the name of the chunks and a varint of their number follow."""
 CHUNK_BYTES: Final = 4 << 20
 CHUNK_NAME_BYTES: Final = 16
 VALUE_ROWS: Final = b"v"
 """First byte of row keys in table `chunks`: + name and number of a chunk."""
 _CODECS = (CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DICTIONARY)
 CELL: Final = 0x40
-"""First byte of a ref that names the cell which holds the value."""
+"""First byte of a ref of the cell with the value."""
 _NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}
 _PAGES = "pages"
 
 
 class Owner(NamedTuple):
-    """A cell that holds a long value.
+    """A cell with a long value.
 
     Attributes:
         row_key, timestamp, column: of the cell.
@@ -237,7 +239,7 @@ class Owner(NamedTuple):
     column: Column
 
     def encode(self) -> bytes:
-        """As it stands with the chunks: varint timestamp, varint length and family, the same of the qualifier, key."""
+        """As stored with the chunks: varint timestamp, varint length and family, the same of the qualifier, row key."""
         family, qualifier = self.column[0].encode(), self.column[1]
         names = encode_varint(len(family)) + family + encode_varint(len(qualifier)) + qualifier
         return encode_varint(self.timestamp) + names + self.row_key
@@ -252,7 +254,7 @@ class Owner(NamedTuple):
         return cls(encoded[at + length :], timestamp, (family, encoded[at : at + length]))
 
     def ref(self) -> bytes:
-        """The ref of a capture record that names the cell."""
+        """The ref of the cell in a capture record."""
         return bytes((CELL, _NUMBERS[self.column])) + encode_varint(self.timestamp) + self.row_key
 
     def read(self) -> tuple[bytes, ReadSpec]:
@@ -262,7 +264,7 @@ class Owner(NamedTuple):
 
 
 def cell_named(cell_value: bytes) -> Owner | None:
-    """The cell that holds the value of a column of a capture record; None if the value lies elsewhere.
+    """The cell with the value of a column of a capture record; None if the record has the value itself.
 
     Raises:
         CorruptionError: no column has the number in the ref.
@@ -272,13 +274,13 @@ def cell_named(cell_value: bytes) -> Owner | None:
         return None
     column = CAPTURE_FIELDS.get(ref[1]) if len(ref) > 2 else None
     if column is None:
-        raise CorruptionError("a ref names no cell", expected="number of a column, time, row key", found=ref[:16].hex())
+        raise CorruptionError("a ref is not of a cell", expected="column number, time, row key", found=ref[:16].hex())
     timestamp, end = decode_varint(ref, 2)
     return Owner(ref[end:], timestamp, column)
 
 
 def chunks_named(stored: bytes) -> bytes:
-    """The name of the chunks that a cell's stored value refers to; b"" where it stands in the cell."""
+    """The name of the chunks that a cell's stored value refers to; b"" if the value is in the cell."""
     ref = parse_envelope(stored).ref
     if not ref or not ref[0] & CHUNKED:
         return b""
@@ -287,12 +289,12 @@ def chunks_named(stored: bytes) -> bytes:
 
 
 class CellValues:
-    """Places values and fetches them; see `Values`.
+    """Encodes, keeps and reads values; see `Values`.
 
     Args:
         engine: reads the cells that records refer to.
-        chunks: rows of what is too long for a cell.
-        dictionaries: which one a value gets.
+        chunks: rows for values that are too long for a cell.
+        dictionaries: chooses the dictionary of a value.
     """
 
     shares_values = False
@@ -302,10 +304,10 @@ class CellValues:
         self._chunks = chunks
         self._dictionaries = dictionaries
         self._codec = ValueCodec()
-        self._sound: set[bytes] = set()
-        """Checksums of dictionaries that were read whole; their rows are never changed."""
+        self._verified: set[bytes] = set()
+        """Checksums of dictionaries that were read without error; their rows never change."""
         self._pending: dict[tuple[bytes, int], dict[Column, bytes]] = {}
-        """By row key and time of a capture, the cells that are written with its record."""
+        """By row key and timestamp of a capture, the cells to write with its record."""
         self.unreadable: UnreadableValues = dictionaries.unreadable
 
     # --- placing
@@ -321,7 +323,7 @@ class CellValues:
             ref = self._in_chunks(codec, related, payload, cell)
         else:
             ref = bytes((codec,)) + related + payload
-        if column not in _NUMBERS:  # a user's, which has a cell already
+        if column not in _NUMBERS:  # a user's column, which is a cell itself
             return encode_ref_envelope(len(raw), ref)
         self._pending.setdefault((row_key, timestamp), {})[column] = encode_ref_envelope(len(raw), ref)
         return encode_ref_envelope(len(raw), cell.ref())
@@ -340,21 +342,21 @@ class CellValues:
         return self.append(row_key, column, timestamp, raw), None
 
     def with_values(self, row: RowMutations) -> RowMutations:
-        """A row with the cells to which its capture records refer, as far as they were placed."""
+        """A row with the pending cells to which its capture records refer."""
         cells = [
-            SetCell(*column, one.timestamp, value)
-            for one in row.mutations
-            if isinstance(one, SetCell) and one.family == CAPTURE_FAMILY
-            for column, value in self._pending.get((row.row_key, one.timestamp), {}).items()
+            SetCell(*column, record.timestamp, value)
+            for record in row.mutations
+            if isinstance(record, SetCell) and record.family == CAPTURE_FAMILY
+            for column, value in self._pending.get((row.row_key, record.timestamp), {}).items()
         ]
         return row._replace(mutations=[*row.mutations, *cells]) if cells else row
 
     def drop_placed(self) -> None:
-        """Forget cells that were placed: they are written, or will not be."""
+        """Drop all pending cells, after a commit or when the batch is dropped."""
         self._pending.clear()
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
-        """See `Values`: rows are not made of values again."""
+        """See `Values`: rows are not rebuilt from values, so nothing is marked."""
 
     # --- fetching
 
@@ -362,25 +364,25 @@ class CellValues:
         return self._decoded(self._stored([envelope])[0])
 
     def _stored(self, cell_values: Sequence[bytes]) -> list[bytes]:
-        """Cell values with what the cells hold that they name, read together; the others as they are.
+        """Stored values: refs of cells are replaced by the values of these cells, which are read together.
 
         Raises:
             CorruptionError: there is no such cell.
         """
         stored = list(cell_values)
-        asked: dict[int, Owner] = {}
+        missing: dict[int, Owner] = {}
         for number, cell_value in enumerate(cell_values):
             cell = cell_named(cell_value)
             if cell is not None:
                 pending = self._pending.get((cell.row_key, cell.timestamp), {}).get(cell.column)
                 if pending is None:
-                    asked[number] = cell
+                    missing[number] = cell
                 else:
                     stored[number] = pending
-        if asked:
-            rows = self._engine.read_rows(_PAGES, [cell.read() for cell in asked.values()])
-            for (number, cell), cells in zip(asked.items(), rows, strict=True):
-                values = [one.value for one in cells if one.qualifier == cell.column[1]]
+        if missing:
+            rows = self._engine.read_rows(_PAGES, [cell.read() for cell in missing.values()])
+            for (number, cell), cells in zip(missing.items(), rows, strict=True):
+                values = [read.value for read in cells if read.qualifier == cell.column[1]]
                 if not values:
                     where = f"row {cell.row_key!r}, {cell.column[0]}:{cell.column[1].decode()} @{cell.timestamp}"
                     raise CorruptionError("a value is missing", path=where, expected="a cell", found="none")
@@ -396,7 +398,7 @@ class CellValues:
     def _record(self, ref: bytes, raw_bytes: int) -> Record:
         codec = ref[0] & ~CHUNKED
         if codec not in _CODECS:
-            raise CorruptionError("a value has a codec that is not known", expected="a codec", found=str(codec))
+            raise CorruptionError("a value has an unknown codec", expected=f"one of {_CODECS}", found=str(codec))
         offset = 1 + (RECORD_RELATED_BYTES if codec == CODEC_ZSTD_DICTIONARY else 0)
         related, payload = ref[1:offset], ref[offset:]
         if ref[0] & CHUNKED:
@@ -405,11 +407,11 @@ class CellValues:
         return Record(RECORD_VALUE, b"", "", b"", 0, codec, related, raw_bytes, payload)
 
     def _chunk(self, name: bytes, number: int) -> bytes:
-        found = self._chunks.read(_chunk_row(name, number))
-        if found is None:
+        chunk = self._chunks.read(_chunk_row(name, number))
+        if chunk is None:
             where = f"table {CHUNKS_TABLE}, chunk {number} of {name.hex()}"
             raise CorruptionError("a part of a long value is missing", path=where, expected="a row", found="none")
-        return found
+        return chunk
 
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
         return [self._decoded(stored) for stored in self._stored(envelopes)]
@@ -421,19 +423,19 @@ class CellValues:
         """See `Values`.
 
         Raises:
-            InvalidArgument: always, for none is shared.
+            InvalidArgument: always, because no value is shared.
         """
-        raise InvalidArgument("on HBase each value belongs to the one cell that holds it")
+        raise InvalidArgument("a value on HBase has no owner other than its own cell")
 
     def verify(self, envelope: bytes) -> None:
-        """See `Values`: HBase checks its blocks; here it is seen that dictionary and chunks are there."""
+        """See `Values`: checks that dictionary and chunks exist; HBase verifies its blocks itself."""
         (stored,) = self._stored([envelope])
         ref = parse_envelope(stored).ref
         if ref is not None:
             record = self._record(ref, envelope_raw_bytes(stored))
-            if record.related and record.related not in self._sound:
+            if record.related and record.related not in self._verified:
                 self._dictionaries.load(record.related)
-                self._sound.add(record.related)
+                self._verified.add(record.related)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         if one == other:
@@ -450,7 +452,7 @@ class CellValues:
         return len(self._stored([envelope])[0])
 
     def mutations(self) -> list[RowMutations]:
-        """Rows to write with the group: which dictionaries sites use from now on."""
+        """Rows to write with the group: which new dictionaries sites use."""
         return self._dictionaries.mutations()
 
 

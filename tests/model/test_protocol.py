@@ -60,14 +60,14 @@ def test_every_order_with_more_faults_keeps_the_promises(scene: str) -> None:
 
 
 def no_fences(slot: str, token: str, _: Iterator[str]) -> Generator[Request, Columns | bool | None, str | None]:
-    """`shut_out` that looks and does nothing."""
+    """`fence_slot` that looks and does nothing."""
     columns = yield Read(slot)
     assert isinstance(columns, Mapping)
     return None if columns.get(SLOT) == token else "whatever it holds"
 
 
 def only_empty_slots(slot: str, token: str, fences: Iterator[str]) -> Generator[Request, Any, str | None]:
-    """`shut_out` that takes a fence that it finds for its own."""
+    """`fence_slot` that takes a fence that it finds for its own."""
     while True:
         held = (yield Read(slot)).get(SLOT)
         if held is not None:
@@ -85,13 +85,13 @@ def delete_that_empties(slot: str, _: Iterator[str]) -> Program:
 
 
 def test_without_fences_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "shut_out", no_fences)
+    monkeypatch.setattr(protocol, "fence_slot", no_fences)
     with pytest.raises(AssertionError, match="are new"):
         states(*SCENES["two claim a body"], faults=0)
 
 
 def test_a_fence_that_another_left_must_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "shut_out", only_empty_slots)
+    monkeypatch.setattr(protocol, "fence_slot", only_empty_slots)
     fenced = {"page-wa": {SLOT: FENCE + "x0"}}
     with pytest.raises(AssertionError, match="are new"):
         states({"wa": writer("wa"), "wb": writer("wb")}, fenced, faults=0)

@@ -37,7 +37,7 @@ def test_an_address_names_host_and_port(address: str, parsed: tuple[str, int]) -
 
 @pytest.mark.parametrize("address", ["", ":9090", "node:", "node:port", "node:0", "node:65536"])
 def test_what_is_no_gateway_is_refused(address: str) -> None:
-    with pytest.raises(InvalidArgument, match="is no gateway"):
+    with pytest.raises(InvalidArgument, match="is not a gateway"):
         parse_address(address)
 
 
