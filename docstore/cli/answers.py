@@ -1,7 +1,4 @@
-"""The store's answers in words and as JSON fields: verdicts, captures, cells.
-
-Knows the model's types and `output`; must not open a store.
-"""
+"""The store's answers as text and as JSON fields: verdicts, captures, cells."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from docstore.cli import output
 from docstore.model.types import Cell, Previous, PutResult, Verdict, VerdictKind
 from docstore.reading.documents import Capture, Document
 
-if TYPE_CHECKING:  # most answers hold no snippet, and a cold start counts milliseconds
+if TYPE_CHECKING:  # most answers have no snippet, and these imports slow a cold start
     from docstore.reading.snippet import Snippet
     from docstore.storage.unreadable import Unreadable
 
@@ -30,10 +27,10 @@ _STORED_WORDS = {
     "body": "with its body",
     "text": "its text and fingerprints, without the body",
     "reference": "by reference to that page",
-    "confirmed": "as a visit that found the version before it again",
-    "visit": "as a visit alone: no version of this page is stored that it could confirm",
-    "rejected": "no: rejected, only the visit is noted",
-    "known": "before: this capture was already there, nothing written",
+    "confirmed": "as a visit that confirms the version before",
+    "visit": "as a visit only: the store has no version of this page that it could confirm",
+    "rejected": "no: rejected, only the visit is recorded",
+    "known": "before: this capture was already stored, nothing written",
     "dry_run": "no: dry run",
 }
 _PREVIOUS_WORDS = {
@@ -44,17 +41,17 @@ _PREVIOUS_WORDS = {
 _COPY_WORDS = {VerdictKind.EXACT: "exact copy of", VerdictKind.SAME_TEXT: "same text as"}
 _REASON_WORDS = {
     "short_text": "too little text to compare",
-    "not_modified": "not modified: judged when the version was fetched",
-    "no_text": "no reader finds text in it, only its bytes were compared",
-    "crowded": "too many pages share what it shares; a sweep has the last word",
-    "status": "not a 2xx answer, its text was not compared",
-    "title_mismatch": "a host shows such a text under contradicting titles",
-    "doubtful_text": "hardly a word of the title stands in its main text; `get --explain` shows why",
+    "not_modified": "not modified: the verdict is that of the fetched version",
+    "no_text": "no reader extracts text from it, only its bytes were compared",
+    "crowded": "its index buckets are full, so candidates may be missing; a sweep decides",
+    "status": "no 2xx status, so its text was not compared",
+    "title_mismatch": "a host has this text under contradicting titles",
+    "doubtful_text": "few words of the title are in its main text; `get --explain` shows why",
 }
 
 
 def similarity(value: float) -> str:
-    """A similarity for people: three digits, never rounded up to 1."""
+    """A similarity for people: three digits; only 1 is shown as 1.000."""
     return "1.000" if value >= 1 else f"{min(value, 0.999):.3f}"
 
 
@@ -73,7 +70,7 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def rejected_words(rejected: Document) -> str:
-    """What became of a page that was rejected, in one line."""
+    """A rejected page and the page that it duplicates, in one line."""
     verdict = rejected.newest.shown_verdict
     assert verdict is not None
     words = _COPY_WORDS.get(verdict.kind) or f"{verdict.kind} {similarity(verdict.similarity)} of"
@@ -82,7 +79,7 @@ def rejected_words(rejected: Document) -> str:
 
 
 def put_words(result: PutResult) -> list[tuple[str, str]]:
-    """The answer to one write, as labelled lines."""
+    """The result of one write, as labelled lines."""
     verdict = "none: a visit without a body" if result.stored == "visit" else verdict_words(result.verdict)
     lines = [("page", output.shown_url(result.url)), ("verdict", verdict)]
     if result.verdict.contains_url:
@@ -108,7 +105,7 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def put_fields(result: PutResult) -> dict[str, Any]:
-    """The answer to one write for JSON."""
+    """The result of one write for JSON."""
     return {
         "url": result.url,
         **time_fields(result.timestamp),
@@ -120,7 +117,7 @@ def put_fields(result: PutResult) -> dict[str, Any]:
 
 
 def time_fields(timestamp: int) -> dict[str, Any]:
-    """A timestamp for JSON: as the number, and as people read it."""
+    """A timestamp for JSON: as a number and as ISO 8601."""
     return {"timestamp": timestamp, "time": output.iso(timestamp)}
 
 
@@ -150,7 +147,7 @@ def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
 
 
 def snippet_fields(snippet: Snippet) -> dict[str, Any]:
-    """A snippet for JSON: marked up for HTML, plain, and in its pieces."""
+    """A snippet for JSON: as HTML, as plain text, and as passages."""
     return {
         "url": snippet.url,
         "source": snippet.source,
@@ -161,10 +158,10 @@ def snippet_fields(snippet: Snippet) -> dict[str, Any]:
 
 
 def snippet_pieces(snippet: Snippet, *, html: bool) -> list[str | output.Styled]:
-    """A snippet on one line for `output.styled_line`: its words in bold, else between asterisks; or for HTML."""
+    """A snippet for `output.styled_line`, or as HTML; matched words in bold, or between asterisks without colours."""
     if html:
         return [output.one_line(snippet.html())]
-    # The reader of pages leaves no U+0000 in a text.
+    # Extracted text never has U+0000.
     pieces = output.one_line(snippet.text("\0", "\0")).split("\0")
     return [output.Styled(piece, "bold", "*", "*") if number % 2 else piece for number, piece in enumerate(pieces)]
 
@@ -180,12 +177,12 @@ def cell_fields(cell: Cell, *, value: bool = True) -> dict[str, Any]:
 
 
 def text_of(value: bytes) -> str:
-    """Bytes for people: text, with escapes where they are not UTF-8."""
+    """Bytes for people: text, with escapes for bytes that are not UTF-8."""
     return value.decode("utf-8", "backslashreplace")
 
 
 def value_words(value: bytes) -> str:
-    """A cell's value on one line: text, or of anything else how many bytes it has."""
+    """A cell's value on one line: its text, or the number of its bytes if it is not text."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -194,8 +191,8 @@ def value_words(value: bytes) -> str:
 
 
 def note_unreadable(values: Sequence[Unreadable]) -> None:
-    """Name stored values that could not be read, and were done without."""
+    """Name stored values that could not be read and were skipped."""
     for value in values[:SHOWN_UNREADABLE]:
         output.note(f"cannot read {value}")
     if values:
-        output.note(f"{len(values)} stored values cannot be read, and were done without: see `docstore check`")
+        output.note(f"{len(values)} stored values could not be read and were skipped; run `docstore check`")

@@ -1,4 +1,4 @@
-"""Pages from archives into a store, and out of it again."""
+"""Ingest pages from archives, and export them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 INGEST_DESCRIPTION = """\
 Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd.
-The format is found by content.  Revisits are resolved after all files are read,
-so the order of files does not matter.  Damaged records are reported with file
-and offset, and skipped; the exit code is then 8.  It is also 8 if the original
-of a revisit is neither in these files nor in the store.  If you repeat a run,
-nothing is written twice."""
+The format is detected by content.  Revisits are resolved after all files are
+read, so the order of files does not matter.  Damaged records are reported with
+file and offset, and skipped; the exit code is then 8.  It is also 8 if the
+original of a revisit is neither in these files nor in the store.  If you repeat
+a run, nothing is written twice."""
 
 INGEST_EXAMPLES = """\
 docstore ingest crawl-*.warc.gz
@@ -62,19 +62,19 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_policies(parser)
     declare(parser, "--rejects FILE", "list all rejected pages of these files there, one JSON object a line")
-    declare(parser, "--dry-run", "every verdict, nothing written")
-    declare(parser, "--anchors", "write each link's text into the anchor family of the page it leads to")
+    declare(parser, "--dry-run", "compute every verdict, write nothing")
+    declare(parser, "--anchors", "write each link's text into the anchor family of its target page")
     arguments.add_any_time(parser)
-    declare(parser, "--salvage", "store the readable part of a page whose record is cut or broken, marked as truncated")
+    declare(parser, "--salvage", "store the readable part of a page with a cut or broken record, marked as truncated")
     declare(
         parser,
         "--strip-passwords",
-        "leave user and password out of URLs that name both (default: they are stored, with a warning)",
+        "remove user and password from URLs that have both (default: they are stored, with a warning)",
     )
     declare(
         parser,
         "--body-limit BYTES",
-        "longest body; a page with a longer one is reported and skipped; memory is at most some four times that "
+        "longest body; a page with a longer one is reported and skipped; memory is at most about four times this "
         f"(default: {BODY_LIMIT_BYTES})",
         arguments.positive,
         BODY_LIMIT_BYTES,
@@ -83,8 +83,8 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--[no-]reader",
-        "read and analyse in a process beside the writing one (default: for files of 16 MB and more, with a "
-        "second core and not --threads 1)",
+        "read and analyse in a second process (default: for files of 16 MB and more, with a second core and not "
+        "--threads 1)",
     )
     arguments.add_progress(parser)
     arguments.add_durability(parser)
@@ -103,14 +103,14 @@ def run_ingest(args: argparse.Namespace) -> int:
         rejects = stack.enter_context(output.replaced(Path(args.rejects))) if args.rejects else None
         path = Path(args.store)
         if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
-            # A dry run makes no store that stays.
+            # A dry run creates no permanent store.
             args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
         store = open_in(stack, args, create=args.create, durability=args.durability)
         note_slow_kernel(store)
         policies = _policies(args, dict(store.schema.policies))
         if args.dry_run:
             if not isinstance(store, DocumentStore):
-                raise InvalidArgument("a dry run needs the store itself, which a server holds; stop the server first")
+                raise InvalidArgument("a dry run opens the store itself, but a server holds it; stop the server first")
             store = stack.enter_context(store.dry_run())
 
         def list_rejected(result: PutResult) -> None:
@@ -129,17 +129,17 @@ def run_ingest(args: argparse.Namespace) -> int:
             args.strip_passwords,
         )
         try:
-            with ExitStack() as drawn:  # the bar's line ends before anything else is said
+            with ExitStack() as drawn:  # ends the line of the progress bar before other messages
                 report = ingest(store, sources, options, _progress(args, drawn))
         except KeyboardInterrupt:
             if not args.dry_run:
                 lists = " and writes the list of --rejects" if args.rejects else ""
-                output.note(f"every counted page is stored; the same run again continues from there{lists}")
+                output.note(f"every counted page is stored; run the same command again to continue{lists}")
             raise
     if report.passwords and not args.strip_passwords:
         output.note(
-            f"URLs of {report.passwords} records name a user and a password, which are stored and listed with "
-            "them; --strip-passwords leaves both out"
+            f"URLs of {report.passwords} records contain a user and a password; both are stored and listed; "
+            "--strip-passwords removes them"
         )
     if args.json:
         output.json_line(report.as_dict())
@@ -160,7 +160,7 @@ def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) ->
 
 
 def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
-    """A bar of the bytes of the files, with the time that is left; of pages where a stream is read."""
+    """A bar of the bytes of the files with the remaining time; for a stream a count of pages."""
     bar = output.progress_bar(args, stack, unit=" pages")
 
     def show(report: IngestReport) -> None:
@@ -187,8 +187,8 @@ def _print_errors(report: IngestReport) -> None:
     if report.unresolved:
         revisits = "revisit" if report.unresolved == 1 else "revisits"
         output.note(
-            f"skipped {report.unresolved} {revisits} of what is not in the store: ingest the archives that hold it, "
-            "then these again"
+            f"skipped {report.unresolved} {revisits} without an original in the store: ingest the archives that have "
+            "it, then these again"
         )
 
 
@@ -218,7 +218,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
 
 def _kept(report: IngestReport) -> str:
     if not report.stored_bytes:
-        return ", no byte of it in segments: rows hold short bodies, and copies share one" if report.stored else ""
+        return ", none in segments: rows have short bodies, and copies share one record" if report.stored else ""
     ratio = f" ({report.stored_bytes / report.body_bytes:.1%})" if report.body_bytes else ""
     return f" as {output.size(report.stored_bytes)}{ratio}"
 
@@ -243,19 +243,19 @@ docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--format", "what to write (default: warc)", tuple(WRITERS), "warc")
-    declare(parser, "--output FILE", "where to; replaced when all is written (default: stdout)", default="-")
+    declare(parser, "--output FILE", "output file; replaced when everything is written (default: stdout)", default="-")
     arguments.add_range(parser)
     declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
     declare(
         parser,
         "--lang TAG",
-        "only pages in this language: by their note `lang`, else as they declare it; en takes en-GB",
+        "only pages in this language: by their note `lang`, else as the page declares; en includes en-GB",
         default="",
     )
-    declare(parser, "--min-words N", "only pages with so many words of text", default=0)
+    declare(parser, "--min-words N", "only pages with at least so many words of text", default=0)
     arguments.add_times(parser)
     declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")
-    declare(parser, "--unique", "of each cluster of duplicates only one page, its canonical if selected")
+    declare(parser, "--unique", "only one page of each cluster of duplicates: its canonical page if selected")
     declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
     declare(parser, "--bodies", "with --format jsonl: bodies too, in base64")
     arguments.add_progress(parser)
@@ -267,13 +267,13 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 def run_export(args: argparse.Namespace) -> int:
     to_stdout = args.output == "-"
     if args.json and to_stdout:
-        raise InvalidArgument("--json and the pages both want stdout; name a file with --output")
+        raise InvalidArgument("--json and the pages cannot both go to stdout; name a file with --output")
     if args.bodies and args.format != "jsonl":
-        raise InvalidArgument(f"--bodies belongs to --format jsonl; {args.format} holds bodies anyway")
+        raise InvalidArgument(f"--bodies needs --format jsonl; {args.format} always has bodies")
     if to_stdout and args.format == "warc" and sys.stdout.isatty():
-        raise InvalidArgument("a WARC file is gzip and no text for a terminal; name a file with --output")
+        raise InvalidArgument("a WARC file is binary and stdout is a terminal; name a file with --output")
     if args.dropped and not args.unique:
-        raise InvalidArgument("--dropped lists what --unique leaves out; give both")
+        raise InvalidArgument("--dropped lists what --unique leaves out; add --unique")
     with ExitStack() as stack:
         store = open_in(stack, args)
         stream = stack.enter_context(output.raw_stdout() if to_stdout else output.replaced(Path(args.output)))
@@ -314,8 +314,8 @@ def run_export(args: argparse.Namespace) -> int:
 
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
-    """Which of the selected pages stay; those that do not are written to a file, if one is named."""
-    clusters = importlib.import_module("docstore.sweep.clusters")  # brings numpy, which a plain export does not need
+    """Decide which of the selected pages stay; list the others in the file `dropped`, if it is named."""
+    clusters = importlib.import_module("docstore.sweep.clusters")  # imports numpy, which a plain export does not need
     survivors: Survivors = clusters.Survivors(store)
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)

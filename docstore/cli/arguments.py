@@ -1,7 +1,4 @@
-"""Words into values: the options that several commands share, and how times, columns and policies are read.
-
-Knows argparse and the data model; must not open a store.
-"""
+"""Options that several commands share, and parsers of times, columns, policies and numbers."""
 
 from __future__ import annotations
 
@@ -40,14 +37,14 @@ def declare(
     *,
     required: bool = False,
 ) -> None:
-    """Declare one argument by what its help shows.
+    """Declare one argument in the notation of its help.
 
     Args:
         parser: of the command.
-        shown: `--dry-run`, a flag; `--[no-]progress`; `--threads N`, an option with a value; `--header H*`, which may
-            be repeated; `files FILE+`, a word, with nargs behind its metavar.
-        help: what it is for.
-        kind: reader of its value, by default that of its metavar in KINDS; or its choices.
+        shown: `--dry-run`, a flag; `--[no-]progress`; `--threads N`, an option with a value; `--header H*`, repeatable;
+            `files FILE+`, a positional argument, with nargs after its metavar.
+        help: its help text.
+        kind: parser of its value, by default that of its metavar in KINDS; or its choices.
         default: of a value, or of `--[no-]`.
         required: of an option.
     """
@@ -85,12 +82,12 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 def add_read_only(parser: argparse.ArgumentParser) -> None:
     """`--read-only`, for commands that only read."""
-    said = "change nothing in the store's directory (default: where it cannot be written to)"
-    parser.add_argument("--read-only", action="store_true", default=None, help=said)
+    text = "change nothing in the store's directory (default if the directory is not writable)"
+    parser.add_argument("--read-only", action="store_true", default=None, help=text)
 
 
 def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
-    """`--json`; `shape` says what is printed."""
+    """`--json`; `shape` describes the output."""
     declare(parser, "--json", f"print {shape}")
 
 
@@ -116,14 +113,14 @@ def add_durability(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--durability",
-        "what a committed page survives: sync power loss (default), flush kill -9, none an orderly close",
+        "what a committed page survives: sync power loss (default), flush kill -9, none only an orderly close",
         tuple(level.value for level in Durability),
         Durability.SYNC.value,
     )
 
 
 def add_create(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--create", "make the store first if there is none")
+    declare(parser, "--create", "make the store first if it does not exist")
 
 
 def add_times(parser: argparse.ArgumentParser) -> None:
@@ -132,20 +129,20 @@ def add_times(parser: argparse.ArgumentParser) -> None:
 
 
 def add_range(parser: argparse.ArgumentParser) -> None:
-    """`--prefix` and `--host`, which exclude each other."""
+    """`--prefix` and `--host`, mutually exclusive."""
     choice = parser.add_mutually_exclusive_group()
-    declare(choice, "--prefix URL", "only URLs that begin so, whatever their scheme and port")
+    declare(choice, "--prefix URL", "only URLs with this prefix, with any scheme and port")
     declare(choice, "--host HOST", "only pages of this host")
 
 
-# --- readers of single words; argparse shows the message of ArgumentTypeError
+# --- parsers of values; argparse shows the message of ArgumentTypeError
 
 
 def time_micros(text: str) -> int:
-    """Microseconds since 1970 of a time as people write it.
+    """Microseconds since 1970 of a time.
 
-    ISO 8601 (UTC unless it says otherwise; a date or year alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as
-    CDX files have it, seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
+    ISO 8601 (UTC by default; a date or year alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as in CDX files,
+    seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
     """
     word = text.strip()
     datetime = import_module("datetime")
@@ -173,10 +170,10 @@ def time_micros(text: str) -> int:
         )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    found = micros(moment)
-    if found < 0:
-        raise argparse.ArgumentTypeError(f"{text} lies before 1970")
-    return found
+    timestamp = micros(moment)
+    if timestamp < 0:
+        raise argparse.ArgumentTypeError(f"{text} is before 1970")
+    return timestamp
 
 
 def span_seconds(text: str) -> float:
@@ -198,8 +195,8 @@ def column(text: str) -> tuple[str, bytes]:
 def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
     """Verdict and policy of `verdict=policy`."""
     kind, _, policy = text.partition("=")
-    kinds = [str(one) for one in DUPLICATES]
-    policies = [str(one) for one in Policy]
+    kinds = [str(known) for known in DUPLICATES]
+    policies = [str(known) for known in Policy]
     if kind not in kinds or policy not in policies:
         raise argparse.ArgumentTypeError(
             f"not VERDICT=POLICY: {text!r}; VERDICT is one of {', '.join(kinds)}, POLICY one of {', '.join(policies)}"
@@ -223,7 +220,7 @@ def setting(text: str) -> tuple[str, str]:
     """NAME=VALUE."""
     name, sign, value = text.partition("=")
     if not name or not sign:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"not a setting: {text!r}; write NAME=VALUE")
     return name, value
 
 
@@ -266,16 +263,16 @@ KINDS: dict[str, Callable[[str], Any]] = {
     "P": share,
     "VERDICT=POLICY": policy_of_verdict,
 }
-"""Readers of values by the metavar of their options."""
+"""Parsers of values by the metavar of their options."""
 
 
 def looks_like_url(text: str) -> bool:
-    """Whether a word is a URL with its scheme, rather than a row key."""
+    """Whether an argument is a URL with a scheme, not a row key."""
     return _URL.match(text) is not None
 
 
 def row_key_bytes(text: str) -> bytes:
-    """The bytes of a row key given as a word."""
+    """The bytes of a row key on the command line."""
     return os.fsencode(text)
 
 

@@ -1,6 +1,6 @@
-"""What the text of pages is: which words of two differ (`docstore diff`), and how it was found (`get --explain`).
+"""Which words of two pages differ (`docstore diff`), and why a block is main text (`get --explain`).
 
-Shows what `docstore.reports.worddiff` and `docstore.text.explain` give; it imports the analysis.
+Prints results of `docstore.reports.worddiff` and `docstore.text.explain`; it imports the analysis.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SHOWN_CHARACTERS = 100
 DIFF_DESCRIPTION = """\
 Show which words of two pages differ, as [-removed-] and {+added+}; on a
 terminal in red and green.  The first line has the similarity of the texts, the
-exact Jaccard coefficient that verdicts use; of two pages without text it says
+exact Jaccard coefficient that verdicts use; for two pages without text it says
 whether their bytes are the same.  One URL compares two of its versions: the
-newest and the one before, or those of --at.
---measures prints what each fingerprint says instead: checksums, exact Jaccard
-coefficient and containment, simhash, sketch, 0-mod-p fingerprints."""
+newest and the version before it, or those of --at.
+--measures prints the result of each fingerprint instead: checksums, exact
+Jaccard coefficient and containment, simhash, sketch, 0-mod-p fingerprints."""
 
 DIFF_EXAMPLES = """\
 docstore diff https://example.com/a https://example.com/b
@@ -47,9 +47,9 @@ docstore diff https://example.com/a https://example.com/b --measures
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL1", "of a stored page")
-    declare(parser, "other URL2?", "of another (default: the same, its version before)")
+    declare(parser, "other URL2?", "of another page (default: the version of URL1 before)")
     declare(parser, "--at TIME*", "version at this time; if given twice: URL1, then URL2")
-    declare(parser, "--all", "blocks without a change too")
+    declare(parser, "--all", "also show blocks without a change")
     declare(parser, "--measures", "all measures of similarity instead of words")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -60,23 +60,29 @@ def run_diff(args: argparse.Namespace) -> int:
     if len(args.at) > 2:
         raise InvalidArgument("diff takes at most two --at; see `docstore diff --help`")
     if args.measures and args.all:
-        raise InvalidArgument("--all shows blocks of words, --measures no words; leave one of them out")
+        raise InvalidArgument("--all shows words and --measures shows none; use only one of them")
     with open_named(args) as store:
         url = stored_url(store, args.url)
         families = ("text", "dedup")
         if args.other is None and len(args.at) < 2:
-            found = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
-            both = [] if found is None else [Document(found.row_key, (one,)) for one in reversed(found.captures)]
+            document = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
+            both = (
+                []
+                if document is None
+                else [Document(document.row_key, (each,)) for each in reversed(document.captures)]
+            )
             when = args.at[0] if args.at else None
-            missing = [_named(url, when) if found is None else f"version before the only one of {url}"]
+            missing = [_named(url, when) if document is None else f"version of {url} before its only version"]
         else:
             urls = (url, stored_url(store, args.other) if args.other is not None else url)
             times = (*args.at, *args.at[-1:], None, None) if args.at else (None, None)
             if len(args.at) == 1:
                 times = (args.at[0], args.at[0])
-            read = [store.get(one, at=at, families=families) for one, at in zip(urls, times[:2], strict=True)]
+            read = [store.get(each, at=at, families=families) for each, at in zip(urls, times[:2], strict=True)]
             both = [document for document in read if document is not None]
-            missing = [_named(one, at) for one, at, found in zip(urls, times, read, strict=False) if found is None]
+            missing = [
+                _named(each, at) for each, at, document in zip(urls, times, read, strict=False) if document is None
+            ]
         schema = store.schema
         if len(both) == 2 and not args.measures and not any(page.text for page in both):
             return _print_bytes(args, store, both)
@@ -97,38 +103,38 @@ def _pages(*documents: Document) -> list[dict[str, Any]]:
 
 
 def _print_bytes(args: argparse.Namespace, store: Store, both: list[Document]) -> int:
-    """Whether two pages without text have the same bytes; bodies that were not kept are compared by checksum."""
+    """Print whether two pages without text have the same bytes; bodies that were not kept are compared by checksum."""
     read = [store.get(page.url, at=page.timestamp, families=("page",)) for page in both]
-    one, other = (None if page is None else page.body for page in read)
-    is_same = one == other if one is not None else both[0].newest.checksum == both[1].newest.checksum
+    first, second = (None if page is None else page.body for page in read)
+    is_same = first == second if first is not None else both[0].newest.checksum == both[1].newest.checksum
     if args.json:
         output.json_line({"pages": _pages(*both), "similarity": None, "same_bytes": is_same, "changes": []})
         return EXIT_OK
-    if one is None or other is None:
+    if first is None or second is None:
         output.line(f"no text to compare; by checksum the bytes {'are the same' if is_same else 'differ'}")
     elif is_same:
-        output.line(f"no text to compare; the bytes are the same ({len(one)})")
+        output.line(f"no text to compare; the bytes are the same ({len(first)})")
     else:
-        first = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
-        at = min(len(one), len(other)) if first is None else first
-        output.line(f"no text to compare; the bytes differ from byte {at} on ({len(one)} and {len(other)} bytes)")
+        differing = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), None)
+        at = min(len(first), len(second)) if differing is None else differing
+        output.line(f"no text to compare; the bytes differ from byte {at} on ({len(first)} and {len(second)} bytes)")
     return EXIT_OK
 
 
-def _print(args: argparse.Namespace, one: Document, other: Document, schema: Schema) -> None:
-    found = measures(one.newest, other.newest, schema)
+def _print(args: argparse.Namespace, first: Document, second: Document, schema: Schema) -> None:
+    measured = measures(first.newest, second.newest, schema)
     if args.measures:
-        _print_measures(args, one, other, found)
+        _print_measures(args, first, second, measured)
         return
-    texts = (one.text or "", other.text or "")
-    similarity = float(texts[0] == texts[1]) if found.jaccard is None else found.jaccard
+    texts = (first.text or "", second.text or "")
+    similarity = float(texts[0] == texts[1]) if measured.jaccard is None else measured.jaccard
     shown = _shown(word_diff(*texts), all_blocks=args.all)
     if args.json:
         changes = [{"change": str(piece.change), "text": piece.text} for piece in shown]
-        output.json_line({"pages": _pages(one, other), "similarity": similarity, "changes": changes})
+        output.json_line({"pages": _pages(first, second), "similarity": similarity, "changes": changes})
         return
     output.line(f"similarity {answers.similarity(similarity)}")
-    for mark, colour, page in (("-", "red", one), ("+", "green", other)):
+    for mark, colour, page in (("-", "red", first), ("+", "green", second)):
         output.styled_line(
             [output.Styled(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}", colour)]
         )
@@ -146,26 +152,26 @@ def _print(args: argparse.Namespace, one: Document, other: Document, schema: Sch
         output.styled_line(line)
 
 
-def _print_measures(args: argparse.Namespace, one: Document, other: Document, found: Measures) -> None:
+def _print_measures(args: argparse.Namespace, first: Document, second: Document, measured: Measures) -> None:
     if args.json:
-        output.json_line({"pages": _pages(one, other), "measures": found._asdict()})
+        output.json_line({"pages": _pages(first, second), "measures": measured._asdict()})
         return
-    for mark, page in (("1", one), ("2", other)):
+    for mark, page in (("1", first), ("2", second)):
         output.line(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}")
-    fingerprints = f"p = {found.modulus}: {found.first_fingerprints} and {found.second_fingerprints}, "
-    bits = "" if found.simhash_bits is None else f"  ({found.simhash_bits} of {BITS} bits differ)"
+    fingerprints = f"p = {measured.modulus}: {measured.first_fingerprints} and {measured.second_fingerprints}, "
+    bits = "" if measured.simhash_bits is None else f"  ({measured.simhash_bits} of {BITS} bits differ)"
     output.table(
         [
-            ("checksum", _equality(found.same_checksum)),
-            ("text checksum", _equality(found.same_text_checksum)),
-            ("Jaccard, exact", _share(found.jaccard)),
-            ("share of 1 in 2", _share(found.contained)),
-            ("share of 2 in 1", _share(found.contains)),
-            ("simhash, equal bits", _share(found.simhash_agreement) + bits),
-            ("sketch, estimate", _share(found.sketch_estimate)),
+            ("checksum", _equality(measured.same_checksum)),
+            ("text checksum", _equality(measured.same_text_checksum)),
+            ("Jaccard, exact", _share(measured.jaccard)),
+            ("share of 1 in 2", _share(measured.contained)),
+            ("share of 2 in 1", _share(measured.contains)),
+            ("simhash, equal bits", _share(measured.simhash_agreement) + bits),
+            ("sketch, estimate", _share(measured.sketch_estimate)),
             (
                 "0-mod-p, overlap",
-                f"{_share(found.fingerprint_overlap)}  ({fingerprints}{found.shared_fingerprints} shared)",
+                f"{_share(measured.fingerprint_overlap)}  ({fingerprints}{measured.shared_fingerprints} shared)",
             ),
         ]
     )
@@ -180,7 +186,7 @@ def _share(value: float | None) -> str:
 
 
 def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:
-    """Pieces of blocks that changed, or of all."""
+    """The pieces of blocks that changed, or of all blocks."""
     if all_blocks:
         return list(pieces)
     shown: list[Piece] = []
@@ -188,16 +194,16 @@ def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:
     for piece in pieces:
         block.append(piece)
         if piece.change is Change.BREAK:
-            shown += block if any(one.change in (Change.OLD, Change.NEW) for one in block) else []
+            shown += block if any(piece.change in (Change.OLD, Change.NEW) for piece in block) else []
             block = []
-    return shown + (block if any(one.change in (Change.OLD, Change.NEW) for one in block) else [])
+    return shown + (block if any(piece.change in (Change.OLD, Change.NEW) for piece in block) else [])
 
 
-# --- docstore get --explain: how a capture's main text was found, block by block
+# --- docstore get --explain: why each block is main text or not
 
 
 def print_explanation(document: Document, capture: Capture, extractor: str, *, as_json: bool) -> bool:
-    """Print why each block of a capture is main text or not; False where it has no HTML to explain."""
+    """Print why each block of a capture is main text or not; False if it has no HTML."""
     content_type = capture.header("content-type")
     if not capture.body or not is_html(capture.body, content_type):
         output.note(f"{document.url} has no HTML at {output.iso(capture.timestamp)}; nothing to explain")
@@ -206,7 +212,7 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
     blocks = explain(source, extractor)
     visible = "\n".join(block.text for block in blocks)
     main = "\n".join(block.text for block in blocks if block.is_kept)
-    doubted = doubts(capture.title or "", capture.headings or "", main, visible)
+    reasons = doubts(capture.title or "", capture.headings or "", main, visible)
     if as_json:
         verdict = capture.shown_verdict
         fields = {
@@ -214,7 +220,7 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
             **answers.time_fields(capture.timestamp),
             "extractor": extractor,
             "verdict": None if verdict is None else answers.verdict_fields(verdict),
-            "in_doubt": doubted,
+            "in_doubt": reasons,
             "blocks": [
                 {"main": block.is_kept, "score": block.score, "text": block.text, "because": list(block.because)}
                 for block in blocks
@@ -230,7 +236,7 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
     if capture.shown_verdict is not None:
         rows.append(("verdict", answers.verdict_words(capture.shown_verdict)))
     rows += [("left out", words) for words in left_out(blocks)]
-    rows += [("in doubt", doubt) for doubt in doubted]
+    rows += [("in doubt", doubt) for doubt in reasons]
     output.table(rows)
     output.line()
     output.table(map(_block_row, blocks), ("main", "score", "text", "because"), right=(1,))

@@ -1,8 +1,4 @@
-"""`docstore dups`: pages like a page, all known duplicates, rejected captures, and those of them to fetch again.
-
-Shows what `DocumentStore.similar`, `DocumentStore.rejected`, `DocumentStore.orphans`, `docstore.reports.dedup` and
-`docstore.reports.measures` give.
-"""
+"""`docstore dups`: pages similar to a page, known duplicates, rejected captures, and rejected pages to fetch again."""
 
 from __future__ import annotations
 
@@ -27,10 +23,10 @@ if TYPE_CHECKING:
     from docstore.reports.measures import SimhashMatch, SimhashPair
 
 DUPS_DESCRIPTION = """\
-List live pages that are like a page, older and younger ones, with exact
+List live pages that are similar to a page, older and younger ones, with exact
 similarities.  The page is a stored one, or a file that need not be stored.
-For contained the number is the share of the page that is in the listed one,
-for contains the share of the listed one that is in the page.
+For contained the number is the share of the page that is in the listed page,
+for contains the share of the listed page that is in the page.
 --all lists the duplicates that the store knows, by the last sweep, else by
 verdicts.  --simhash N finds pages whose simhash differs in at most N of 64
 bits, whatever their similarity: those of a page, or with --all all pairs.
@@ -51,11 +47,11 @@ docstore dups --orphans --json
 """
 
 DEFAULT_LIMIT = 10
-NO_DUPLICATES = "no duplicates are known; `docstore sweep` looks for all pairs of the store"
-NO_ORPHANS = "nothing to fetch again: every page that was rejected for another still has that one"
+NO_DUPLICATES = "no duplicates are known; `docstore sweep` compares all pairs of the store"
+NO_ORPHANS = "nothing to fetch again: the store still has every page for which another was rejected"
 
 Shown = tuple[Sequence[str], dict[str, Any]]
-"""A line of a table, and the same as JSON."""
+"""A row of a table, and its JSON object."""
 
 
 def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,8 +59,10 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
     declare(parser, "--all", "list all duplicates that the store knows")
     declare(parser, "--rejected", "list rejected captures and what they duplicate")
-    declare(parser, "--orphans", "list rejected pages to fetch again, and what became of their duplicates")
-    declare(parser, "--threshold J", "least similarity (default: of similar in the store's schema, with --all 0)")
+    declare(
+        parser, "--orphans", "list rejected pages to fetch again, and what happened to the pages that they duplicate"
+    )
+    declare(parser, "--threshold J", "least similarity (default: the schema's similar threshold, with --all 0)")
     declare(
         parser,
         "--simhash N",
@@ -87,17 +85,17 @@ def run_dups(args: argparse.Namespace) -> int:
     chosen = sum((args.url is not None, args.file is not None, args.all, args.rejected, args.orphans))
     if not chosen:
         raise InvalidArgument(
-            "dups lists pages like one: name its URL, or --file PAGE.html; `docstore dups --all` lists all duplicates "
-            "that the store knows"
+            "dups needs a page: name its URL, or --file PAGE.html; `docstore dups --all` lists all duplicates that the "
+            "store knows"
         )
     if chosen > 1:
         raise InvalidArgument(
             "dups takes one of URL, --file PAGE.html, --all, --rejected and --orphans; see `docstore dups --help`"
         )
     if args.simhash is not None and (args.rejected or args.orphans):
-        raise InvalidArgument("--simhash goes with URL, --file or --all; rejected pages have no simhash")
+        raise InvalidArgument("--simhash needs a URL, --file or --all; rejected pages have no simhash")
     if args.simhash is not None and args.threshold is not None:
-        raise InvalidArgument("--simhash takes a number of bits and --threshold a similarity; leave one of them out")
+        raise InvalidArgument("--simhash takes a number of bits and --threshold a similarity; use only one of them")
     with open_named(args) as store:
         if args.all and args.simhash is not None:
             pairs = import_module("docstore.reports.measures").simhash_pairs(store, args.simhash)
@@ -105,7 +103,7 @@ def run_dups(args: argparse.Namespace) -> int:
             return _print(args, map(_pair, pairs), ("bits", "url", "of"), nothing, right=(0,))
         if args.all:
             known = import_module("docstore.reports.dedup").known_duplicates(store)
-            listed = (_known(one) for one in known if one.similarity >= (args.threshold or 0))
+            listed = (_known(each) for each in known if each.similarity >= (args.threshold or 0))
             return _print(args, listed, ("kind", "similarity", "time", "url", "of"), NO_DUPLICATES, right=(1,))
         if args.rejected:
             headings = ("kind", "similarity", "time", "url", "of")
@@ -113,48 +111,48 @@ def run_dups(args: argparse.Namespace) -> int:
         if args.orphans:
             return _print(args, map(_orphan, store.orphans()), ("loss", "verdict", "time", "url", "of"), NO_ORPHANS)
         if args.file is not None:
-            asked: str | bytes = arguments.read_input(args.file)
+            page: str | bytes = arguments.read_input(args.file)
             timestamp = None
         else:
-            asked = stored_url(store, args.url)
-            document = store.get(asked, families=())
+            page = stored_url(store, args.url)
+            document = store.get(page, families=())
             if document is None:
-                rejected = rejection_of(store.history(asked), None)
-                said = f"no page {output.shown_url(asked)}" if rejected is None else answers.rejected_words(rejected)
-                output.note(f"{said}; --file asks for a page that is not in the store")
+                rejected = rejection_of(store.history(page), None)
+                what = f"no page {output.shown_url(page)}" if rejected is None else answers.rejected_words(rejected)
+                output.note(f"{what}; use --file for a page that is not in the store")
                 return EXIT_NOTHING_FOUND
             timestamp = document.timestamp
         if args.simhash is not None:
-            return _by_simhash(args, store, asked)
-        found = store.similar(asked, threshold=args.threshold, limit=args.limit or DEFAULT_LIMIT)
+            return _by_simhash(args, store, page)
+        pages = store.similar(page, threshold=args.threshold, limit=args.limit or DEFAULT_LIMIT)
         schema = store.schema
-    if not found:
-        output.note(f"no page like it{_too_short(asked, schema) if isinstance(asked, bytes) else ''}")
+    if not pages:
+        output.note(f"no page like it{_too_short(page, schema) if isinstance(page, bytes) else ''}")
         return EXIT_NOTHING_FOUND
-    listed = (_similar(one, timestamp) for one in found)
+    listed = (_similar(match, timestamp) for match in pages)
     return _print(args, listed, ("kind", "similarity", "time", "age", "url"), "", right=(1,))
 
 
-def _by_simhash(args: argparse.Namespace, store: Store, asked: bytes | str) -> int:
+def _by_simhash(args: argparse.Namespace, store: Store, page: bytes | str) -> int:
     reports = import_module("docstore.reports.measures")
-    found = reports.similar_by_simhash(store, asked, args.simhash, limit=args.limit or DEFAULT_LIMIT)
+    matches = reports.similar_by_simhash(store, page, args.simhash, limit=args.limit or DEFAULT_LIMIT)
     nothing = f"no page with a simhash that differs in at most {args.simhash} bits; a page without words has none"
-    return _print(args, map(_match, found), ("bits", "time", "url"), nothing, right=(0,))
+    return _print(args, map(_match, matches), ("bits", "time", "url"), nothing, right=(0,))
 
 
-def _match(one: SimhashMatch) -> Shown:
-    row = (str(one.bits), output.iso(one.timestamp), output.shown_url(one.url))
-    return row, {"url": one.url, **answers.time_fields(one.timestamp), "bits": one.bits}
+def _match(match: SimhashMatch) -> Shown:
+    row = (str(match.bits), output.iso(match.timestamp), output.shown_url(match.url))
+    return row, {"url": match.url, **answers.time_fields(match.timestamp), "bits": match.bits}
 
 
-def _pair(one: SimhashPair) -> Shown:
-    return (str(one.bits), output.shown_url(one.first_url), output.shown_url(one.second_url)), one._asdict()
+def _pair(pair: SimhashPair) -> Shown:
+    return (str(pair.bits), output.shown_url(pair.first_url), output.shown_url(pair.second_url)), pair._asdict()
 
 
-def _known(one: KnownDuplicate) -> Shown:
-    urls = (output.shown_url(one.url), output.shown_url(one.of_url))
-    row = (one.kind, answers.similarity(one.similarity), output.iso(one.timestamp), *urls)
-    return row, one._asdict() | answers.time_fields(one.timestamp)
+def _known(known: KnownDuplicate) -> Shown:
+    urls = (output.shown_url(known.url), output.shown_url(known.of_url))
+    row = (known.kind, answers.similarity(known.similarity), output.iso(known.timestamp), *urls)
+    return row, known._asdict() | answers.time_fields(known.timestamp)
 
 
 def _bits(text: str) -> int:
@@ -164,70 +162,85 @@ def _bits(text: str) -> int:
 
 
 def _too_short(body: bytes, schema: Schema) -> str:
-    """Why a file cannot be near to any page, if its text is too short."""
+    """Why a file has no near pages, if its text is too short."""
     kernel = import_module("docstore.dedup.kernel").Kernel(schema.extractor, schema.shingle_words, schema.checksum)
     count = kernel.analyse(body, None).word_count
     if count >= MIN_NEAR_WORDS:
         return ""
-    least, found = MIN_NEAR_WORDS, "the same bytes or the same text"
+    least, detected = MIN_NEAR_WORDS, "the same bytes or the same text"
     if count < MIN_SAME_TEXT_WORDS:
-        least, found = MIN_SAME_TEXT_WORDS, "the same bytes"
-    return f": its text has {count} words; of less than {least} only {found} would be found"
+        least, detected = MIN_SAME_TEXT_WORDS, "the same bytes"
+    return f": its text has {count} words; with fewer than {least} only {detected} would be detected"
 
 
-def _age(one: Similar, timestamp: int | None) -> str | None:
+def _age(similar: Similar, timestamp: int | None) -> str | None:
     if timestamp is None:
         return None
-    if one.timestamp == timestamp:
+    if similar.timestamp == timestamp:
         return "same"
-    return "older" if one.timestamp < timestamp else "younger"
+    return "older" if similar.timestamp < timestamp else "younger"
 
 
-def _similar(one: Similar, timestamp: int | None) -> Shown:
-    kind, similarity = str(one.kind), one.similarity
-    if one.kind is VerdictKind.CONTAINED:
-        similarity = max(one.contained, one.contains)
-        kind = "contained" if one.contained >= one.contains else "contains"
-    if one.reason:
-        kind, similarity = f"{kind}, {one.reason}", max(similarity, one.contained, one.contains)
-    age = _age(one, timestamp)
+def _similar(similar: Similar, timestamp: int | None) -> Shown:
+    kind, similarity = str(similar.kind), similar.similarity
+    if similar.kind is VerdictKind.CONTAINED:
+        similarity = max(similar.contained, similar.contains)
+        kind = "contained" if similar.contained >= similar.contains else "contains"
+    if similar.reason:
+        kind, similarity = f"{kind}, {similar.reason}", max(similarity, similar.contained, similar.contains)
+    age = _age(similar, timestamp)
     row = (
         kind,
         answers.similarity(similarity),
-        output.iso(one.timestamp),
+        output.iso(similar.timestamp),
         age or output.NOTHING,
-        output.shown_url(one.url),
+        output.shown_url(similar.url),
     )
-    fields = {"kind": str(one.kind), "similarity": one.similarity, "contained": one.contained, "contains": one.contains}
-    return row, {"url": one.url, **answers.time_fields(one.timestamp), **fields, "reason": one.reason, "age": age}
+    fields = {
+        "kind": str(similar.kind),
+        "similarity": similar.similarity,
+        "contained": similar.contained,
+        "contains": similar.contains,
+    }
+    return row, {
+        "url": similar.url,
+        **answers.time_fields(similar.timestamp),
+        **fields,
+        "reason": similar.reason,
+        "age": age,
+    }
 
 
-def _rejected(one: tuple[str, int, Verdict]) -> Shown:
-    url, timestamp, verdict = one
+def _rejected(rejected: tuple[str, int, Verdict]) -> Shown:
+    url, timestamp, verdict = rejected
     urls = (output.shown_url(url), output.shown_url(verdict.of_url))
     row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), *urls)
     return row, {"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)}
 
 
-def _orphan(one: Orphan) -> Shown:
-    urls = (output.shown_url(one.url), output.shown_url(one.verdict.of_url))
-    row = (str(one.loss), str(one.verdict.kind), output.iso(one.timestamp), *urls)
-    words = {"checksum": one.checksum.hex(), "loss": str(one.loss), "verdict": answers.verdict_fields(one.verdict)}
-    return row, {"url": one.url, **answers.time_fields(one.timestamp), **words}
+def _orphan(orphan: Orphan) -> Shown:
+    urls = (output.shown_url(orphan.url), output.shown_url(orphan.verdict.of_url))
+    row = (str(orphan.loss), str(orphan.verdict.kind), output.iso(orphan.timestamp), *urls)
+    words = {
+        "checksum": orphan.checksum.hex(),
+        "loss": str(orphan.loss),
+        "verdict": answers.verdict_fields(orphan.verdict),
+    }
+    return row, {"url": orphan.url, **answers.time_fields(orphan.timestamp), **words}
 
 
 def _print(
-    args: argparse.Namespace, found: Iterator[Shown], headings: Sequence[str], nothing: str, right: Sequence[int] = ()
+    args: argparse.Namespace, listed: Iterator[Shown], headings: Sequence[str], nothing: str, right: Sequence[int] = ()
 ) -> int:
-    found = islice(found, args.limit)
-    first = next(found, None)
+    listed = islice(listed, args.limit)
+    first = next(listed, None)
     if first is None:
         output.note(nothing)
         return EXIT_NOTHING_FOUND
-    found = chain([first], found)
+    listed = chain([first], listed)
     if args.json:
-        for _, fields in found:
+        for _, fields in listed:
             output.json_line(fields)
     else:
-        output.table((row for row, _ in found), headings, right)
+        output.table((row for row, _ in listed), headings, right)
     return EXIT_OK

@@ -1,8 +1,8 @@
 """The program: the table of commands, and running one; every error becomes one line on stderr and an exit code.
 
-The table is of names, so that only the module of the command that runs is imported: a cold `docstore get` counts
-milliseconds.  For a command such as `get` its module offers `GET_DESCRIPTION`, `GET_EXAMPLES`,
-`add_get_arguments(parser)` and `run_get(args) -> exit code`.
+The table has names, so that only the module of the running command is imported: a cold `docstore get` takes
+milliseconds.  The module of a command such as `get` has `GET_DESCRIPTION`, `GET_EXAMPLES`, `add_get_arguments(parser)`
+and `run_get(args) -> exit code`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, Stora
 
 
 class Command(NamedTuple):
-    """One command: its name, what it does in one line, and the module that does it, imported when it is asked."""
+    """A command: its name, a summary, and its module, which is imported when it runs."""
 
     name: str
     summary: str
@@ -34,12 +34,12 @@ class Command(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What it does."""
+        """Its description in the help."""
         return str(self._of_module(f"{self.name.upper()}_DESCRIPTION"))
 
     @property
     def examples(self) -> str:
-        """Calls of it, one a line."""
+        """Example calls, one a line."""
         return str(self._of_module(f"{self.name.upper()}_EXAMPLES"))
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -47,14 +47,14 @@ class Command(NamedTuple):
         self._of_module(f"add_{self.name}_arguments")(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it; gives the exit code."""
+        """Run it; -> exit code."""
         return int(self._of_module(f"run_{self.name}")(args))
 
 
 COMMANDS = (
     Command("init", "make a store", "docstore.cli.stores"),
     Command("ingest", "write the pages of WARC, ARC and TREC Web files", "docstore.cli.archives"),
-    Command("put", "write one page and say what it is", "docstore.cli.pages"),
+    Command("put", "write one page and print its verdict", "docstore.cli.pages"),
     Command("get", "print a page: text, body, headers or cells", "docstore.cli.pages"),
     Command("scan", "list cells of many rows", "docstore.cli.pages"),
     Command("history", "list the captures of a page", "docstore.cli.pages"),
@@ -85,7 +85,7 @@ COMMANDS = (
 
 HELP_FOOTER = """\
 exit codes:
-  0 done   1 nothing found   2 wrong call   3 store missing or held   4 newer format   5 damaged
+  0 done   1 nothing found   2 wrong call   3 store missing or in use   4 newer format   5 damaged
   6 disk full or I/O   7 maybe applied, run it again   8 done, records skipped   130 interrupted
 
 `docstore COMMAND --help` shows a command's options with examples.
@@ -93,7 +93,7 @@ exit codes:
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Asks the system for the terminal's width: argparse makes a formatter an argument, and imports shutil for it."""
+    """Asks the system for the terminal's width: argparse would import shutil for it, for each argument."""
 
     def __init__(self, prog: str) -> None:
         columns = os.environ.get("COLUMNS", "")
@@ -105,7 +105,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors are `InvalidArgument`, so that they leave by the same door as all others."""
+    """A parser that raises `InvalidArgument`, so that `main` handles all errors in one place."""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
@@ -128,7 +128,7 @@ def parser_of(command: Command, parser: argparse.ArgumentParser | None = None) -
 
 
 def overview() -> str:
-    """What `docstore --help` prints."""
+    """The text of `docstore --help`."""
     width = max(len(command.name) for command in COMMANDS)
     lines = [f"  {command.name.ljust(width)}  {command.summary}" for command in COMMANDS]
     usage = ["usage: docstore [--store PATH] COMMAND [options]", "       docstore --version"]
@@ -152,7 +152,7 @@ def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_completion(args: argparse.Namespace) -> int:
-    """Print the script, which shtab writes from the parsers of all commands."""
+    """Print the completion script that shtab generates from the parsers of all commands."""
     shtab = importlib.import_module("shtab")
     parser = whole_parser()
     folder = dict.fromkeys(("PATH", "DIR", "STORE"), shtab.DIRECTORY)
@@ -165,7 +165,7 @@ def whole_parser() -> argparse.ArgumentParser:
     """The parser of all commands at once, for completion scripts; imports every command."""
     parser = CommandParser(prog="docstore", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
-    parser.add_argument("--store", metavar="PATH", help="directory of the store; behind the command it means the same")
+    parser.add_argument("--store", metavar="PATH", help="directory of the store; also allowed after the command")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for command in COMMANDS:
         made = commands.add_parser(
@@ -189,13 +189,13 @@ def _complete_files(parser: argparse.ArgumentParser, completed: Mapping[str, obj
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-"""128 and the number of SIGPIPE, as the shell shows it for other programs that a closed pipe has ended."""
+"""128 + SIGPIPE, as a shell reports a program that a closed pipe has ended."""
 STORE = "--store"
-"""The one option that may stand before the command."""
+"""The only option that is allowed before the command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `docstore` with these arguments (None: those of the process); gives the exit code."""
+    """Run `docstore` with these arguments (None: those of the process); -> exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(words)
@@ -210,26 +210,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         report_error(str(error))
         return error.exit_code
     except OSError as error:
-        # The store's own I/O arrives as StorageError; this is the terminal's side: an output file, or stdout.
+        # The store's own I/O raises StorageError; this is an output file or stdout.
         report_error(f"cannot read or write: {error}")
         return StorageError.exit_code
     return code
 
 
 def program() -> NoReturn:
-    """Be the process: run `main` and end.
+    """Run `main` and exit the process.
 
-    Everything is closed and flushed by then; taking a hundred modules down one by one, as the interpreter's own end
-    does, would cost a cold `docstore get` ten milliseconds more.
+    Everything is closed and flushed by then.  `os._exit` skips the teardown of a hundred modules, which would cost a
+    cold `docstore get` ten milliseconds.
     """
-    gc.disable()  # until the command is loaded: importing leaves no garbage, and looking for it takes a twentieth
+    gc.disable()  # until the command is imported: imports leave no garbage, and searching for it takes 5% of the time
     prepare_streams()
     try:
         code = main()
     except BrokenPipeError:  # the reader of stderr has closed it
         code = EXIT_BROKEN_PIPE
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # what could not be written has been reported, or cannot be
+        with contextlib.suppress(OSError, ValueError):  # a failed write has been reported, or cannot be
             stream.flush()
     os._exit(code)
 
@@ -238,8 +238,8 @@ def _run(words: list[str]) -> int:
     words = _store_behind(words)
     name = words[0] if words else "--help"
     if name in {"-h", "--help", "help"}:
-        if len(words) > 1 and (asked := find(words[1])) is not None:
-            return _run_command(asked, ["--help"])
+        if len(words) > 1 and (command := find(words[1])) is not None:
+            return _run_command(command, ["--help"])
         line(overview())
         return EXIT_OK if words else InvalidArgument.exit_code
     if name in {"-V", "--version"}:
@@ -251,12 +251,12 @@ def _run(words: list[str]) -> int:
 
 
 def _store_behind(words: list[str]) -> list[str]:
-    """The words, with a `--store PATH` that stands before the command put behind it."""
+    """The arguments, with `--store PATH` moved from before the command to after it."""
     if not words or words[0].partition("=")[0] != STORE:
         return words
     length = 1 if "=" in words[0] else 2
     if len(words) < length:
-        raise InvalidArgument(f"{STORE} takes the path of a store; see `docstore --help`")
+        raise InvalidArgument(f"{STORE} needs the path of a store; see `docstore --help`")
     option, command = words[:length], words[length:]
     return [*command[:1], *option, *command[1:]] if command else []
 
@@ -269,9 +269,9 @@ def _run_command(command: Command, words: list[str]) -> int:
     try:
         parser = parser_of(command)
         args, left = parser.parse_known_args(words)
-        if left:  # argparse gives an optional argument up at the first option: `put URL --store S FILE`
+        if left:  # argparse stops matching optional positionals at the first option: `put URL --store S FILE`
             args = parser.parse_intermixed_args(words)
-    except SystemExit as leaving:  # only --help leaves so
+    except SystemExit as leaving:  # raised only by --help
         return int(leaving.code or 0)
     return command.run(args)
 

@@ -1,7 +1,4 @@
-"""The store that a command works on.
-
-The one place of the terminal that opens a store, or asks the server that holds it.
-"""
+"""Opens the store of a command, or connects to the server that holds it; no other file of the package does."""
 
 from __future__ import annotations
 
@@ -29,9 +26,9 @@ def open_named(
     schema: Schema | None = None,
     durability: str = Durability.SYNC.value,
 ) -> Store:
-    """The store that `--store` names, or the server that holds it; warns on stderr of what was lost.
+    """The store that `--store` names, or the server that holds it; warns on stderr of lost captures.
 
-    Commands with an option `--read-only` read what they cannot write to; all others are refused there.
+    Commands with an option `--read-only` open a store without write permission for reading; others fail.
     """
     read_only = getattr(args, "read_only", False)
     store = open_or_attach(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
@@ -41,9 +38,9 @@ def open_named(
 
 
 def stored_url(store: Store, text: str) -> str:
-    """The URL of the page that a person named: as typed, or if that is not stored in another Unicode normal form."""
+    """The URL of a page as typed, or if that is not stored in another Unicode normal form."""
     url = keys.complete_url(text)
-    return next((one for one in keys.normal_forms(url) if url not in store and one in store), url)
+    return next((form for form in keys.normal_forms(url) if url not in store and form in store), url)
 
 
 def open_in(stack: ExitStack, args: argparse.Namespace, **named: Any) -> Store:
@@ -61,10 +58,10 @@ def open_files(
     schema: Schema | None = None,
     durability: str = Durability.SYNC.value,
 ) -> DocumentStore:
-    """The store that `--store` names, for commands that work on its files, which no server gives away.
+    """The store that `--store` names, for commands that work on its files, which a server does not offer.
 
     Args:
-        why: what it does, for who asks a server for it: "a dump shows files".
+        why: the reason, for the message if `--store` is a server: "a dump shows files".
     Raises:
         InvalidArgument: `--store` is a server.
         StoreUnavailable: another process holds the store.
@@ -77,7 +74,7 @@ def open_files(
 
 
 def note_slow_kernel(store: Store) -> None:
-    """Say that pages are analysed by the Python reference, if this process analyses them."""
+    """Warn if this process analyses pages with the Python reference."""
     if not isinstance(store, DocumentStore):
         return
     kernels = import_module("docstore.dedup.kernel")  # numpy comes with it
@@ -88,7 +85,7 @@ def note_slow_kernel(store: Store) -> None:
     advice = f"{why}; install cargo and run `pip install .` in a checkout of docstore to build it"
     output.note(
         "warning: the Python reference analyses the pages, several times slower than native code: "
-        + (advice if why else f"the extractor {schema.extractor!r} is in Python only")
+        + (advice if why else f"the extractor {schema.extractor!r} exists only in Python")
     )
 
 
@@ -96,23 +93,23 @@ def refuse_server(address: str, why: str) -> None:
     """Refuse the address of a server.
 
     Raises:
-        InvalidArgument: it is one.
+        InvalidArgument: the address is a server's.
     """
     if names_server(address):
-        raise InvalidArgument(f"{why}: run it where the store is, with --store PATH, and stop the server first")
+        raise InvalidArgument(f"{why}: run it on the server's machine with --store PATH, and stop the server first")
 
 
 def refuse_other_backend(address: str, why: str) -> None:
-    """Refuse an address that is no directory.
+    """Refuse an address that is not a directory.
 
     Args:
-        why: what needs files, and what to do instead: "salvage reads the files of a store".
+        why: the reason, and what to do instead: "salvage reads the files of a store".
     Raises:
-        InvalidArgument: it is that of a server or of another backend.
+        InvalidArgument: the address is a server's or another backend's.
     """
     refuse_server(address, why)
     if not names_directory(address):
-        raise InvalidArgument(f"{address} is no directory, and {why}")
+        raise InvalidArgument(f"{address} is not a directory, and {why}")
 
 
 def _warn(store: DocumentStore) -> None:
@@ -123,9 +120,9 @@ def _warn(store: DocumentStore) -> None:
             f"warning: {len(store.lost)} captures were dropped because their bytes are missing "
             f"(`docstore check --acknowledge` ends this warning):{shown}{more}"
         )
-    commits = sum(one.last - one.first + 1 for one in store.opened.lost_commits)
+    commits = sum(lost.last - lost.first + 1 for lost in store.opened.lost_commits)
     if commits:
         output.note(f"warning: the rows of {commits} commits are lost; see `docstore check`")
     if store.opened.set_aside:
-        names = ", ".join(one.name for one in store.opened.set_aside[:10])
-        output.note(f"warning: records that no row names were set aside ({names}); see `docstore check`")
+        names = ", ".join(record.name for record in store.opened.set_aside[:10])
+        output.note(f"warning: records without a row were set aside ({names}); see `docstore check`")

@@ -1,8 +1,7 @@
 """How answers look: aligned plain text, JSON, times in ISO 8601 UTC, colour only on a terminal.
 
-Knows streams and characters; must not know the store.  Nothing else of the terminal writes to stdout or
-stderr.  Text of pages comes from strangers: controls, which could drive a terminal or reorder what it shows, are never
-printed as they are, except where bytes were asked for.
+No other file of the package writes to stdout or stderr.  Text of pages is not trusted: control characters, which could
+drive a terminal or reorder what it shows, are replaced, except in raw bytes (such as `get --body`).
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from docstore.model.errors import InvalidArgument
 
 MICROS = 1_000_000
 NOTHING = "-"
-"""Shown where a column has no value."""
+"""Shown for a missing value of a column."""
 ALIGNED_ROWS = 1000
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f]")
-"""Left out: Arabic and Hebrew text has them, without them it stays readable, and a name with one looks like another."""
+"""Removed: Arabic and Hebrew text stays readable without them, and with one a name can look like another."""
 _LINE_BREAKS = re.compile(r"[\t\n]+")
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 
@@ -38,11 +37,11 @@ _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2"
 
 
 def prepare_streams() -> None:
-    """Make the process's streams fit to be written to, before anything else opens a file.
+    """Make stdin, stdout and stderr usable, before any file is opened.
 
-    A stream that the caller has closed (`>&-`) would leave its descriptor to the next file that is opened, a segment
-    perhaps: it gets a descriptor on which reading and writing fail, and stderr one that takes everything.  Characters
-    that a stream's encoding does not have are written as escapes (`\\xe9`).
+    If the caller has closed a stream (`>&-`), the next opened file, such as a segment, would get its descriptor.  So a
+    closed stdin or stdout gets a descriptor on which reads and writes fail, and stderr /dev/null.  Characters that a
+    stream's encoding lacks are written as escapes (`\\xe9`).
     """
     for descriptor, name, mode, flags in (
         (0, "stdin", "r", os.O_WRONLY),
@@ -65,7 +64,7 @@ def prepare_streams() -> None:
 
 
 class Styled(NamedTuple):
-    """Text in a colour, or between marks where the stream shows none."""
+    """Text in a colour, or between `before` and `after` if the stream has no colours."""
 
     text: str
     colour: str
@@ -74,12 +73,12 @@ class Styled(NamedTuple):
 
 
 def line(text: str = "") -> None:
-    """Print one line of text on stdout, made safe."""
+    """Print one line of text on stdout, without control characters."""
     sys.stdout.write(safe(text) + "\n")
 
 
 def styled_line(pieces: Iterable[str | Styled]) -> None:
-    """Print one line of pieces on stdout, made safe, in their colours."""
+    """Print pieces as one line on stdout, in their colours, without control characters."""
     coloured = colours(sys.stdout)
     sys.stdout.write("".join(_shown(piece, coloured=coloured) for piece in pieces) + "\n")
 
@@ -97,17 +96,17 @@ def colours(stream: IO[str]) -> bool:
 
 
 def note(text: str) -> None:
-    """Say something on stderr that is no part of the answer."""
+    """Print a message on stderr that is not part of the answer."""
     sys.stderr.write(f"docstore: {safe(text)}\n")
 
 
 def report_error(text: str) -> None:
-    """Say on stderr what went wrong."""
+    """Print an error on stderr."""
     sys.stderr.write(f"docstore: error: {safe(text)}\n")
 
 
 def agrees(question: str) -> bool:
-    """Whether a person at the terminal says yes."""
+    """Whether the user confirms at the terminal."""
     sys.stderr.write(f"docstore: {safe(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
@@ -117,13 +116,13 @@ def write_bytes(value: bytes) -> None:
     """Write bytes to stdout as they are."""
     sys.stdout.flush()
     left = memoryview(value)
-    while left:  # an unbuffered stdout may take a part of them
+    while left:  # an unbuffered stdout may write only a part
         left = left[sys.stdout.buffer.write(left) :]
     sys.stdout.buffer.flush()
 
 
 class _RawStdout(io.RawIOBase):
-    """Stdout, which may take a part of what it is given; a `BufferedWriter` around it gives the rest."""
+    """Stdout, which may write only a part of a value; a `BufferedWriter` around it writes the rest."""
 
     def writable(self) -> bool:
         return True
@@ -134,7 +133,7 @@ class _RawStdout(io.RawIOBase):
 
 @contextmanager
 def raw_stdout() -> Iterator[BinaryIO]:
-    """Stdout for bytes that were asked for, in pieces."""
+    """Stdout for raw bytes, in pieces."""
     sys.stdout.flush()
     stream = io.BufferedWriter(_RawStdout())
     yield stream
@@ -142,10 +141,10 @@ def raw_stdout() -> Iterator[BinaryIO]:
 
 
 def write_file(name: str, value: bytes) -> None:
-    """Write bytes to a file that was named for them.
+    """Write bytes to a file.
 
     Raises:
-        InvalidArgument: it cannot be written.
+        InvalidArgument: the file cannot be written.
     """
     try:
         Path(name).write_bytes(value)
@@ -155,12 +154,12 @@ def write_file(name: str, value: bytes) -> None:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when all is written; until then, and where writing fails, what was there stays.
+    """Write a file under a temporary name and rename it at the end; if that fails, the old file stays.
 
-    A pipe or a device is written to as it is.
+    A pipe or a device is written directly.
 
     Raises:
-        InvalidArgument: it cannot be written.
+        InvalidArgument: the file cannot be written.
     """
     path = path.resolve()
     is_file = path.is_file() or not path.exists()
@@ -169,7 +168,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         stream = partial.open("wb")
     except OSError as error:
         raise InvalidArgument(
-            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and can be written to"
+            f"cannot write {path}: {error.strerror}; name a file in a folder that exists and is writable"
         ) from error
     try:
         with stream:
@@ -186,13 +185,13 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
 
 def safe(text: str) -> str:
-    """Text without controls other than tab and line feed, those of direction included, and without lone surrogates."""
+    """Text without lone surrogates, direction marks and control characters other than tab and line feed."""
     text = text.replace("\r\n", "\n")
     return text if text.isascii() and text.isprintable() else _DIRECTION_MARKS.sub("", _CONTROLS.sub("\ufffd", text))
 
 
 def shown_url(url: str) -> str:
-    """A URL for people: letters of all scripts decoded; it can be given to every command."""
+    """A URL for people: percent-encoded letters decoded; every command accepts it."""
     return safe(import_module("docstore.model.keys").shown_url(url))
 
 
@@ -202,7 +201,7 @@ def one_line(text: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Text of at most that many characters; an ellipsis where it was cut."""
+    """Text of at most `width` characters; longer text ends with an ellipsis."""
     return text if len(text) <= width else text[: width - 1] + "\u2026"
 
 
@@ -211,12 +210,12 @@ def cut(text: str, width: int) -> str:
 
 def json_line(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line of stdout."""
-    # json is loaded here because most answers are text, and a cold start counts milliseconds.
+    # Imported here: most answers are text, and the import slows a cold start.
     sys.stdout.write(import_module("json").dumps(value) + "\n")
 
 
 def bytes_fields(name: str, value: bytes) -> dict[str, str]:
-    """A JSON field for bytes: text where they are UTF-8, else `NAME_base64`."""
+    """A JSON field for bytes: text if they are UTF-8, else `NAME_base64`."""
     try:
         return {name: value.decode()}
     except UnicodeDecodeError:
@@ -227,14 +226,14 @@ def bytes_fields(name: str, value: bytes) -> dict[str, str]:
 
 
 def iso(timestamp: int) -> str:
-    """Microseconds since 1970 as ISO 8601 UTC; milliseconds only where there are any."""
+    """Microseconds since 1970 as ISO 8601 UTC; a fraction only if it is not zero."""
     seconds, micros = divmod(timestamp, MICROS)
     fraction = f".{micros // 1000:03d}" if micros % 1000 == 0 else f".{micros:06d}"
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + (fraction if micros else "") + "Z"
 
 
 def size(count_bytes: float) -> str:
-    """Bytes in words: 512 B, 1.5 KB, 20.3 MB; a KB is 1000 bytes."""
+    """A number of bytes with a unit: 512 B, 1.5 KB, 20.3 MB; a KB is 1000 bytes."""
     for unit in ("B", "KB", "MB", "GB"):
         if count_bytes < 1000:
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"
@@ -254,18 +253,18 @@ def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Se
     """Print rows with aligned columns; the last column is never padded.
 
     Args:
-        rows: of cells, all of one length; ALIGNED_ROWS of them are held in memory and measured together.
-        headings: of the columns, shown on a terminal and in pipes alike; left out where there is no row.
+        rows: of cells, all of one length; ALIGNED_ROWS of them are buffered and aligned together.
+        headings: of the columns; not printed if there are no rows.
         right: columns aligned to the right.
     """
-    waiting = iter(rows)
+    remaining = iter(rows)
     widths = [len(heading) for heading in headings]
-    while shown := [[one_line(safe(cell)) for cell in row] for row in islice(waiting, ALIGNED_ROWS)]:
+    while shown := [[one_line(safe(cell)) for cell in row] for row in islice(remaining, ALIGNED_ROWS)]:
         if headings:
             shown.insert(0, list(headings))
             headings = ()
-        found = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
-        widths = [max(pair) for pair in zip(found, widths, strict=True)] if widths else found
+        measured = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
+        widths = [max(pair) for pair in zip(measured, widths, strict=True)] if widths else measured
         for row in shown:
             last = len(row) - 1
             cells = [
@@ -275,19 +274,19 @@ def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Se
             sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
-# --- progress bars on stderr, where `--progress` asks for one (default: on a terminal)
+# --- progress bars on stderr, with `--progress` (default: on a terminal)
 
 
 def progress_bar(args: argparse.Namespace, stack: ExitStack, **look: Any) -> Any:
-    """A bar of tqdm that is closed with the stack; None where none is wanted."""
+    """A tqdm bar that the stack closes; None without `--progress`."""
     if not (sys.stderr.isatty() if args.progress is None else args.progress):
         return None
-    # Loaded here: it takes longer than most commands.
+    # Imported here: the import takes longer than most commands.
     return stack.enter_context(import_module("tqdm").tqdm(file=sys.stderr, dynamic_ncols=True, **look))
 
 
 def progress_of_bytes(args: argparse.Namespace, stack: ExitStack, what: str) -> Callable[[int, int], None] | None:
-    """A function to call with (bytes done, bytes in all)."""
+    """A function to call with (bytes done, total bytes)."""
     drawn = progress_bar(args, stack, desc=what, unit="B", unit_scale=True)
 
     def show(done: int, total: int) -> None:
@@ -300,7 +299,7 @@ def progress_of_bytes(args: argparse.Namespace, stack: ExitStack, what: str) -> 
 def progress_of_count(
     args: argparse.Namespace, stack: ExitStack, unit: str, what: str = ""
 ) -> Callable[[int], None] | None:
-    """A function to call with the number done; how many there are is not known before."""
+    """A function to call with the number done; the total is unknown."""
     drawn = progress_bar(args, stack, desc=what, unit=unit)
     return None if drawn is None else lambda done: drawn.update(done - drawn.n)
 
@@ -308,7 +307,7 @@ def progress_of_count(
 def progress_of_stages(
     args: argparse.Namespace, stack: ExitStack, *, counts_stages: bool = False
 ) -> Callable[[str, int, int], None] | None:
-    """A function to call with (stage, done, total or 0); with `counts_stages` a stage names what is counted."""
+    """A function to call with (stage, done, total or 0); with `counts_stages` a stage's name is the unit."""
     bar = progress_bar(args, stack)
 
     def show(stage: str, done: int, total: int = 0) -> None:

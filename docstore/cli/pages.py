@@ -1,7 +1,7 @@
 """Write, read, list and delete pages and their cells, one URL or a range of them.
 
-The cold start of `docstore get` counts: it reads no family that it does not show, and this module imports neither numpy
-nor lxml nor a reader of archives.
+The cold start of `docstore get` matters: it reads only families that it shows, and this module imports neither numpy
+nor lxml nor an archive reader.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PUT_DESCRIPTION = """\
 Write one page and print the verdict: new, exact, same_text, near, contained or similar,
-and how it differs from the URL's own version before it."""
+and how it differs from the version before of its URL."""
 
 PUT_EXAMPLES = """\
 docstore put https://example.com/ page.html
@@ -48,7 +48,7 @@ NO_BODY_STATUS = 304
 
 
 def add_put_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
+    declare(parser, "url URL", "of the page; https:// is added if the scheme is missing")
     declare(parser, "file FILE?", "its body; - or nothing for stdin")
     declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
     declare(parser, "--status N", "HTTP status (default: 200); 304 is a visit", arguments.status, 200)
@@ -76,7 +76,7 @@ def run_put(args: argparse.Namespace) -> int:
             any_time=args.any_time,
         )
     if holds_password(url):
-        output.note("the URL names a user and a password, which are stored and listed with it")
+        output.note("the URL contains a user and a password; both are stored and listed with it")
     output.answer(args, answers.put_fields(result), answers.put_words(result))
     return EXIT_OK
 
@@ -87,7 +87,7 @@ def _body(file: str | None, status: int) -> bytes:
     if status == NO_BODY_STATUS:
         return b""
     if sys.stdin.isatty():
-        raise InvalidArgument("no body; name a FILE, or pipe the page into stdin")
+        raise InvalidArgument("no body; name a FILE, or pipe the page to stdin")
     return arguments.read_input("-")
 
 
@@ -98,8 +98,8 @@ GET_DESCRIPTION = """\
 Print a page: title and text, or what the options select.  --versions prints
 several captures, newest first.  --snippet prints the passages that answer a
 query, of one page or of all pages of a result list.  --explain prints each
-block of the page, whether it is main text, and why.  Main text decides what
-the page is a duplicate of."""
+block of the page, whether it is main text, and why.  Pages are compared by
+their main text."""
 
 GET_EXAMPLES = """\
 docstore get https://example.com/
@@ -118,11 +118,9 @@ docstore get https://example.com/ https://example.org/ --snippet solar --html
 
 
 def add_get_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(
-        parser, "urls URL+", "of the page; https:// is added where the scheme is missing; several only with --snippet"
-    )
+    declare(parser, "urls URL+", "of the page; https:// is added if the scheme is missing; several only with --snippet")
     shown = parser.add_mutually_exclusive_group()
-    declare(shown, "--body", "the bytes as fetched, nothing added")
+    declare(shown, "--body", "the bytes as fetched")
     declare(shown, "--headers", "status and response headers")
     declare(shown, "--explain", "each block of the page: whether it is main text, and why")
     declare(shown, "--outline", "main text cut at the page's own headings")
@@ -134,16 +132,16 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         shown,
         "--snippet QUERY",
-        "the passages that cover the query best, its words marked (in bold, or between asterisks); with '' the "
-        "description or the beginning",
+        "the passages that cover the query best, matched words in bold or between asterisks; with '' the description "
+        "or the beginning",
     )
     declare(parser, "--length N", f"characters of a snippet (default: {SNIPPET_LENGTH})")
     declare(parser, "--html", "a snippet that is safe in HTML, words in <mark>")
     declare(parser, "--at TIME", "the newest capture up to this time")
     declare(parser, "--versions N", "most captures (default: 1)", default=1)
     declare(parser, "--follow", "follow stored redirects")
-    declare(parser, "--follow-duplicates", "of a page that was rejected, show the page that it duplicates")
-    declare(parser, "--variants", "if there is no such page, try http or https, with and without www")
+    declare(parser, "--follow-duplicates", "if the page was rejected, show the page that it duplicates")
+    declare(parser, "--variants", "if the page is not stored, try http or https, with and without www")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
@@ -154,7 +152,7 @@ def run_get(args: argparse.Namespace) -> int:
     with open_named(args) as store:
         url = stored_url(store, args.urls[0])
         if args.snippet is not None:
-            return _print_snippets(args, store, [url, *(stored_url(store, one) for one in args.urls[1:])])
+            return _print_snippets(args, store, [url, *(stored_url(store, each) for each in args.urls[1:])])
         if args.column is not None:
             return _print_column(args, store, url)
         document = store.get(
@@ -179,44 +177,44 @@ def run_get(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that cannot be combined."""
     if args.snippet is None:
         if len(args.urls) > 1:
-            raise InvalidArgument("several URLs go only with --snippet; ask for one page at a time")
+            raise InvalidArgument("several URLs need --snippet; without it name one page")
         if args.length is not None or args.html:
-            raise InvalidArgument("--length and --html go only with --snippet QUERY")
+            raise InvalidArgument("--length and --html need --snippet QUERY")
     elif args.follow or args.variants or args.follow_duplicates or args.versions > 1:
         raise InvalidArgument(
-            "--snippet goes with none of --follow, --follow-duplicates, --variants and --versions; drop them"
+            "--snippet cannot be combined with --follow, --follow-duplicates, --variants or --versions; drop them"
         )
 
 
 def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> int:
-    """Print a snippet a page; with several pages a line of URL, tab, snippet each."""
+    """Print a snippet for each page; with several pages as lines of URL, tab, snippet."""
     length = SNIPPET_LENGTH if args.length is None else args.length
-    found = 0
+    shown_count = 0
     for url, snippet in zip(urls, store.snippets(urls, args.snippet, length=length, at=args.at), strict=True):
         if snippet is None:
-            if not _say_rejected(args, store, url):
+            if not _note_rejected(args, store, url):
                 output.note(f"no text of {output.shown_url(url)}")
             continue
-        found += 1
+        shown_count += 1
         if args.json:
             output.json_line(answers.snippet_fields(snippet))
             continue
         shown = answers.snippet_pieces(snippet, html=args.html)
         output.styled_line([f"{output.shown_url(url)}\t", *shown] if len(urls) > 1 else shown)
-    return EXIT_OK if found else EXIT_NOTHING_FOUND
+    return EXIT_OK if shown_count else EXIT_NOTHING_FOUND
 
 
 def _print_explanations(args: argparse.Namespace, store: Store, document: Document) -> int:
     shown = import_module("docstore.cli.diff")
-    found = False
+    explained = False
     for capture in document.captures:
         if args.versions > 1 and not args.json:
-            output.line(f"{chr(10) if found else ''}--- {output.iso(capture.timestamp)}")
-        found |= shown.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
-    return EXIT_OK if found else EXIT_NOTHING_FOUND
+            output.line(f"{chr(10) if explained else ''}--- {output.iso(capture.timestamp)}")
+        explained |= shown.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
+    return EXIT_OK if explained else EXIT_NOTHING_FOUND
 
 
 def _families(args: argparse.Namespace) -> tuple[str, ...]:
@@ -230,21 +228,21 @@ def _families(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _nothing(args: argparse.Namespace, store: Store, url: str) -> int:
-    if not _say_rejected(args, store, url):
+    if not _note_rejected(args, store, url):
         when = "" if args.at is None else f" at {output.iso(args.at)}"
         hint = "" if args.variants else "; --variants tries http and www too"
         output.note(f"no page {output.shown_url(url)}{when}{hint}")
     return EXIT_NOTHING_FOUND
 
 
-def _say_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
-    """Say that a page which is not there was rejected, and for which; whether it was."""
+def _note_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
+    """Note that a page was rejected and for which page; False if it was not."""
     rejected = rejection_of(store.history(url), args.at)
     if rejected is None:
         return False
     if args.json:
         output.json_line(answers.capture_fields(rejected, rejected.newest))
-    gone = "that page is gone or has changed, fetch this one again"
+    gone = "that page is gone or has changed, fetch this page again"
     hint = gone if args.follow_duplicates else "--follow-duplicates shows that page"
     output.note(f"{answers.rejected_words(rejected)}; {hint}")
     return True
@@ -292,11 +290,11 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
         end=None if args.at is None else args.at + 1,
         versions=args.versions,
     )
-    found = 0
+    count = 0
     for cell in store.cells.slices(url, spec=spec):
         if qualifier and cell.qualifier != qualifier:
             continue
-        found += 1
+        count += 1
         if args.json:
             output.json_line(answers.cell_fields(cell))
         elif qualifier:
@@ -304,10 +302,10 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
         else:
             words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), answers.value_words(cell.value))
             output.line("\t".join(output.one_line(word) for word in words))
-    if not found:
+    if not count:
         wanted = f"{family}:{answers.text_of(qualifier)}"
         output.note(f"{output.shown_url(url)} has no cell {wanted}")
-    return EXIT_OK if found else EXIT_NOTHING_FOUND
+    return EXIT_OK if count else EXIT_NOTHING_FOUND
 
 
 # --- docstore history
@@ -315,8 +313,8 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
 
 HISTORY_DESCRIPTION = """\
 List the live captures of a page and those that a policy rejected, newest
-first: when, status, how it differs from the version before it, and what it was
-to other URLs when it was written."""
+first: time, status, difference to the version before, and the verdict against
+other URLs when it was written."""
 
 HISTORY_EXAMPLES = """\
 docstore history https://example.com/
@@ -325,7 +323,7 @@ docstore history example.com/about --json
 
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL", "of the page; https:// is added where the scheme is missing")
+    declare(parser, "url URL", "of the page; https:// is added if the scheme is missing")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a capture")
@@ -364,8 +362,8 @@ def _row(document: Document) -> tuple[str, ...]:
 SCAN_DESCRIPTION = """\
 List cells of rows in row-key order: the pages of a site are together.  Without
 a range all rows are read.  One line a cell: URL, column, time, value.  Each
-column shows its newest version, or as many as --versions says.  For a binary
-value the length is shown; --json and --full show the value."""
+column shows its newest version, or as many as --versions says.  Of a binary
+value only the length is shown; --json and --full show the value."""
 
 SCAN_EXAMPLES = """\
 docstore scan --host example.com --keys-only
@@ -384,16 +382,14 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--start KEY", "first row key or URL, inclusive")
     declare(parser, "--end KEY", "row key or URL to stop before")
     declare(parser, "--family NAME*", "only this family; may be repeated")
-    declare(parser, "--qualifier-prefix TEXT", "only qualifiers that begin so", default="")
-    declare(parser, "--qualifier-regex REGEX", "only qualifiers that match as a whole")
-    declare(parser, "--lang TAG", "only pages in this language, as `export --lang` has it")
+    declare(parser, "--qualifier-prefix TEXT", "only qualifiers with this prefix", default="")
+    declare(parser, "--qualifier-regex REGEX", "only qualifiers that match completely")
+    declare(parser, "--lang TAG", "only pages in this language, as in `export --lang`")
     arguments.add_times(parser)
     declare(parser, "--versions N", "newest versions a column, or all (default: 1)", arguments.positive_or_all, 1)
     declare(parser, "--limit N", "most rows")
-    declare(parser, "--keys-only", "one URL a line, no values are read")
-    declare(
-        parser, "--full", f"whole values, not the first {SHOWN_CHARACTERS} characters, and escapes for what is no text"
-    )
+    declare(parser, "--keys-only", "one URL a line; values are not read")
+    declare(parser, "--full", f"whole values, not the first {SHOWN_CHARACTERS} characters; binary values as escapes")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a row, with its cells")
@@ -408,7 +404,7 @@ def run_scan(args: argparse.Namespace) -> int:
         versions=args.versions,
         keys_only=args.keys_only,
     )
-    found = 0
+    count = 0
     with open_named(args) as store:
         within = {
             "prefix": args.prefix,
@@ -422,11 +418,11 @@ def run_scan(args: argparse.Namespace) -> int:
             languages = import_module("docstore.archives.export").Languages(store, args.lang, **within)
             rows = islice((row for row in rows if languages.has(row.row_key)), args.limit)
         for row in rows:
-            found += 1
+            count += 1
             _print_row(args, row)
-    if not found:
+    if not count:
         output.note("no row matches")
-    return EXIT_OK if found else EXIT_NOTHING_FOUND
+    return EXIT_OK if count else EXIT_NOTHING_FOUND
 
 
 def _bound(text: str | None) -> bytes | None:
@@ -458,9 +454,9 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
 
 DELETE_DESCRIPTION = """\
 Delete a page with all its versions, or one family or column of it.  A delete
-removes what is there now; what is put later is visible, whatever its time.
---prefix deletes every page whose URL begins so.  On a terminal you are asked
-first; without a terminal --yes is required."""
+removes what is stored now; what is put later is visible, whatever its time.
+--prefix deletes every page whose URL has this prefix, after confirmation on
+the terminal; without a terminal --yes is required."""
 
 DELETE_EXAMPLES = """\
 docstore delete https://example.com/private
@@ -472,27 +468,27 @@ docstore delete https://example.com/private --purge
 
 
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "of the page; https:// is added where the scheme is missing")
-    declare(parser, "--prefix URL", "all pages whose URL begins so, whatever their scheme and port")
+    declare(parser, "url URL?", "of the page; https:// is added if the scheme is missing")
+    declare(parser, "--prefix URL", "all pages whose URL has this prefix, with any scheme and port")
     part = parser.add_mutually_exclusive_group()
     declare(part, "--family NAME", "only this family of the row")
     declare(part, "--column F:Q", "only this column of the row")
     declare(
         parser,
         "--purge",
-        "take pages down for good: also compacts the store, so that none of their bytes are left in it",
+        "delete pages for good: also compacts the store, so that none of their bytes remain",
     )
     declare(parser, "--yes", "do not ask")
     arguments.add_progress(parser, "with --purge: ")
     arguments.add_store(parser)
-    arguments.add_json(parser, "one JSON object: {deleted}, the number of rows that lost something")
+    arguments.add_json(parser, "one JSON object: {deleted}, the number of rows from which something was deleted")
 
 
 def run_delete(args: argparse.Namespace) -> int:
     if (args.url is None) == (args.prefix is None):
         raise InvalidArgument("delete takes either a URL or --prefix; see `docstore delete --help`")
     if args.purge and (args.family is not None or args.column is not None):
-        raise InvalidArgument("--purge takes down whole pages; leave --family and --column out")
+        raise InvalidArgument("--purge deletes whole pages; omit --family and --column")
     with ExitStack() as stack:
         store = open_in(stack, args)
         if args.prefix is not None and not _agreed(args, store):
@@ -518,7 +514,7 @@ def _agreed(args: argparse.Namespace, store: Store) -> bool:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidArgument(
-            "--prefix deletes many pages, and there is no terminal to ask at; add --yes to delete them"
+            "--prefix deletes many pages and asks for confirmation, but there is no terminal; add --yes to delete them"
         )
     count = sum(1 for _ in _urls(store, args.prefix))
     if not count:
@@ -574,7 +570,7 @@ docstore key --row-key 'com,example,www)/b https'
 
 
 def add_key_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "https:// is added where the scheme is missing")
+    declare(parser, "url URL?", "https:// is added if the scheme is missing")
     declare(parser, "--row-key KEY", "show the URL of this row key")
     arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
 

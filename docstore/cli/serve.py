@@ -1,7 +1,4 @@
-"""`docstore serve`: let many processes use a store over HTTP.
-
-Turns options into the server's settings; the server does the rest.
-"""
+"""`docstore serve`: let many processes use a store over HTTP."""
 
 from __future__ import annotations
 
@@ -19,9 +16,9 @@ from docstore.storage.heap import use_one_heap
 SERVE_DESCRIPTION = """\
 Serve a store over HTTP, so that many processes write and read it at a time:
 crawlers with `docstore.connect`, other programs through /v1, archive tools
-through /web on a port of its own (--archive-port).  Other docstore commands
-on this machine find a served store by themselves.  Ctrl-C or SIGTERM commits
-what was accepted and ends; SIGHUP reads the token file again."""
+through /web on a separate port (--archive-port).  Other docstore commands on
+this machine use the server of a served store automatically.  Ctrl-C or SIGTERM
+commits accepted writes and ends; SIGHUP reads the token file again."""
 
 SERVE_EXAMPLES = """\
 docstore serve --create
@@ -31,27 +28,27 @@ docstore serve --host 0.0.0.0 --token-file tokens --allow-host store.example.org
 
 HIGHEST_PORT = 65_535
 LOOPBACK = "127.0.0.1"
-WHY = "a server holds its store itself"
+WHY = "a server opens its store itself"
 INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` in a checkout of docstore"
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--host ADDRESS", "to listen on (default: 127.0.0.1); others need tokens", default=LOOPBACK)
-    declare(parser, "--port N", "of the API (default: 8470); 0: a free one", _port, 8470)
+    declare(parser, "--port N", "of the API (default: 8470); 0: any free port", _port, 8470)
     declare(parser, "--unix SOCKET", "path of the socket for this user (default: in the store's folder)", Path)
-    declare(parser, "--archive-port N", "of the archive API (default: there is none); 0: a free one", _port)
+    declare(parser, "--archive-port N", "of the archive API (default: no archive API); 0: any free port", _port)
     declare(
         parser,
         "--archive-host ADDRESS",
-        "of the archive API (default: 127.0.0.1); without --token-file who reaches it may read every page",
+        "of the archive API (default: 127.0.0.1); without --token-file every client that reaches it can read all pages",
         default=LOOPBACK,
     )
-    declare(parser, "--archive-url URL", "scheme, host and port by which others know the archive API", default="")
+    declare(parser, "--archive-url URL", "public scheme, host and port of the archive API", default="")
     declare(parser, "--token-file FILE", "lines of `read|write|admin TOKEN [name]`; mode 0600", Path)
     declare(parser, "--allow-host NAME*", "a name of this server; may be repeated")
-    declare(parser, "--allow-origin ORIGIN*", "of web pages that may ask; may be repeated")
-    declare(parser, "--trusted-proxy ADDRESS*", "whose X-Forwarded-For is believed")
-    declare(parser, "--backup-root DIR", "below which requests over TCP may have backups written", Path)
+    declare(parser, "--allow-origin ORIGIN*", "of web pages that may send requests; may be repeated")
+    declare(parser, "--trusted-proxy ADDRESS*", "proxy whose X-Forwarded-For is trusted")
+    declare(parser, "--backup-root DIR", "folder for backups that clients request over TCP", Path)
     declare(
         parser, "--digests", "record the SHA-1 of each body that comes without a payload digest, for archive clients"
     )
@@ -63,9 +60,9 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
-    use_one_heap()  # before the store has threads: a heap that a thread has is used on
+    use_one_heap()  # before the store starts threads: a thread keeps its heap
     if args.archive_port is None and (args.archive_url or args.archive_host != LOOPBACK):
-        raise InvalidArgument("--archive-host and --archive-url are of the archive API; start it with --archive-port N")
+        raise InvalidArgument("--archive-host and --archive-url need the archive API; start it with --archive-port N")
     server, settings_module, telemetry = _server_modules()
     limits = settings_module.Limits(request_bytes=args.max_body << 20, waiting_bytes=max(256, 4 * args.max_body) << 20)
     settings = settings_module.Settings(
@@ -87,14 +84,14 @@ def run_serve(args: argparse.Namespace) -> int:
     try:
         with open_files(args, WHY, create=args.create, durability=args.durability) as store:
             note_slow_kernel(store)
-            server.serve(store, settings, _say_where, log)
+            server.serve(store, settings, _note_addresses, log)
     finally:
         log.close()
     return EXIT_OK
 
 
 def _server_modules() -> tuple[Any, Any, Any]:
-    """The server, whose libraries not every installation has."""
+    """The server's modules; they need libraries that an installation may lack."""
     try:
         names = ("run", "settings", "telemetry")
         run_module, settings, telemetry = (importlib.import_module(f"docstore.serving.{name}") for name in names)
@@ -105,7 +102,7 @@ def _server_modules() -> tuple[Any, Any, Any]:
     return run_module, settings, telemetry
 
 
-def _say_where(addresses: Any) -> None:
+def _note_addresses(addresses: Any) -> None:
     output.note(f"docstore serves at {addresses.url} and {addresses.unix}")
     if addresses.archive_url:
         output.note(f"archive at {addresses.archive_url}/web")
@@ -114,4 +111,4 @@ def _say_where(addresses: Any) -> None:
 def _port(text: str) -> int:
     if text.isdecimal() and int(text) <= HIGHEST_PORT:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no port; give a number from 0 to 65535")
+    raise argparse.ArgumentTypeError(f"not a port: {text!r}; write a number from 0 to 65535")

@@ -1,7 +1,6 @@
 """`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
 
-Shows what `DocumentStore.stats` and `docstore.reports.dedup` give; loads the latter, and
-the laboratory for `--text` and pictures, only when asked to.
+Reports and the laboratory are imported only if their options are used.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from docstore.reports.dedup import DedupStats
 
 STATS_DESCRIPTION = """\
-Print what a store holds: captures by verdict and by how they were stored, and
+Print totals of a store: captures by verdict and by how they were stored, and
 the sizes of its files.  --text prints statistics of words: vocabulary, the
 most frequent words, Zipf's law and the growth of the vocabulary.
 --dedup prints the duplicates among live captures: by verdict, by reason
@@ -47,12 +46,12 @@ BY = ("host", "prefix", "parameter", "pattern")
 SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
-    "delta": "a relative was near enough",
-    "dictionary": "no relative was near enough",
+    "delta": "a similar value was found as its base",
+    "dictionary": "no similar value was found",
     "zstd": "there was no dictionary, or none made it smaller",
     "stored": "zstd does not make it smaller",
 }
-"""Why a record has its codec, which is what the record keeps of the choice: each is taken where none above it pays."""
+"""Why a record has its codec: the first of this list that makes the record smaller is used."""
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +66,7 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
         "regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
         BY,
     )
-    declare(parser, "--codecs", "size of records by column and codec, and why they have this codec; reads all segments")
+    declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
     parser.add_argument(
         "--png",
         "--plot",
@@ -84,13 +83,13 @@ def run_stats(args: argparse.Namespace) -> int:
     if args.text and args.dedup:
         raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
-        raise InvalidArgument("--by goes only with --dedup")
+        raise InvalidArgument("--by needs --dedup")
     if args.text:
         return int(import_module("docstore.lab.textstats").run(args))
     if args.host is not None or args.top is not None:
-        raise InvalidArgument("--host and --top go only with --text")
+        raise InvalidArgument("--host and --top need --text")
     if args.png is not None and not args.dedup:
-        raise InvalidArgument("--png (--plot) goes only with --text or --dedup")
+        raise InvalidArgument("--png (--plot) needs --text or --dedup")
     if args.dedup and args.by == "pattern":
         return int(import_module("docstore.notes.patterns").run(args))
     if args.dedup:
@@ -108,20 +107,20 @@ def run_stats(args: argparse.Namespace) -> int:
 
 
 def _codec_row(item: tuple[str, Mapping[str, int]]) -> tuple[str, ...]:
-    name, one = item
+    name, counts = item
     column, _, codec = name.partition(" ")
-    sizes = (str(one["records"]), output.size(one["raw_bytes"]), output.size(one["record_bytes"]))
+    sizes = (str(counts["records"]), output.size(counts["raw_bytes"]), output.size(counts["record_bytes"]))
     return (column, codec, *sizes, CODEC_REASONS.get(codec, output.NOTHING))
 
 
 def lines(stats: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Statistics as labelled lines: totals in a fixed order first, sizes in words, lists by their length."""
+    """Statistics as labelled lines: totals in a fixed order first, sizes with units, lists as their length."""
     shown = _totals(stats.get("totals", {}))
     for name, value in stats.items():
         if name == "totals":
             continue
         if isinstance(value, Mapping):
-            shown += [(f"{_label(name)} {inner}", _text(name, one)) for inner, one in value.items()]
+            shown += [(f"{_label(name)} {inner}", _text(name, inner_value)) for inner, inner_value in value.items()]
         else:
             shown.append((_label(name), str(len(value)) if isinstance(value, list) else _text(name, value)))
     return shown
@@ -149,34 +148,34 @@ def _text(name: str, value: object) -> str:
 
 
 def _run_dedup(args: argparse.Namespace) -> int:
-    """Duplicates."""
+    """Print statistics of duplicates."""
     dedupstats = import_module("docstore.reports.dedup")
     with open_named(args) as store:
-        found: DedupStats
+        stats: DedupStats
         if isinstance(store, DocumentStore):
-            found = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
+            stats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
         else:
             report_of = import_module("docstore.serving.wire").report_of
-            found = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
+            stats = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
         pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
     if args.png is not None:
         output.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
-        output.json_line(found.as_dict())
+        output.json_line(stats.as_dict())
         return EXIT_OK
-    total = found.total
+    total = stats.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
     rows += [(f"verdict {kind}", output.share(total.verdicts[kind], total.captures)) for kind in VerdictKind]
     rows += [
         (f"reason {reason}", output.share(count, total.captures)) for reason, count in sorted(total.reasons.items())
     ]
     rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
-    rows.append(("pages in clusters", str(found.clustered)))
-    rows += [(f"clusters of {size}", str(count)) for size, count in found.cluster_sizes.items()]
-    rows.append(("unseen by the detector", f"{found.unseen}{'; run `docstore reindex`' if found.unseen else ''}"))
+    rows.append(("pages in clusters", str(stats.clustered)))
+    rows += [(f"clusters of {size}", str(count)) for size, count in stats.cluster_sizes.items()]
+    rows.append(("unseen by the detector", f"{stats.unseen}{'; run `docstore reindex`' if stats.unseen else ''}"))
     output.table(rows)
     if args.by == "parameter":
-        if not found.traps:
+        if not stats.traps:
             output.note("no page has a query parameter")
             return EXIT_OK
         output.line()
@@ -188,14 +187,14 @@ def _run_dedup(args: argparse.Namespace) -> int:
                 str(trap.pages),
                 "never" if trap.is_trap else f"{trap.changing} of {trap.compared}" if trap.compared else output.NOTHING,
             )
-            for trap in found.traps[:SHOWN_GROUPS]
+            for trap in stats.traps[:SHOWN_GROUPS]
         ]
         output.table(traps, ("parameter", "host", "urls", "pages", "changes content"), right=(2, 3))
-    elif found.groups:
+    elif stats.groups:
         output.line()
         groups = [
-            (str(one.captures), output.share(one.duplicates, one.captures), output.size(one.saved_bytes), name)
-            for name, one in list(found.groups.items())[:SHOWN_GROUPS]
+            (str(group.captures), output.share(group.duplicates, group.captures), output.size(group.saved_bytes), name)
+            for name, group in list(stats.groups.items())[:SHOWN_GROUPS]
         ]
         output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
     return EXIT_OK

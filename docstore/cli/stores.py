@@ -1,4 +1,4 @@
-"""Make a store, copy one, and back one up."""
+"""Make a store, copy it, back it up and restore it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 INIT_DESCRIPTION = """\
 Make a store.  The schema cannot be changed later: all pages of a store use one
-extractor and one shingle length.  Everything has a default."""
+extractor and one shingle length.  Every option has a default."""
 
 INIT_EXAMPLES = """\
 docstore init
@@ -44,7 +44,7 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--extractor NAME",
-        f"rule that finds the text which carries the fingerprints (default: {_DEFAULTS.extractor})",
+        f"rule that extracts the text to fingerprint (default: {_DEFAULTS.extractor})",
         default=_DEFAULTS.extractor,
     )
     declare(
@@ -69,7 +69,7 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--similar-threshold J",
-        "least Jaccard coefficient of similar, which is only shown; none for a store without this grade "
+        "least Jaccard coefficient of similar, which is only reported; none turns this verdict off "
         f"(default: {_DEFAULTS.similar_threshold})",
         _share_or_none,
         _DEFAULTS.similar_threshold,
@@ -77,13 +77,13 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--keyed-bands",
-        "choose the bands of sketches by a secret of the store, for crawls of strangers: "
-        "nobody else can aim at the index, and two stores of the same pages may differ in what they propose",
+        "choose the bands of sketches by a secret of the store, for crawls of untrusted sites: nobody else can fill "
+        "its buckets on purpose, but two stores of the same pages may propose different candidates",
     )
     declare(
         parser,
         "--no-title-rule",
-        "give verdicts on text whatever the titles say: a notice that pages of a host share makes them near",
+        "give verdicts on text alone, whatever the titles say: a notice that pages of a host share makes them near",
     )
     declare(
         parser,
@@ -94,20 +94,20 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--vocabulary FILE.toml",
-        "where XML of your own has its title, text and entries, as docs/extraction.md shows",
+        "paths of title, text and entries in your own XML, as in docs/extraction.md",
         Path,
     )
     declare(
         parser,
         "--family NAME[:max_versions=N,max_age=30d,intersection]*",
-        "a column family of your own with its GC policy, or another policy for anchor; "
-        "a version goes when it breaks either bound, with intersection when it breaks both; may be repeated",
+        "a column family of your own with its GC policy, or another policy for anchor; a version is deleted if it "
+        "exceeds either bound, with intersection if it exceeds both; may be repeated",
         family,
     )
     declare(
         parser,
         "--captures max_versions=N,max_age=30d,intersection",
-        "which captures of a page are kept: N different bodies, as old as that at most (default: all); "
+        "which captures of a page are kept: N different bodies, up to this age (default: all); "
         "visits live as long as the capture that they confirm",
         gc_policy,
         _DEFAULTS.captures,
@@ -125,7 +125,7 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_init(args: argparse.Namespace) -> int:
     if store_exists(args.store):
-        raise InvalidArgument(f"there is a store at {args.store} already; `docstore stats` shows it")
+        raise InvalidArgument(f"{args.store} already has a store; `docstore stats` shows it")
     schema = Schema(
         families=tuple(args.family),
         extractor=args.extractor,
@@ -165,7 +165,7 @@ def _share_or_none(text: str) -> float | None:
 def schema_fields(schema: Schema) -> dict[str, Any]:
     """A schema for JSON."""
     fields = schema._asdict()
-    fields["families"] = [one._asdict() | {"gc": one.gc._asdict()} for one in schema.families]
+    fields["families"] = [declared._asdict() | {"gc": declared.gc._asdict()} for declared in schema.families]
     fields |= {"captures": schema.captures._asdict(), "bodies": schema.bodies._asdict()}
     fields["policies"] = {str(kind): str(policy) for kind, policy in schema.policies}
     return fields
@@ -209,11 +209,11 @@ def gc_policy(text: str) -> GCPolicy:
 SERVED = ("http://", "https://", "unix:")
 
 COPY_DESCRIPTION = """\
-Copy a store into another one, which is made if it is not there: all pages with
-their versions, visits, anchors, cells, verdicts and clusters, and what later
-verdicts need.  What is deleted or has expired is not copied.  A copy that was
-killed goes on where it stopped; a copy that is done is brought up to date.
-FROM may be open for reading elsewhere, not for writing."""
+Copy a store into another one, which is created if it does not exist: all pages
+with their versions, visits, anchors, cells, verdicts and clusters, and the
+index for later verdicts.  Deleted and expired data is not copied.  A killed
+copy continues where it stopped; a complete copy is updated.  FROM may be open
+elsewhere for reading, not for writing."""
 
 COPY_EXAMPLES = """\
 docstore copy webtable /new/disk/webtable
@@ -226,7 +226,7 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "source FROM", "store to copy; it is not changed")
     declare(parser, "target TO", "a new store, or an earlier copy of FROM")
     declare(parser, "--[no-]verify", "read every row of the copy and compare its checksum (default: yes)", default=True)
-    declare(parser, "--delete", "remove what TO has and FROM does not; else it is counted")
+    declare(parser, "--delete", "remove rows of TO that FROM does not have; else they are counted")
     declare(parser, "--threads N", "default: 2", default=2)
     arguments.add_progress(parser)
     arguments.add_json(parser, "the report as one JSON object")
@@ -236,15 +236,15 @@ def run_copy(args: argparse.Namespace) -> int:
     for address in (args.source, args.target):
         if address.startswith(SERVED):
             raise InvalidArgument(
-                f"{address} is a server's: copy works on stores themselves; copy a backup of that store instead "
+                f"{address} is a server, and copy opens the store itself; copy a backup of that store instead "
                 "(`docstore backup`, `docstore restore`), stop the server, or name a store on HBase by its own address"
             )
-    copying = import_module("docstore.archives.copying")  # numpy comes with it
+    copying = import_module("docstore.archives.copying")  # imports numpy
     options = copying.CopyOptions(threads=args.threads, verify=args.verify, delete=args.delete)
     with ExitStack() as stack:
         source = stack.enter_context(
             open_files(
-                argparse.Namespace(store=args.source, read_only=True), "a copy reads the rows of a store as they lie"
+                argparse.Namespace(store=args.source, read_only=True), "a copy reads the rows of a store directly"
             )
         )
         report = copying.copy(source, args.target, options, output.progress_of_stages(args, stack, counts_stages=True))
@@ -256,7 +256,7 @@ def run_copy(args: argparse.Namespace) -> int:
             output.note(f"differs: {output.shown_url(url)}")
         output.table(_lines(report))
     if report.differing:
-        output.note("rows of the copy are not as they were written; run the same command again, then `docstore check`")
+        output.note("rows of the copy differ from what was written; run the same command again, then `docstore check`")
         return CorruptionError.exit_code
     return EXIT_RECORDS_SKIPPED if report.unreadable else EXIT_OK
 
@@ -284,8 +284,8 @@ def _lines(report: CopyReport) -> list[tuple[str, str]]:
 
 BACKUP_DESCRIPTION = """\
 Copy a store, as of one moment, into a folder.  If the folder has an earlier
-backup of the same store, it is updated: segments that are there already are
-not copied again.  `docstore restore` makes a store from it."""
+backup of the same store, it is updated: segments that it has are not copied
+again.  `docstore restore` makes a store from it."""
 
 BACKUP_EXAMPLES = """\
 docstore backup /backups/webtable
@@ -294,7 +294,7 @@ docstore backup /backups/webtable --store crawl-2024 --json
 
 
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "folder DIR", "of the backup; made if it is not there")
+    declare(parser, "folder DIR", "of the backup; created if it does not exist")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -334,12 +334,12 @@ def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_restore(args: argparse.Namespace) -> int:
-    refuse_other_backend(args.store, "a restore makes the files of a store; `docstore copy` copies that one elsewhere")
+    refuse_other_backend(args.store, "a restore writes files of a store; use `docstore copy` for other backends")
     with ExitStack() as stack:
         show = output.progress_of_bytes(args, stack, "restore")
         import_module("docstore.tablets.backup").restore(Path(args.folder), Path(args.store), on_progress=show)
     with open_named(args) as store:
-        # Counted, because the totals of a store do not go down where pages are deleted.
+        # Counted here, because the stored totals do not decrease if pages are deleted.
         bodies = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1], keys_only=True)
         captures = sum(len(row.cells) for row in store.cells.scan(spec=bodies))
     output.answer(args, {"store": args.store, "captures": captures}, f"restored {args.store}: {captures} captures")

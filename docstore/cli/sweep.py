@@ -1,4 +1,4 @@
-"""Duplicates of a whole store: find them all, and index what the detector cannot see."""
+"""Find all duplicates of a store (`sweep`), and index pages that the detector cannot see (`reindex`)."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ docstore sweep --apply reject --dry-run
 docstore sweep --engine spark --master spark://master.example:7077 --shared /shared/sweep
 """
 
-ASKED = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run", "apply", "any_host")
-"""Options that are taken as they are, by a server too."""
+SHARED_OPTIONS = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run", "apply", "any_host")
+"""Options that this process and a server take alike."""
 LEFT = {
     "other_host": "of another host",
     "kind": "of another kind",
-    "changed": "changed meanwhile",
-    "canonical": "whose canonical page is not what its URL shows",
-    "needed": "that others were rejected for",
-    "done": "stored by reference before",
+    "changed": "changed during the sweep",
+    "canonical": "whose canonical page is not the live version of its URL",
+    "needed": "for which other pages were rejected",
+    "done": "already stored by reference",
 }
 """Why members of clusters were not changed."""
 
@@ -61,32 +61,32 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--policy",
-        "how a canonical page is chosen: by what the others declare or redirect to (default), or by one of these",
+        "how a canonical page is chosen (default: by the canonical links and redirects of the other pages)",
         tuple(str(policy) for policy in CanonicalPolicy),
         str(CanonicalPolicy.CANONICAL_LINK),
     )
-    declare(parser, "--versions", "pairs of versions of one URL too")
+    declare(parser, "--versions", "also pairs of versions of one URL")
     declare(parser, "--all-pairs", "list all pairs of equal pages, not a star")
     declare(
         parser,
         "--apply",
         "store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
-        "that write policy does; then `compact` frees the space",
+        "this write policy does; `compact` then frees the space",
         APPLY,
     )
     declare(parser, "--kinds KIND,...", "with --apply (default: %(default)s)", default=",".join(APPLIED_KINDS))
-    declare(parser, "--any-host", "with --apply: also if the canonical page is elsewhere")
+    declare(parser, "--any-host", "with --apply: also if the canonical page is on another host")
     declare(parser, "--dry-run", "write nothing into the store")
     declare(
         parser,
         "--pairs FILE.tsv",
-        "write URL, timestamp, URL, timestamp, similarity of each pair; "
-        "at the end those that titles set apart, with title_mismatch",
+        "write URL, timestamp, URL, timestamp, similarity of each pair; pairs that titles set apart are at the end, "
+        "with title_mismatch",
     )
     declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
     declare(parser, "--engine", "compute in this process (default), or on Spark", ENGINES, "local")
     declare(parser, "--master URL", "of Spark: spark://HOST:7077 (default: local[*])", default="local[*]")
-    declare(parser, "--shared DIR", "folder that the workers of Spark see, too (default: one in the store's folder)")
+    declare(parser, "--shared DIR", "folder that Spark workers also see (default: in the store's folder)")
     declare(
         parser,
         "--spark NAME=VALUE*",
@@ -100,7 +100,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_sweep(args: argparse.Namespace) -> int:
     options = SweepOptions(
-        **{name: getattr(args, name) for name in (*ASKED, "threads", "engine", "master")},
+        **{name: getattr(args, name) for name in (*SHARED_OPTIONS, "threads", "engine", "master")},
         policy=CanonicalPolicy(args.policy),
         pairs=Path(args.pairs) if args.pairs else None,
         shared=Path(args.shared) if args.shared else None,
@@ -120,16 +120,16 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 
 def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> SweepReport:
-    """A sweep by the server, which has the pages; it writes the file of pairs."""
+    """Run the sweep in the server that holds the store; the server writes the file of pairs."""
     if options.engine != "local":
         raise InvalidArgument("a server sweeps in its own process; for Spark stop the server first")
-    asked = {name: getattr(options, name) for name in ASKED}
-    asked |= {
+    request = {name: getattr(options, name) for name in SHARED_OPTIONS}
+    request |= {
         "kinds": list(options.kinds),
         "policy": str(options.policy),
         "pairs": options.pairs and str(options.pairs.absolute()),
     }
-    return store.run_job("sweep", asked, report_of(SweepReport), show)
+    return store.run_job("sweep", request, report_of(SweepReport), show)
 
 
 def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
@@ -149,14 +149,17 @@ def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
         *apart,
         *crowded,
         ("clusters", str(report.clusters)),
-        *(("cluster of", f"{one.documents}  {output.shown_url(one.url)}") for one in report.largest_clusters),
+        *(
+            ("cluster of", f"{cluster.documents}  {output.shown_url(cluster.url)}")
+            for cluster in report.largest_clusters
+        ),
         *_applied(report),
         ("written", "nothing: dry run" if dry_run else f"{report.written} pages whose cluster changed"),
     ]
 
 
 def _applied(report: SweepReport) -> list[tuple[str, str]]:
-    """What `--apply` did; nothing if there was nothing to do."""
+    """What `--apply` did; empty without it or without members."""
     if not report.applied and not report.left:
         return []
     reasons = ", ".join(f"{number} {LEFT.get(reason, reason)}" for reason, number in report.left.items())
@@ -173,8 +176,8 @@ def _applied(report: SweepReport) -> list[tuple[str, str]]:
 REINDEX_DESCRIPTION = """\
 Find pages that the detector of duplicates cannot see: no posting leads to them,
 or their fingerprints have an older scheme.  Compute their fingerprints again
-and index them.  A stopped run continues where it was; if there is nothing to
-do, nothing is written."""
+and index them.  A stopped run continues where it was; if every page is
+indexed, nothing is written."""
 
 REINDEX_EXAMPLES = """\
 docstore reindex
@@ -196,8 +199,8 @@ def run_reindex(args: argparse.Namespace) -> int:
         if isinstance(store, DocumentStore):
             report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
         else:
-            told = None if show is None else (lambda _stage, done, _total: show(done))
-            report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), told)
+            on_progress = None if show is None else (lambda _stage, done, _total: show(done))
+            report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), on_progress)
     lines = [
         ("pages", str(report.pages)),
         ("without postings", str(report.unposted)),

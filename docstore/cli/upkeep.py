@@ -1,4 +1,4 @@
-"""Keep a store well: look for damage, remove garbage, save what is left, look into its files."""
+"""Maintain a store: check it, compact it, salvage its records, dump its files."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 
 CHECK_DESCRIPTION = """\
-Read and verify every value of a store.  Print what is damaged, and what to do
-about it.  No output and exit code 0 if there is no damage, else 5.  Changes
-nothing, except with --repair, and with --acknowledge: captures that an open
-found lost are listed until then."""
+Read and verify every value of a store.  Print what is damaged, and the next
+step.  No output and exit code 0 if there is no damage, else 5.  Changes
+nothing, except with --repair, and with --acknowledge: losses that an open
+detected are reported until then."""
 
 CHECK_EXAMPLES = """\
 docstore check
@@ -54,11 +54,11 @@ docstore check --acknowledge
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--acknowledge", "list what was found to be lost at an open, and forget it; no check")
+    declare(parser, "--acknowledge", "list losses that an open detected, and report them no more; no check")
     declare(
         parser,
         "--repair",
-        "first put in order what cannot be read, from captures that hold the same bytes; not through a server",
+        "first repair what cannot be read, from captures that have the same bytes; not through a server",
     )
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -68,10 +68,10 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_check(args: argparse.Namespace) -> int:
     if args.acknowledge and args.read_only:
-        raise InvalidArgument("--acknowledge writes to the store; leave --read-only out")
+        raise InvalidArgument("--acknowledge writes to the store; omit --read-only")
     if args.repair and (args.read_only or args.acknowledge):
-        raise InvalidArgument("--repair writes to the store, and goes with neither --read-only nor --acknowledge")
-    found = 0
+        raise InvalidArgument("--repair writes to the store, and cannot be combined with --read-only or --acknowledge")
+    count = 0
     with ExitStack() as stack:
         writes = args.acknowledge or args.repair
         store = open_or_attach(args.store, read_only=False if writes else args.read_only)
@@ -83,8 +83,8 @@ def run_check(args: argparse.Namespace) -> int:
                 )
             repaired = store.repair()
             output.note(
-                f"{repaired.captures} captures and {repaired.bases} bases repaired; {repaired.left} captures have to "
-                "be fetched again or restored"
+                f"{repaired.captures} captures and {repaired.bases} bases repaired; fetch {repaired.left} captures "
+                "again, or restore them"
             )
         problems = (
             import_module("docstore.reports.check").losses(
@@ -94,7 +94,7 @@ def run_check(args: argparse.Namespace) -> int:
             else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )
         for problem in problems:
-            found += 1
+            count += 1
             if args.json:
                 output.json_line(problem._asdict())
             else:
@@ -102,15 +102,15 @@ def run_check(args: argparse.Namespace) -> int:
         if args.acknowledge:
             store.acknowledge_lost()
     if args.acknowledge:
-        output.note(f"{found} {'loss' if found == 1 else 'losses'} acknowledged")
+        output.note(f"{count} {'loss' if count == 1 else 'losses'} acknowledged")
         return EXIT_OK
-    if found:
-        output.note(f"{found} {'finding' if found == 1 else 'findings'}")
-    return CorruptionError.exit_code if found else EXIT_OK
+    if count:
+        output.note(f"{count} {'finding' if count == 1 else 'findings'}")
+    return CorruptionError.exit_code if count else EXIT_OK
 
 
 def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
-    """What a check finds, here or by the server that holds the store."""
+    """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
         yield from import_module("docstore.reports.check").check(store.opened, on_row)  # numpy comes with it
         return
@@ -125,9 +125,9 @@ def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Pro
 COMPACT_DESCRIPTION = """\
 Apply the families' policies, finish deletes, and rewrite live data, tablet by
 tablet: in row-key order, with better dictionaries and delta bases.  Then remove
-the old files.  Files that an earlier run wrote stay while at most a fifth of
+the old files.  Files of an earlier compaction stay while at most a fifth of
 them is garbage, unless a page was purged.  An interrupted run continues where
-it was.  On HBase: delete what is dead and fold counts; HBase rewrites its files
+it was.  On HBase: delete dead values and fold counts; HBase rewrites its files
 itself."""
 
 COMPACT_EXAMPLES = """\
@@ -147,7 +147,7 @@ def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--level", "best is smaller and takes longer (default: fast)", ("fast", "best"), "fast")
     declare(parser, "--full", "rewrite all segments, also those with less than a fifth of garbage")
-    declare(parser, "--dry-run", "say what there is to do, change nothing")
+    declare(parser, "--dry-run", "report what a run would do, change nothing")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_json(parser, "the report as one JSON object")
@@ -203,7 +203,7 @@ def _compact_lines(report: CompactionReport, *, whole: bool) -> list[tuple[str, 
 
 
 def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
-    """Of a store whose values stand in their cells."""
+    """The report of a store whose values are in their cells."""
     lines = [
         ("rows looked at for old versions", str(report.rows)),
         ("expired cells", str(report.expired_cells)),
@@ -213,7 +213,7 @@ def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
         ("long values removed", f"{report.removed_chunked}, {output.size(report.removed_chunk_bytes)}"),
     ]
     if report.restored_postings:
-        lines.append(("postings put back", str(report.restored_postings)))
+        lines.append(("postings restored", str(report.restored_postings)))
     if report.waiting_chunked:
         lines.append(("long values without a page", f"{report.waiting_chunked}: run it again after an hour"))
     return [*lines, ("time", f"{report.seconds:.1f} s")]
@@ -223,13 +223,12 @@ def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
 
 
 SALVAGE_DESCRIPTION = """\
-Write what the records of a store's segments hold, without its rows: bodies,
-texts and long headers with their URLs and times.  Use it for a store whose
-engine/ is lost, or with --set-aside for records that an open found without
-rows.  Status, short headers and verdicts were only in rows: each page is
-written with status 200 and the header X-Docstore-Salvaged.  The store is not
-changed; `docstore ingest` reads the WARC file.  Exit code 8 if records were
-unreadable."""
+Write the records of a store's segments without its rows: bodies, texts and long
+headers with their URLs and times.  Use it for a store whose engine/ is lost, or
+with --set-aside for records that an open found without rows.  Status, short
+headers and verdicts were only in rows: each page is written with status 200 and
+the header X-Docstore-Salvaged.  The store is not changed; `docstore ingest`
+reads the WARC file.  Exit code 8 if records were unreadable."""
 
 SALVAGE_EXAMPLES = """\
 docstore salvage --output pages.warc.gz
@@ -238,14 +237,14 @@ docstore salvage --format jsonl --output pages.jsonl --store broken
 """
 
 TEXTS_WITHOUT_BODIES = "jsonl"
-"""The format that can say a page's text where its body is lost."""
+"""The format that can have a page's text without its body."""
 SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 
 def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
     formats = ("warc", TEXTS_WITHOUT_BODIES)
     declare(parser, "--format", "what to write (default: warc)", formats, "warc")
-    declare(parser, "--output FILE", "where to; replaced when all is written", required=True)
+    declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
     declare(parser, "--set-aside", "only records in the store's folder set-aside/")
     arguments.add_store(parser)
     arguments.add_json(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
@@ -254,15 +253,17 @@ def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
 def run_salvage(args: argparse.Namespace) -> int:
     refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
-        raise InvalidArgument(f"there is no folder {args.store}; name that of a store with --store")
+        raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
     export = import_module("docstore.archives.export")
     salvage = import_module("docstore.tablets.salvage").Salvage(Path(args.store), only_set_aside=args.set_aside)
     with output.replaced(Path(args.output)) as stream:
         writer = export.WRITERS[args.format](stream, True)
-        for one in salvage.captures():
-            if one.body is not None or args.format == TEXTS_WITHOUT_BODIES:
-                page = Page(one.url, one.body or b"", 200, (*one.headers, SALVAGED_HEADER), one.timestamp)
-                writer.write(export.ExportPage(page, one.title, one.text))
+        for captured in salvage.captures():
+            if captured.body is not None or args.format == TEXTS_WITHOUT_BODIES:
+                page = Page(
+                    captured.url, captured.body or b"", 200, (*captured.headers, SALVAGED_HEADER), captured.timestamp
+                )
+                writer.write(export.ExportPage(page, captured.title, captured.text))
     report = salvage.report
     output.answer(
         args,
@@ -270,7 +271,7 @@ def run_salvage(args: argparse.Namespace) -> int:
         f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}",
     )
     if report.unreadable or report.damaged:
-        output.note(f"{report.unreadable} records have no dictionary or base, {report.damaged} stretches are damaged")
+        output.note(f"{report.unreadable} records lack their dictionary or base, {report.damaged} ranges are damaged")
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
@@ -294,7 +295,7 @@ _PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
 
 def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "file FILE?", "a file of a store or a backup")
-    declare(parser, "--manifest", "show the manifest of --store in place of a file")
+    declare(parser, "--manifest", "show the manifest of --store instead of a file")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, 'one JSON object a line: {"line"}')
@@ -304,7 +305,7 @@ def run_dump(args: argparse.Namespace) -> int:
     if (args.file is None) != args.manifest:
         raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
     if args.manifest:
-        with open_files(args, "the manifest lies in the store's files") as store:
+        with open_files(args, "the manifest is in the store's files") as store:
             _show(args, dump_manifest(store.opened.engine))
     else:
         _show(args, _dump_lines(Path(args.file)))
@@ -331,11 +332,11 @@ def _dump_lines(path: Path) -> Iterator[str]:
     if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
         yield from dump_dictionary(raw)
     elif path.name.endswith(RUN_SUFFIX) or raw.startswith(RUN_MAGIC):
-        yield from import_module("docstore.dedup.runs").dump_run(raw)  # brings numpy, which no other file needs
+        yield from import_module("docstore.dedup.runs").dump_run(raw)  # imports numpy, which no other file needs
     elif path.name in _PLAIN:
         yield from raw.decode("utf-8", "backslashreplace").splitlines()
     else:
         raise InvalidArgument(
-            f"{path} is no segment (NUMBER{SEGMENT_SUFFIX}), dictionary ({DICTIONARY_SUFFIX}), run ({RUN_SUFFIX}) or "
-            f"{', '.join(_PLAIN)}; --manifest shows rows that are in LevelDB's files"
+            f"{path} is not a segment (NUMBER{SEGMENT_SUFFIX}), dictionary ({DICTIONARY_SUFFIX}), run ({RUN_SUFFIX}) "
+            f"or {', '.join(_PLAIN)}; --manifest shows rows that are in LevelDB's files"
         )

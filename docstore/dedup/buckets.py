@@ -1,13 +1,12 @@
-"""Band keys and 0-mod-p fingerprints -> text numbers: the seam behind the index, and the buckets kept as rows.
+"""Band keys and 0-mod-p fingerprints -> text numbers: the interface of buckets, and buckets stored as rows.
 
-Knows the engine protocol and `format`; must not know what a key stands for, nor runs (`runbuckets` has those).
+Postings of a batch are in its `NewPostings` until it is committed, and each look-up gets that object.  Dropping the
+batch drops them.
 
-What a batch posts is in its `NewPostings` until it is committed, and look-ups are handed that.  A batch that is dropped
-leaves nothing behind.
-
-Two implementations answer the same questions: `RunBuckets` where one process writes, which costs the same however much
-is stored, and `RowBuckets`, a bare row of the engine a posting, which needs nothing but the engine: for engines that
-several processes write, and for what a dry run adds.  `LayeredBuckets` puts one over another for a dry run.
+There are two implementations: `RunBuckets` for a single writing process, whose cost does not depend on the size of the
+store, and `RowBuckets`, one bare row of the engine a posting, which needs only the engine: for engines with several
+writing processes, and for the additions of a dry run.  `LayeredBuckets` is an overlay of one over another, for a dry
+run.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ _KIND: Final = bytes((POSTING_BAND,))
 
 
 class NewPostings:
-    """Postings of a batch: its later pages are judged by them at once, other pages once it is committed.
+    """Postings of a batch: its later pages see them at once, other pages after the commit.
 
     Attributes:
-        rows: what it adds to rows of the table: qualifiers in order, each once.
-        texts: numbers of texts that it posts, and their keys as a log keeps them; where buckets are no rows.
-        recent: the same, to be looked up; None if there are none.
-        ahead: rows of buckets that were read together for its pages, as they are committed.
+        rows: its additions to rows of the table: qualifiers in order, each once.
+        texts: text numbers that it posts, with their keys as in the log; if buckets are not rows.
+        recent: the same as a table for look-ups; None if there are none.
+        ahead: committed rows of buckets, prefetched for its pages.
     """
 
     __slots__ = ("ahead", "recent", "rows", "texts")
@@ -76,94 +75,94 @@ class NewPostings:
 
 
 NOTHING_NEW: Final = NewPostings()
-"""For look-ups in what is committed alone."""
+"""For look-ups in committed postings only."""
 
 
 class Buckets(Protocol):
     """Key -> the first `BUCKET_LIMIT` texts that were posted under it.  Thread-safe; one thread at a time posts."""
 
     def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
-        """Look up keys in all that was posted.
+        """Look up keys in all postings.
 
         Args:
             keys: (m,) uint64.
             new: of the batch in flight.
         Returns:
-            For each posting found: which key (index in `keys`, ascending), and its text number as uint64.
+            For each posting: its key (index in `keys`, ascending), and its text number as uint64.
         """
         ...
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """Look up what a page asks, and rank what is found: `ranking.propose`."""
+        """Look up the keys of a page, and rank the texts: `ranking.propose`."""
         return propose(query, lambda keys: self.find(keys, new))
 
     def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """The rows that `prepare` reads for pages, whatever is stored."""
+        """The rows that `prepare` reads for pages."""
         return []
 
     def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """Say which pages of a batch are asked for next."""
+        """Prefetch for the pages of a batch that are looked up next."""
         return
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
-        """Add a text to what a batch posts.
+        """Add a text to the postings of a batch.
 
         Args:
             new: of the batch.
             text: its number.
-            keys: (m,) uint64 each, different ones in all of them.
+            keys: (m,) uint64 each; no key twice.
         """
         ...
 
     def log(self, new: NewPostings) -> list[RowMutations]:
-        """What to write with a batch beside its rows."""
+        """Mutations to write with a batch in addition to its rows."""
         return []
 
     def follow(self, plan: Plan, known: bool) -> None:
-        """A commit has ended: look-ups find what it posted; see `Committer.followers`."""
+        """After a commit: look-ups include its postings; see `Committer.followers`."""
         return
 
     def texts_in_order(self) -> Keys | None:
-        """Numbers of all texts in the order in which they were posted, (n,) uint64; one posted twice is there twice.
+        """Numbers of all texts in the order of posting, (n,) uint64; a text that was posted twice is there twice.
 
-        None where that is not known.  The first texts of a bucket are found by its key, so the order tells them.
+        None if the order is unknown.  It decides which texts are the first of a bucket.
         """
         return None
 
     def begin_prune(self) -> None:
-        """Say that somebody is about to look which texts are there, for `prune`.  No batch is in flight."""
+        """Call before the live texts are collected for `prune`, while no batch is in flight."""
         return
 
     def prune(self, live: Keys) -> int:
-        """Drop postings of texts that are gone; may wait until they are many.  Writers go on meanwhile.
+        """Drop postings of removed texts; may wait until there are many.  Writers continue meanwhile.
 
         Args:
-            live: (n,) uint64, the numbers of texts that were there since `begin_prune`, ascending; those posted since,
-                or found to be posted already, count as live.
+            live: (n,) uint64, the numbers of texts that were live since `begin_prune`, ascending; texts posted since,
+                or seen by a look-up as posted, count as live.
         Returns:
-            How many postings went.
+            Dropped postings.
         """
         return 0
 
     def close(self) -> None:
-        """Let go of files; a second call does nothing."""
+        """Close files; a second call does nothing."""
         return
 
 
 class RowBuckets(Buckets):
-    """A bare row a posting; nothing to prune: rows are swept with the other rows of the index."""
+    """One bare row a posting.  Nothing to prune: `Pruner` sweeps the rows with the other rows of the index."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
-        found = self._read([_row_key(key) for key in keys.tolist()], new)
-        owner = np.repeat(np.arange(len(found)), [len(texts) for texts in found])
-        return owner, np.array([int.from_bytes(text, "big") for texts in found for text in texts], np.uint64)
+        buckets = self._read([_row_key(key) for key in keys.tolist()], new)
+        owner = np.repeat(np.arange(len(buckets)), [len(texts) for texts in buckets])
+        return owner, np.array([int.from_bytes(text, "big") for texts in buckets for text in texts], np.uint64)
 
     def _read(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
-        """The first texts of rows, those of the batch among them."""
+        """The first texts of rows, including those of the batch."""
         missing = [row_key for row_key in row_keys if row_key not in new.ahead]
         read = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT) if missing else []
         stored = new.ahead | dict(zip(missing, read, strict=True)) if missing else new.ahead
@@ -183,9 +182,9 @@ class RowBuckets(Buckets):
 
 
 class BandBuckets(RowBuckets):
-    """Rows for the bands alone, read together for a group: where each row is a call's worth of work.
+    """Rows only for the bands, read together for a group: for engines on which each row costs a call.
 
-    A text is not found by other fingerprints, so one that lies in a longer page is not found here.
+    Other fingerprints are not looked up, so a text that is contained in a longer page is not found.
     """
 
     def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
@@ -196,8 +195,8 @@ class BandBuckets(RowBuckets):
     def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
         """See `Buckets`."""
         row_keys = self.rows_of(queries)
-        found = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-        new.ahead = dict(zip(row_keys, found, strict=True))
+        read = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
+        new.ahead = dict(zip(row_keys, read, strict=True))
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
@@ -209,7 +208,7 @@ class BandBuckets(RowBuckets):
 
 
 class LayeredBuckets:
-    """Buckets over others: looks up both, posts to the upper ones alone.  What a dry run stands on."""
+    """An overlay for a dry run: looks up in both, posts only to the upper buckets."""
 
     def __init__(self, lower: Buckets, upper: Buckets) -> None:
         self._lower = lower

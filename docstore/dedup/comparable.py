@@ -1,30 +1,30 @@
-"""Which pages are compared with which, and what titles say against verdicts on text.
+"""Which pages are compared, and when titles speak against a verdict on text.
 
-One rule for verdicts, postings, `similar`, the sweep and `reindex`.  Must not know rows nor what is found.
+One rule for verdicts, postings, `similar`, the sweep and `reindex`.
 
-Lists of pages (feeds and site maps, which have `text:entries`) are compared among themselves: a feed holds the texts
-of the pages that it lists, and is no copy of them.  A redirect's or an error's body is the server's and not the page's,
-so bytes are compared within a status class (the first digit of the status), and texts among good pages alone.  A body
-of white space says nothing of the page that has it.
+Lists of pages (feeds and site maps, which have `text:entries`) are compared only with lists: a feed has the texts of
+the pages that it lists, but is not a copy of them.  The body of a redirect or an error comes from the server, not from
+the page, so bytes are compared within a status class (the first digit of the status), and texts only among 2xx pages.
+A body of white space identifies no page.
 
-Main text is *doubtful* if less than a quarter of the title's words stand in it.  Words are what white space cuts, of
-`LEAST_LETTERS` and more, each once, case folded; they stand in the text if it has their letters in a row.  A title
-without such a word says nothing; nor does that of a feed, which is about its entries.
+Main text is *doubtful* if it has less than a quarter of the title's words.  Words are separated by white space, have at
+least `LEAST_LETTERS` letters, count once and are case folded; the text has a word if it has its letters in a row.  A
+title without such a word decides nothing; nor does that of a feed, whose subject is its entries.
 
-Two pages with like texts get no verdict (*title mismatch*) if their titles contradict each other and there is evidence
-that the text is boilerplate, a notice or a menu, and what the pages are about was left out:
+Two pages with similar texts get no verdict (*title mismatch*) if their titles contradict each other, and there is
+evidence that the text is boilerplate (a notice or a menu) and that the main subject of the pages is missing in it:
 
-1. Titles *contradict* each other if each has words that the other has not, or only one has words, and neither text
-   holds two thirds of the words that only its own title has.  They do not if they share four words, at least half of
-   each, and a text holds two thirds of these: the rest is a site's name.  Words are those of `reference.words`: of
-   three bytes and more in UTF-8 (one letter of a script without spaces), without numbers.
-2. *Evidence* is a third page with such a text, of the host of one of the two, whose title contradicts both.  Between
-   hosts it is none if the page of that host is an article: its text holds a quarter of its title's words, and is at
-   least half of what it shows; the third page may be its printer version.  If the two are of one host it is enough that
-   one of them shows more words outside of its main text than in it, or that neither text holds a quarter of the words
-   of its title.
+1. Titles *contradict* each other if each has words that the other has not, or only one has words, and neither text has
+   two thirds of the words that only its own title has.  They do not if they share four words, at least half of each,
+   and a text has two thirds of these: the rest is a site's name.  Words are those of `reference.words`, of three bytes
+   and more in UTF-8 (one letter of a script without spaces), without numbers.
+2. *Evidence* is a third page with such a text, of the host of one of the two, whose title contradicts both.  For two
+   hosts it does not count if the page of its host is an article (its text has a quarter of its title's words, and is at
+   least half of the visible text), because the third page may be a printer version.  For one host it is enough that one
+   of the two shows more words outside its main text than in it, or that neither text has a quarter of the words of its
+   title.
 
-Pages of other hosts are no evidence, so that a stranger cannot hide copies of a page.  `docs/dedup.md` has the figures.
+Pages of other hosts are not evidence, so that an attacker cannot hide copies of a page.  Figures: `docs/dedup.md`.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from docstore.model.keys import host_of
 
 MIN_SAME_TEXT_WORDS = 20
 MIN_NEAR_WORDS = 50
-"""Shorter pages are all template ("log in", "page not found"): they get reason="short_text", and no bands, so that
+"""Shorter texts are mostly template ("log in", "page not found"): they get reason="short_text" and no bands, so that
 every candidate is at least so long."""
 REASON_BLANK = "blank"
-"""Why a page is not judged whose body says nothing."""
+"""Reason of a page that is not compared because its body is blank."""
 REASON_CROWDED = "crowded"
-"""Why a page may be new that repeats another: the buckets that lead to pages like it are full at every depth."""
+"""Reason of a page that may be a duplicate: the buckets of pages like it are full at every depth."""
 REASON_DOUBTFUL = "doubtful_text"
-"""What stands beside any other verdict on text, `new` among them, where the page's main text is doubtful."""
+"""Added to any other verdict on text, including `new`, if the page's main text is doubtful."""
 REASON_TITLE_MISMATCH = "title_mismatch"
-"""Why a page is new that has a page with a like text, which it names: titles set the two apart."""
+"""Reason of a new page that titles set apart from a page with a similar text; the verdict names that page."""
 LEAST_LETTERS: Final = 4
 LEAST_SHARE: Final = 4
-"""A share n means one n-th."""
+"""n stands for a share of 1/n."""
 LEAST_WORD_BYTES: Final = 3
 HELD_SHARE: Final = (2, 3)
 LEAST_SHARED_WORDS: Final = 4
@@ -59,7 +59,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def status_class(status: int) -> int:
-    """The first digit of an HTTP status: 2 for good answers, 3 for redirects; 0 where it is not known."""
+    """The first digit of an HTTP status: 2 for good answers, 3 for redirects; 0 if it is unknown."""
     return status // 100
 
 
@@ -69,17 +69,17 @@ def bodies_compare(status: int, other_status: int) -> bool:
 
 
 def text_compares(status: int) -> bool:
-    """Whether the text of an answer is compared, with that of others of which the same holds."""
+    """Whether the text of an answer is compared with other texts for which this holds."""
     return status_class(status) == 2
 
 
 def near_compares(status: int, word_count: int) -> bool:
-    """Whether the text of an answer is compared with texts that differ from it, where the same holds of the other."""
+    """Whether the text of an answer is compared with different texts for which this holds."""
     return text_compares(status) and word_count >= MIN_NEAR_WORDS
 
 
 def says_nothing(body: bytes) -> bool:
-    """Whether a body is empty, or white space alone; such a one is a duplicate of no other."""
+    """Whether a body is empty or white space; such a body is a duplicate of no other."""
     return not body or not body.removeprefix(_BYTE_ORDER_MARK).strip()
 
 
@@ -92,19 +92,19 @@ def is_doubtful(analysis: Analysis) -> bool:
     if not title_words or analysis.entries:
         return False
     text = analysis.main_bytes
-    found = [word for word in title_words if word.encode("utf-8", "surrogatepass") in text]
-    if len(found) * LEAST_SHARE >= len(title_words):
-        return False  # most pages end here, and no text is decoded nor folded
+    in_text = [word for word in title_words if word.encode("utf-8", "surrogatepass") in text]
+    if len(in_text) * LEAST_SHARE >= len(title_words):
+        return False  # most pages end here, without decoding or folding a text
     folded = analysis.main.casefold()
     return sum(word in folded for word in title_words) * LEAST_SHARE < len(title_words)
 
 
 def distinctive_words(title: str) -> frozenset[str]:
-    """The words of a title that tell its page from others, by the rule at the head of this file."""
-    found = words(title)
+    """The words of a title that distinguish its page, by the rule at the head of this file."""
+    title_words = words(title)
     return frozenset(
         word
-        for word in found
+        for word in title_words
         if not word.isdecimal() and len(word.encode("utf-8", "surrogatepass")) >= LEAST_WORD_BYTES
     )
 
@@ -115,7 +115,7 @@ def same_title(title: str, other: str) -> bool:
 
 
 class TitledPage:
-    """A page's row, title, and the text that it is compared by; text and body are loaded when they are asked for.
+    """A page's row, title, and compared text; text and body are loaded on first use.
 
     Args:
         row_key: of the page; b"" if it is not stored.
@@ -129,7 +129,7 @@ class TitledPage:
     ) -> None:
         self.row_key = row_key
         self.host = host_of(row_key)
-        """b"" for none, which is no other page's."""
+        """b"" if it has none; that equals no other page's."""
         self.title = title
         self._load_text = load_text
         self._load_body = load_body
@@ -141,27 +141,27 @@ class TitledPage:
 
     @cached_property
     def _read(self) -> tuple[frozenset[str], int]:
-        found = words(self._load_text())
-        return self.title_words.intersection(found), len(found)
+        text_words = words(self._load_text())
+        return self.title_words.intersection(text_words), len(text_words)
 
     def holds(self, some: frozenset[str]) -> bool:
-        """Whether the text holds two thirds of some words of its title."""
+        """Whether the text has two thirds of some words of its title."""
         return len(some & self._read[0]) * HELD_SHARE[1] >= len(some) * HELD_SHARE[0]
 
     @property
     def is_named(self) -> bool:
-        """Whether the text holds a quarter of the words of its title, which has words."""
+        """Whether the title has words, and the text has a quarter of them."""
         return 0 < len(self.title_words) <= len(self._read[0]) * LEAST_SHARE
 
     @cached_property
     def is_mostly_main(self) -> bool:
-        """Whether at least half of the words that the page shows are its main text; so if there is no body."""
+        """Whether at least half of the visible words are main text; True without a body."""
         body = self._load_body()
         return not body or 2 * self._read[1] >= _visible().analyse(body).word_count
 
     @property
     def is_article(self) -> bool:
-        """Whether the text is what the page is about: it holds words of the title, and is most of what is shown."""
+        """Whether the text has words of the title, and is most of the visible text."""
         return self.is_named and self.is_mostly_main
 
 
@@ -170,43 +170,43 @@ def _visible() -> Kernel:
     return Kernel("visible")
 
 
-def titles_contradict(one: TitledPage, other: TitledPage) -> bool:
+def titles_contradict(page: TitledPage, other: TitledPage) -> bool:
     """Whether two titles contradict each other, by the rule at the head of this file; symmetric."""
-    if one.title == other.title:
+    if page.title == other.title:
         return False
-    own, others = one.title_words - other.title_words, other.title_words - one.title_words
-    shared = one.title_words & other.title_words
-    adds_to_other = bool(own) != bool(others) and bool(one.title_words and other.title_words)
-    if not (own or others) or adds_to_other:
+    only_here, only_there = page.title_words - other.title_words, other.title_words - page.title_words
+    shared = page.title_words & other.title_words
+    adds_to_other = bool(only_here) != bool(only_there) and bool(page.title_words and other.title_words)
+    if not (only_here or only_there) or adds_to_other:
         return False
-    if (own and one.holds(own)) or (others and other.holds(others)):
+    if (only_here and page.holds(only_here)) or (only_there and other.holds(only_there)):
         return False
-    is_same_headline = len(shared) >= max(LEAST_SHARED_WORDS, len(own), len(others))
-    return not (is_same_headline and (one.holds(shared) or other.holds(shared)))
+    is_same_headline = len(shared) >= max(LEAST_SHARED_WORDS, len(only_here), len(only_there))
+    return not (is_same_headline and (page.holds(shared) or other.holds(shared)))
 
 
-def title_mismatch(one: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
-    """Whether titles set two pages with like texts apart, by the rule at the head of this file; symmetric.
+def title_mismatch(page: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
+    """Whether titles set two pages with similar texts apart, by the rule at the head of this file; symmetric.
 
     Args:
-        one, other: of different rows.
-        like_them: pages with such a text, of the host of one of the two; the two may be among them.
+        page, other: of different rows.
+        like_them: pages with such a text, of the host of one of the two; may include the two.
     """
-    if not titles_contradict(one, other):
+    if not titles_contradict(page, other):
         return False
-    if one.host and one.host == other.host:
-        if not (one.is_named or other.is_named) or not (one.is_mostly_main and other.is_mostly_main):
+    if page.host and page.host == other.host:
+        if not (page.is_named or other.is_named) or not (page.is_mostly_main and other.is_mostly_main):
             return True
-        return has_evidence(one, other, like_them)
-    articles = {each.host for each in (one, other) if each.is_article}
-    return has_evidence(one, other, (each for each in like_them if each.host not in articles))
+        return has_evidence(page, other, like_them)
+    articles = {each.host for each in (page, other) if each.is_article}
+    return has_evidence(page, other, (each for each in like_them if each.host not in articles))
 
 
-def has_evidence(one: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
+def has_evidence(page: TitledPage, other: TitledPage, like_them: Iterable[TitledPage]) -> bool:
     """Whether a third page's title contradicts those of both; symmetric."""
     return any(
-        each.row_key not in (one.row_key, other.row_key)
-        and titles_contradict(each, one)
+        each.row_key not in (page.row_key, other.row_key)
+        and titles_contradict(each, page)
         and titles_contradict(each, other)
         for each in like_them
     )

@@ -1,10 +1,9 @@
-"""The verdict: what a page is to the pages of other URLs.
+"""The verdict: the relation of a page to pages of other URLs.
 
-Knows the index, the kernel and a `Pages` protocol through which it sees rows; must not know how rows or bodies
-are stored.  Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets made
-again from stored text.  A page has postings only while it holds its own body, so whatever the index names may be
-judged against, once it is seen to be live.  First that holds: exact, same_text, near, contained, similar, new.  Of
-several pages: highest similarity, then oldest, then row key; without those that titles set apart.
+Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets of stored texts.  A
+page has postings only while it has its own body, so any page in the index can be compared, if it is live.  The verdict
+is the first that holds of exact, same_text, near, contained, similar, new.  Among several pages: highest similarity,
+then oldest, then row key; without those that titles set apart.  Rows are read through the `Pages` protocol.
 """
 
 from __future__ import annotations
@@ -45,27 +44,27 @@ from docstore.reference.ranking import Proposal
 from docstore.reference.texts import QueryText, SketchBounds
 
 MAX_VERIFIED = 16
-"""Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; and as many
-more, the likeliest by their sketches, where none of the first is near."""
+"""Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them
+is near, as many more, the likeliest by their sketches."""
 RELATIVE_SIMILARITY = 0.4
-"""A page at least this near is worth a delta even where it is no duplicate."""
+"""Such a page is worth a delta even if it is not a duplicate."""
 MAX_EVIDENCE = 64
-"""Pages of one text, the oldest, that may be evidence against titles."""
+"""The oldest pages of a text that may be evidence against titles."""
 EVIDENCE_MARGIN = 0.1
-"""A third page like two near ones may be so much less like one of them, and still is evidence."""
+"""A third page counts as evidence if its similarity is below that of a near page by at most this."""
 SKETCH_MARGIN = 0.1
-"""Three standard deviations of a sketch's estimate: what it rules out by more is not looked at."""
+"""Three standard deviations of a sketch's estimate: texts further below the bound are ruled out."""
 LIKELY_CONTAINED = 0.8
-"""Least share of the smaller page that a sketch, taken at the upper end of its error, must leave possible."""
+"""Least share of the smaller page that must be possible by the upper end of a sketch's error."""
 SKETCHES_HELD = 32_768
-"""Sketches in the cache, some 13 MB: most candidates are the last pages of the same site, and most are ruled out."""
+"""Sketches in the cache, some 13 MB: most candidates are recent pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
 MAX_TITLES = 4096
-"""Live pages with the text of a page, whose titles are looked at."""
+"""Live pages with the text of a page, whose titles are compared."""
 GONE_ROUNDS = 24
-"""A page asks the index so often while what it proposes turns out to be gone: that is to look at 960 texts in all."""
+"""Queries of the index for one page while the proposed texts are gone: 960 texts in all."""
 _new_tuple = tuple.__new__
-"""Half of what it costs to make a named one, of which there are a few a page."""
+"""Takes half the time of a NamedTuple's constructor; there are a few a page."""
 
 
 class StoredPage(NamedTuple):
@@ -76,7 +75,7 @@ class StoredPage(NamedTuple):
         text_checksum: of its text, or b"".
         sketch: of its text, or b"".
         shingle_count: distinct shingles of its text.
-        is_list: it is a feed or site map, which is compared with such alone (see `comparable`).
+        is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
     """
 
     checksum: bytes
@@ -87,28 +86,28 @@ class StoredPage(NamedTuple):
 
 
 class Pages(Protocol):
-    """How the detector sees rows: live versions only."""
+    """The rows as the detector sees them: live versions only."""
 
     @property
     def visibility_unknown(self) -> bool:
-        """Whether a page was asked for of which only the commit of the group in flight can tell if it is live."""
+        """Whether a page was requested whose liveness depends on the commit of the group in flight."""
         ...
 
     @property
     def postings(self) -> NewPostings:
-        """Of pages that are seen and not committed."""
+        """Postings of visible pages that are not committed."""
         ...
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """The live version at that row and time.
 
-        None when it was deleted, has expired or was never committed, or was found to be unreadable; without text where
-        its text is not there any more.
+        None if it was deleted, has expired, was never committed, or is known to be unreadable; without text if its text
+        was removed.
         """
         ...
 
     def is_readable(self, pointer: PagePointer) -> bool:
-        """Whether its body can be read; `page` gives None from now on where it cannot."""
+        """Whether its body can be read; if not, `page` gives None from then on."""
         ...
 
     def title(self, pointer: PagePointer) -> str:
@@ -124,11 +123,11 @@ class Pages(Protocol):
         ...
 
     def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; where it cannot be read None, as `page` gives from now on."""
+        """Its stored text; None if it cannot be read, and then `page` gives None too."""
         ...
 
     def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; where it cannot be read None, as `page` gives from now on."""
+        """Its stored body; None if it cannot be read, and then `page` gives None too."""
         ...
 
 
@@ -137,13 +136,13 @@ class Judgement(NamedTuple):
 
     Attributes:
         kind: the verdict.
-        of: the page it duplicates; of one that is new the page that titles set apart from it, or None.
+        of: the page it duplicates; for a new page the page that titles set apart from it, or None.
         similarity: exact, to that page; else 0.0.
-        reason: why a page could not be judged, or why the verdict may be wrong; else "".
-        contains: a page whose shingles lie in this one, or None.
+        reason: why the page was not compared, or why the verdict may be wrong; else "".
+        contains: a page whose shingles are in this one, or None.
         relative: the nearest page verified at RELATIVE_SIMILARITY or more, duplicate or not: a base for a delta.
         candidates: pages that the index proposed.
-        verified: of those, compared exactly.
+        verified: candidates that were compared exactly.
     """
 
     kind: VerdictKind
@@ -157,7 +156,7 @@ class Judgement(NamedTuple):
 
 
 def stored_verdict(judgement: Judgement, kept: StoredVerdict) -> StoredVerdict:
-    """A verdict as it is stored: what it says of other pages; what it says of the page's own row is kept."""
+    """A verdict as it is stored: the part about other pages is replaced; the part about its own row stays."""
     return kept._replace(
         kind=judgement.kind,
         of_row_key=judgement.of.row_key if judgement.of else b"",
@@ -171,13 +170,13 @@ def stored_verdict(judgement: Judgement, kept: StoredVerdict) -> StoredVerdict:
 
 
 class Match(NamedTuple):
-    """One verified candidate.
+    """A verified candidate.
 
     Attributes:
         pointer: the oldest live page with this text.
         jaccard: exact Jaccard coefficient.
-        contained: share of the asking page's shingles that lie in this page.
-        contains: share of this page's shingles that lie in the asking page.
+        contained: share of the query page's shingles that are in this page.
+        contains: share of this page's shingles that are in the query page.
         number: of its text.
     """
 
@@ -189,12 +188,12 @@ class Match(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """How alike texts must be for a verdict: the one place that says so.
+    """Least similarities for verdicts; only this class decides by them.
 
     Attributes:
         near: least Jaccard coefficient of near duplicates.
-        contained: least share of the smaller page that lies in the larger one.
-        similar: least Jaccard coefficient of similar pages; None for no such verdict.
+        contained: least share of the smaller page that is in the larger one.
+        similar: least Jaccard coefficient of similar pages; None turns this verdict off.
     """
 
     near: float
@@ -203,7 +202,7 @@ class Thresholds(NamedTuple):
 
     @classmethod
     def of(cls, schema: Schema) -> Thresholds:
-        """Those of a store."""
+        """The thresholds of a store."""
         return cls(schema.near_threshold, schema.contained_threshold, schema.similar_threshold)
 
     @property
@@ -212,11 +211,11 @@ class Thresholds(NamedTuple):
         return self.near if self.similar is None else self.similar
 
     def at_least(self, least: float) -> Thresholds:
-        """Those of one who asks for pages at least so much alike."""
+        """The thresholds of a query for pages with at least this similarity."""
         return Thresholds(max(self.near, least), max(self.contained, least), least)
 
     def kind(self, alike: float, contained: float) -> VerdictKind:
-        """What a page is to another by their Jaccard coefficient, and by the share of it that lies in the other."""
+        """The verdict for a Jaccard coefficient, and the share of the page that is in the other page."""
         if alike >= self.near:
             return VerdictKind.NEAR
         if contained >= self.contained:
@@ -232,7 +231,7 @@ def jaccard(shared: int, first: int, second: int) -> float:
 
 
 class Detector:
-    """Gives verdicts over an index and the rows behind it.  Not thread-safe: one sequencer owns it."""
+    """Gives verdicts from an index and rows.  Not thread-safe: one sequencer owns it."""
 
     def __init__(
         self, index: HashIndex, kernel: Kernel, pages: Pages, thresholds: Thresholds, *, title_rule: bool
@@ -246,8 +245,8 @@ class Detector:
         self._texts = kernel.texts_held(SKETCHES_HELD, bounds, SHINGLE_CACHE_BYTES)
 
     def asked(self, analysis: Analysis, numbers: list[int]) -> list[int]:
-        """Of texts that are proposed for a page, most of those whose pages are asked for: their sketches are not in the
-        cache, or do not rule out that the two are alike."""
+        """Of the texts proposed for a page, most of those whose pages will be read: their sketches are not cached, or
+        do not rule out a similarity."""
         least = RELATIVE_SIMILARITY - SKETCH_MARGIN
         unheld = self._texts.unheld(numbers)
         return [*unheld, *self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)]
@@ -256,10 +255,10 @@ class Detector:
         """Judge a page against the live pages of other rows.
 
         Args:
-            row_key: its own; never a duplicate of itself.
-            body: its bytes, to compare where the checksum is too weak to decide alone.
+            row_key: its own; a page is never a duplicate of itself.
+            body: its bytes, compared if the checksum alone does not decide.
             analysis: its fingerprints.
-            status: of HTTP: with which pages it is compared (`comparable`).
+            status: HTTP status; it limits the pages to compare (`comparable`).
         """
         if says_nothing(body):
             return Judgement(VerdictKind.NEW, reason=REASON_BLANK)
@@ -290,9 +289,9 @@ class Detector:
         return self._similar_text(row_key, body, analysis)
 
     def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
-        """Judge a page against one live page of another row alone: exact, same_text or near, else new; see `judge`.
+        """Judge a page against one live page of another row: exact, same_text or near, else new; see `judge`.
 
-        Titles are not asked: the sweep that found the two has seen all evidence.
+        Titles are not compared: the sweep that proposes the pair has seen all evidence.
         """
         page, is_list = self._pages.page(of), bool(analysis.entries)
         kind, alike = VerdictKind.NEW, 1.0
@@ -316,11 +315,11 @@ class Detector:
         """Candidates for a page, verified.
 
         Args:
-            row_key: pages of this row are left out; b"" leaves out none.
+            row_key: pages of this row are skipped; b"" skips none.
             analysis: the page's fingerprints.
             limit: most candidates verified.
         Returns:
-            Matches, most similar first (then oldest, then row key), and what the index proposed.
+            Matches, most similar first (then oldest, then row key), and the proposal of the index.
         """
         page = self._query_text(analysis)
         matches: list[Match] = []
@@ -334,7 +333,7 @@ class Detector:
             self._verify(row_key, page, analysis, numbers, limit, matches)
             if self._index.gone_seen == gone_before or len(matches) == limit:
                 break
-            looked_at.update(numbers)  # what was gone has taken the place of others
+            looked_at.update(numbers)  # removed texts took the place of others
         if len(matches) == limit and all(match.jaccard < self._thresholds.near for match in matches):
             others = [*proposal.numbers, *proposal.further]
             self._verify_likeliest(row_key, page, analysis, others, matches)
@@ -345,16 +344,16 @@ class Detector:
     def by_titles(
         self, row_key: bytes, body: bytes, analysis: Analysis, matches: list[Match], least: float
     ) -> tuple[list[Match], list[Match]]:
-        """Matches that stand, most similar first, and those that titles set apart from a page.
+        """Matches that titles allow, most similar first, and matches that titles set apart from a page.
 
-        In the place of a match that is set apart stands the oldest page with that very text that is not.
+        A match that is set apart is replaced by the oldest page with the same text that is not, if there is one.
 
         Args:
-            row_key: pages of this row are left out.
+            row_key: pages of this row are skipped.
             body: of the page.
             analysis: its fingerprints.
-            matches: as `matches` gave them.
-            least: Jaccard coefficient below which no verdict is asked for; such matches are kept unseen.
+            matches: from `matches`.
+            least: Jaccard coefficient below which there is no verdict; such matches are kept unchecked.
         """
         may_stand = self._may_stand(row_key, body, analysis, matches)
         standing: list[Match] = []
@@ -373,7 +372,7 @@ class Detector:
     def _may_stand(
         self, row_key: bytes, body: bytes, analysis: Analysis, matches: list[Match]
     ) -> Callable[[PagePointer], bool]:
-        """Gives whether titles let a verdict on the text of a page name another page."""
+        """A function: whether titles allow a verdict on the text of a page to name another page."""
         page = TitledPage(row_key, analysis.title, lambda: analysis.main, lambda: body)
         near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
         like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
@@ -396,15 +395,15 @@ class Detector:
         return may_stand
 
     def _first_pages(self, match: Match) -> Iterator[PagePointer]:
-        """The oldest pages with the text of a match, live or not; so many that their row need not be read again."""
+        """The oldest pages with the text of a match, live or not; as many as one read of their row gives."""
         number = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
         return islice(self._index.pages_with_text(number, self._pages.postings), MAX_EVIDENCE)
 
     def _other_of_text(
         self, row_key: bytes, title: str, pointer: PagePointer, may_stand: Callable[[PagePointer], bool]
     ) -> PagePointer | None:
-        """The oldest live page with the text of another on which a verdict may stand: of those with the page's own
-        title, and the first of all."""
+        """The oldest live page with the text of another page that titles allow: the oldest with the page's own title,
+        or the first of all."""
         stored = self._pages.page(pointer)
         if stored is None:
             return None
@@ -412,23 +411,23 @@ class Detector:
         has_text = self._has_text(number, is_list=is_list)
 
         def fits(other: PagePointer) -> bool:
-            is_asked = other != pointer and other.row_key != row_key and has_text(other)
-            its = self._pages.page(other) if is_asked else None
+            is_candidate = other != pointer and other.row_key != row_key and has_text(other)
+            its = self._pages.page(other) if is_candidate else None
             return its is not None and its.text_checksum == stored.text_checksum and may_stand(other)
 
         with_text = self._index.first_with_text(number, row_key, has_text, is_list, self._pages.postings)
         others = filter(fits, with_text)
-        found = [self._oldest_titled(row_key, stored.text_checksum, title, is_list=is_list), next(others, None)]
-        return min((other for other in found if other is not None), default=None)
+        oldest = [self._oldest_titled(row_key, stored.text_checksum, title, is_list=is_list), next(others, None)]
+        return min((page for page in oldest if page is not None), default=None)
 
     def _verify_likeliest(
         self, row_key: bytes, page: QueryText, analysis: Analysis, numbers: list[int], matches: list[Match]
     ) -> None:
-        """Compare a page that has many relatives with those of other texts whose sketches say that they are near."""
+        """Compare a page that has many relatives with further texts whose sketches say that they are near."""
         compared = {match.number for match in matches}
         numbers = [number for number in numbers if number not in compared]
         for number in self._texts.unheld(numbers):
-            self._oldest(row_key, number, analysis, is_list=bool(analysis.entries))  # holds its sketch
+            self._oldest(row_key, number, analysis, is_list=bool(analysis.entries))  # caches its sketch
         least = self._thresholds.near - SKETCH_MARGIN
         likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
         if likely:
@@ -447,15 +446,15 @@ class Detector:
         size = len(page.shingles)
         for number, is_known, checksum, shared, others in self._texts.compare(page, numbers, limit):
             unlike = None if is_known else analysis
-            while (found := self._oldest(row_key, number, unlike, is_list=bool(analysis.entries))) is not None:
-                pointer, stored = found
+            while (page_of_text := self._oldest(row_key, number, unlike, is_list=bool(analysis.entries))) is not None:
+                pointer, stored = page_of_text
                 overlap: tuple[int, int] | None = shared, others
                 if checksum != stored.text_checksum:
                     overlap = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
                 if overlap is not None:
                     shared, others = overlap
-                    break  # else its text cannot be read, and another page may have it
-            if found is None or not others:
+                    break  # else its text is unreadable, and another page may have it
+            if page_of_text is None or not others:
                 continue
             alike = jaccard(shared, size, others)
             matches.append(_new_tuple(Match, (pointer, alike, shared / size, shared / others, number)))
@@ -463,47 +462,47 @@ class Detector:
                 break
 
     def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str | None]) -> float:
-        """Exact Jaccard coefficient of a page and a stored text; 0.0 where either has no word, or cannot be read.
+        """Exact Jaccard coefficient of a page and a stored text; 0.0 if either has no word, or is unreadable.
 
         Args:
             analysis: the page's fingerprints.
             text_checksum: of the stored text.
-            load_text: reads it; called only where its shingles are not in the cache.
+            load_text: reads it; called only if its shingles are not cached.
         """
         if not analysis.text_checksum or not text_checksum:
             return 0.0
         if analysis.text_checksum == text_checksum:
             return 1.0
         page = self._query_text(analysis)
-        self._texts.compare(page, [], 0)  # puts the page into the cache
+        self._texts.compare(page, [], 0)  # caches the page
         overlap = self._overlap(page, _number(text_checksum), text_checksum, load_text)
         return 0.0 if overlap is None else jaccard(overlap[0], len(page.shingles), overlap[1])
 
     def _query_text(self, analysis: Analysis) -> QueryText:
-        """A page, with its shingles as the kernel gave them, or made from its text."""
+        """A page with its shingles from the analysis, or computed from its text."""
         text_checksum, shingles = analysis.text_checksum, analysis.shingles
         if not len(shingles):
             shingles = self._kernel.shingles(analysis.main)
-        its = _number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles
-        return _new_tuple(QueryText, its)
+        fields = _number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles
+        return _new_tuple(QueryText, fields)
 
     def _overlap(
         self, page: QueryText, number: int, text_checksum: bytes, load_text: Callable[[], str | None]
     ) -> tuple[int, int] | None:
-        """How many shingles a page in the cache shares with a text, and how many that has; None without the text."""
-        found = self._texts.overlap(page.number, number)
-        if found is not None and found[0] == text_checksum:
-            return found[1:]
+        """Shingles that a cached page shares with a text, and shingles of that text; None if it is unreadable."""
+        cached = self._texts.overlap(page.number, number)
+        if cached is not None and cached[0] == text_checksum:
+            return cached[1:]
         text = load_text()
         if text is None:
             return None
         shingles = self._kernel.shingles(text)
         if not len(shingles):
-            return 0, 0  # not the text that its fingerprints were made of: a cell set by hand
+            return 0, 0  # a cell set by hand: not the text of the fingerprints
         self._texts.keep(number, text_checksum, shingles)
         return self._kernel.overlap(page.shingles, shingles), len(shingles)
 
-    # --- one verdict each
+    # --- exact and same_text
 
     def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
         checksum = analysis.body_checksum
@@ -512,7 +511,7 @@ class Detector:
         return self._index.oldest_with_body(checksum, row_key, fits, condition, self._pages.postings)
 
     def _has_body(self, body: bytes, checksum: bytes, status: int) -> Fits:
-        """Whether a page is live, has this very body, and is compared with pages of this status."""
+        """A test whether a page is live, has this body, and is compared with pages of this status."""
         alone = decides_alone(checksum)
 
         def fits(pointer: PagePointer) -> bool | None:
@@ -533,7 +532,7 @@ class Detector:
         return self._index.oldest_with_title(number, title, row_key, fits, condition, self._pages.postings)
 
     def _has_title(self, text_checksum: bytes, title: str, *, is_list: bool) -> Fits:
-        """Whether a page is live, has this text and title, and its text is compared."""
+        """A test whether a page is live, has this text and title, and its text is compared."""
         has_text = self._has_text(text_number(text_checksum), is_list=is_list)
 
         def fits(pointer: PagePointer) -> bool | None:
@@ -548,10 +547,10 @@ class Detector:
     def equal(
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
     ) -> Iterator[tuple[PagePointer, VerdictKind]]:
-        """All pages of other rows with the body, or with the text and title of a page, and of those with its text alone
-        the first; and what they are to it.  Oldest first of each kind; some of them twice.
+        """All pages of other rows with the body, or with the text and title of a page, and the first pages with only
+        its text; each with its verdict.  Oldest first within each verdict; some pages come twice.
 
-        Pages that titles set apart are `new`.
+        The verdict is `new` if titles set the pages apart.
         """
         if not says_nothing(body):
             has_body = self._has_body(body, analysis.body_checksum, status)
@@ -569,8 +568,8 @@ class Detector:
             return
         may_stand = self._may_stand(row_key, body, analysis, self.matches(row_key, analysis, MAX_VERIFIED)[0])
         has_text = self._has_text(number, is_list=is_list)
-        found = (page for page in self._index.pages_with_text(number) if page.row_key != row_key and has_text(page))
-        for pointer in islice(found, MAX_TITLES):
+        with_text = (page for page in self._index.pages_with_text(number) if page.row_key != row_key and has_text(page))
+        for pointer in islice(with_text, MAX_TITLES):
             page = self._pages.page(pointer)
             if page is None or page.text_checksum != analysis.text_checksum:
                 continue
@@ -578,7 +577,7 @@ class Detector:
                 yield pointer, VerdictKind.NEAR if may_stand(pointer) else VerdictKind.NEW
 
     def _has_text(self, number: bytes, is_list: bool | None = None) -> Fits:
-        """Whether a page is live, has a text of this number, and that is compared with pages or with lists."""
+        """A test whether a page is live, has a text of this number, and is compared with pages, or with lists."""
 
         def fits(pointer: PagePointer) -> bool | None:
             page = self._pages.page(pointer)
@@ -592,11 +591,15 @@ class Detector:
 
     def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Judgement:
         thresholds = self._thresholds
-        found, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
-        candidates, verified = proposal.candidates, len(found)
+        verified_matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        candidates, verified = proposal.candidates, len(verified_matches)
         reason = REASON_CROWDED if proposal.is_crowded else ""
-        relative = found[0].pointer if found and found[0].jaccard >= RELATIVE_SIMILARITY else None
-        matches, apart = self.by_titles(row_key, body, analysis, found, thresholds.least)
+        relative = (
+            verified_matches[0].pointer
+            if verified_matches and verified_matches[0].jaccard >= RELATIVE_SIMILARITY
+            else None
+        )
+        matches, apart = self.by_titles(row_key, body, analysis, verified_matches, thresholds.least)
         smaller = [match for match in matches if match.contains >= thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         judgement = Judgement(VerdictKind.NEW, None, 0.0, reason, contains, relative, candidates, verified)
@@ -609,7 +612,7 @@ class Detector:
         return judgement._replace(kind=kind, of=of, similarity=similarity)
 
     def _strongest(self, matches: list[Match]) -> tuple[VerdictKind, PagePointer | None, float]:
-        """The first verdict that holds of matches, most similar first; the page that it names, and its similarity."""
+        """The first verdict that holds for matches, most similar first; the page that it names, and its similarity."""
         kinds = {self._thresholds.kind(match.jaccard, match.contained) for match in matches}
         if VerdictKind.CONTAINED in kinds and VerdictKind.NEAR not in kinds:
             whole = min(matches, key=lambda match: (-match.contained, match.pointer))
@@ -624,24 +627,24 @@ class Detector:
     def _oldest(
         self, row_key: bytes, number: int, unlike: Analysis | None, *, is_list: bool
     ) -> tuple[PagePointer, StoredPage] | None:
-        """The oldest live page with a text that is compared; None where there is no such page.
+        """The oldest live page with a text that is compared, or None.
 
-        A text that has no such page in any row is gone: the index proposes it no more.
+        A text without such a page in any row is gone: the index stops proposing it.
 
         Args:
-            row_key: pages of this row are left out.
+            row_key: pages of this row are skipped.
             number: of the text.
-            unlike: a page that has not seen the text's sketch; None too where that rules out that the two are alike, or
-                that one lies in the other.
-            is_list: whether lists are asked for, or pages.
+            unlike: a page that was not compared with the text's sketch; None is also returned if the sketch rules out
+                that they are similar, or that one contains the other.
+            is_list: whether to look for lists, or for pages.
         """
         name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings
         pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
         page = None if pointer is None else self._pages.page(pointer)
         if pointer is None or page is None:
             if not self._pages.visibility_unknown:
-                anyone = self._index.oldest_with_text(name, b"", self._has_text(name), new=new)
-                if anyone is None:
+                any_page = self._index.oldest_with_text(name, b"", self._has_text(name), new=new)
+                if any_page is None:
                     self._index.note_gone(number)
             return None
         if unlike is not None:

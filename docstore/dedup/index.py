@@ -1,23 +1,20 @@
 """The inverted hash index: from fingerprints to pages.
 
-Knows the engine protocol, `buckets`, `format` and `analysis`; must not know what makes two pages duplicates.
-
-Two steps lead from a fingerprint to a page, one from a name:
+A look-up of a fingerprint has two steps, that of a name one:
 
     band key or 0-mod-p fingerprint -> text numbers -> (timestamp, row key) of pages
     text number and title, body, recorded payload digest, document number -> (timestamp, row key) of pages
 
-The first step is that of `Buckets`; the others are bare rows of the engine's `postings` table, few and the same on
-every engine.  A text number is the head of the text checksum, a body is named by the head of its checksum.  Pages of
-equal text are therefore one posting in every bucket, however many they are; and when the page that brought a text is
-deleted, its buckets lead to the others that still hold it.  The pages of a row lie oldest first, those of a digest or a
-document number newest first.  Postings are idempotent and may be stale: whoever follows one verifies it against the
-page's row.
+`Buckets` is the first step; the others are bare rows of the engine's `postings` table, few and the same on every
+engine.  A text number is a prefix of the text checksum; a body is named by a prefix of its checksum.  So pages of equal
+text are one posting in every bucket, however many they are; and when the page that brought a text is deleted, its
+buckets still lead to the others.  The pages of a row are sorted oldest first, those of a digest or a document number
+newest first.  Postings are idempotent and may be stale: the reader verifies each against the page's row.
 
-`Oldest` remembers the oldest page that fits a question, `Pruner` removes postings that lead nowhere.
+`Oldest` caches the oldest page that fits a query; `Pruner` removes stale postings.
 
-Postings of pages that are not committed yet belong to their batch (`NewPostings`), which hands them to each look-up: a
-page is judged against those before it in its own group.  What is cached is committed, and follows each commit by key.
+Uncommitted postings belong to their batch (`NewPostings`), which each look-up gets: a page is compared with those
+before it in its own group.  Caches have only committed postings; each commit updates them by key.
 """
 
 from __future__ import annotations
@@ -57,45 +54,45 @@ if TYPE_CHECKING:
     from docstore.model.analysis import Analysis
 
 POINTER_SLICE = 64
-"""Page pointers read at first; a body that thousands of URLs share is read in slices."""
+"""Page pointers in the first read; the pages of a body that thousands of URLs share are read in slices."""
 NEXT_POINTERS = 8
 MOST_POINTERS = 1024
-"""Page pointers read after them: few, then more and more."""
+"""Page pointers in the next reads: few, then more and more."""
 FEW_PAGES = 8
-"""So many pages of a body or a text are gone through for every question; of more it is remembered which fit."""
+"""With fewer pages of a body or text, each query goes through all; with more, the result is cached."""
 ROWS_HELD = 131_072
-"""Rows of texts and bodies in the cache, with their qualifiers, of which most have one: at most some 25 MB.  Most
-candidates are texts of the last pages."""
+"""Rows of texts and bodies in the cache, with their qualifiers (mostly one each): at most some 25 MB.  Most candidates
+are texts of recent pages."""
 
 LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
 GONE_HELD = 65_536
-"""Texts known to be gone."""
+"""Cached numbers of texts without a live page."""
 CONDITIONS_HELD = 128
-"""Conditions asked of one row of postings: by status class, and by title."""
+"""Cached conditions of one row of postings: by status class, and by title."""
 OLDEST_COST = 6
-"""What one of them takes, in qualifiers."""
+"""Cost of one in the cache, in qualifiers."""
 
 SLICE_POSTINGS = 4096
 REMOVED_AT_ONCE = 256
-"""Postings judged once more and removed under one hold of the lock: a few milliseconds."""
+"""Postings verified again and removed while the lock is taken once: a few milliseconds."""
 
 Fits: TypeAlias = Callable[[PagePointer], bool | None]
-"""Whether a page fits; None where that is not known before the group in flight is committed."""
+"""Whether a page fits; None if only the commit of the group in flight decides."""
 IsLive: TypeAlias = Callable[[PagePointer, bytes], bool]
-"""Whether a page's version is there, and (where a body is named) has a body checksum with this head."""
+"""Whether a page's version is live, and (if a body is named) has a body checksum with this prefix."""
 Posting: TypeAlias = tuple[bytes, bytes]
 """Row key and qualifier."""
 _END: Final = PagePointer(1 << 64, b"")
 """After every page."""
 _BEGIN: Final = PagePointer(0, b"")
 _new_tuple = tuple.__new__
-"""Half of what it costs to make a pointer or a cell, of which there are a dozen a page."""
+"""Takes half the time of a NamedTuple's constructor; there are a dozen pointers and cells a page."""
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
 
 
 class Posted(NamedTuple):
-    """A capture, and the names under which it was posted; "" and b"" where it has none."""
+    """A capture, and the names under which it was posted; "" and b"" for names that it lacks."""
 
     timestamp: int
     body_checksum: bytes
@@ -123,14 +120,14 @@ def _newest_first(pointer: PagePointer) -> bytes:
 
 
 def page_of(posting_row: bytes, qualifier: bytes) -> PagePointer:
-    """The page that a posting leads to; of any kind but a band's."""
+    """The page of a posting; of any kind but a band's."""
     pointer = _pointer(qualifier)
     is_name = posting_row[0] in (POSTING_PAYLOAD_DIGEST, POSTING_DOCNO)
     return PagePointer(TIMESTAMP_MAX - pointer.timestamp, pointer.row_key) if is_name else pointer
 
 
 def _titled_row(number: bytes, title: str) -> bytes:
-    """The row of the pages with a text and the words of a title; behind that of the text."""
+    """The row of the pages with a text and the words of a title; it follows that of the text."""
     return _TEXT + number + blake3(joined_words(title).encode("utf-8", "surrogatepass")).digest(TITLE_KEY_BYTES)
 
 
@@ -155,7 +152,7 @@ def _first_rows(pages: list[Analysis]) -> list[bytes]:
 
 
 def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
-    """The rows of postings of a page: by its body, its text, and text and title; b"" for no text that is compared."""
+    """The rows of postings of a page: by its body, its text, and both; b"" for a text that is not compared."""
     rows = [_BODY + body_head(body_checksum)]
     if text_checksum:
         number = text_number(text_checksum)
@@ -164,14 +161,14 @@ def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list
 
 
 def post_page(new: NewPostings, pointer: PagePointer, body_checksum: bytes, text_checksum: bytes, title: str) -> None:
-    """Post a page under what `posting_rows` names."""
+    """Post a page in the rows of `posting_rows`."""
     here = _qualifier(pointer)
     for row in posting_rows(body_checksum, text_checksum, title):
         new.add(row, here)
 
 
 def post_names(new: NewPostings, pointer: PagePointer, payload_digest: str, docno: str) -> None:
-    """Post a page under its recorded payload digest and document number; no verdict asks for them."""
+    """Post a page under its recorded payload digest and document number; verdicts do not use them."""
     here = _newest_first(pointer)
     for row in _name_rows(payload_digest, docno):
         new.add(row, here)
@@ -183,7 +180,7 @@ def _name_rows(payload_digest: str, docno: str) -> list[bytes]:
 
 
 def _first_of(stored: Sequence[bytes], pending: Sequence[bytes], limit: int) -> Sequence[bytes]:
-    """The first qualifiers of a row, each once; both lists are in order."""
+    """The first qualifiers of a row, each once; both lists are sorted."""
     if not stored:  # most rows are of one page's own body or text
         return pending if len(pending) <= limit else pending[:limit]
     return list(dict.fromkeys(merge(stored[:limit], pending[:limit])))[:limit]
@@ -193,34 +190,34 @@ def _first_of(stored: Sequence[bytes], pending: Sequence[bytes], limit: int) -> 
 
 
 class Oldest:
-    """The oldest fitting page, and the oldest of another row.  One for each thing that may be asked of a body.
+    """Cache for one condition of a row: the oldest fitting page, and the oldest fitting page of another row.
 
-    A verdict asks for the oldest page that fits and is of another row than its own.  Of very many pages each that does
-    not fit is passed once, not once for every question: it is taken never to fit, until it is posted again.  That holds
-    of deleted pages and of those of another status class.  A version that expired and that a later equal value shows
-    again is found after the next open.
+    A verdict needs the oldest page that fits and is of another row.  If there are very many pages, each that does not
+    fit is skipped once, not once a query: it is assumed never to fit until it is posted again.  That is true for
+    deleted pages and those of another status class.  It is wrong for an expired version that a later equal value shows
+    again: that version is found after the next open.
 
     Args:
-        behind: gives the pages behind one, in order.
+        after: gives the pages after a page, in order.
     """
 
-    __slots__ = ("_ahead", "_behind", "_first", "_second")
+    __slots__ = ("_after", "_ahead", "_first", "_second")
 
-    def __init__(self, behind: Callable[[PagePointer], Iterator[PagePointer]]) -> None:
-        self._behind = behind
+    def __init__(self, after: Callable[[PagePointer], Iterator[PagePointer]]) -> None:
+        self._after = after
         self._ahead: Iterator[PagePointer] | None = None
-        """Pages behind the first, while none is posted: many that do not fit are passed in one read."""
+        """Pages after the first, until one is posted: many that do not fit are skipped in one read."""
         self._first = _BEGIN
         self._first = self._next()
         self._second = self._next_of_another_row(self._first)
 
     def find(self, row_key: bytes, fits: Fits, new: Iterable[PagePointer] = ()) -> PagePointer | None:
-        """The oldest page that fits and is not of this row; None where there is none, or where one is in doubt.
+        """The oldest page that fits and is not of this row; None if there is none, or only the commit decides.
 
         Args:
-            row_key: pages of this row are left out.
+            row_key: pages of this row are skipped.
             fits: verifies a page.
-            new: pages that are not committed, in order.
+            new: uncommitted pages, in order.
         """
         news = iter(page for page in new if page.row_key != row_key)
         newest = next(news, _END)
@@ -243,7 +240,7 @@ class Oldest:
                 self._second = self._next_of_another_row(page)
 
     def add(self, page: PagePointer) -> None:
-        """A page has been posted."""
+        """Add a posted page."""
         self._ahead = None
         if page < self._first:
             if page.row_key != self._first.row_key:
@@ -254,20 +251,20 @@ class Oldest:
 
     def _pass_first(self) -> None:
         passed, self._first = self._first, self._next()
-        if self._first.row_key != passed.row_key:  # what lies between is of the row that was first, or does not fit
+        if self._first.row_key != passed.row_key:  # pages between are of the passed row, or do not fit
             self._second = self._next_of_another_row(self._first)
 
     def _next(self) -> PagePointer:
         if self._ahead is None:
-            self._ahead = self._behind(self._first)
+            self._ahead = self._after(self._first)
         return next(self._ahead, _END)
 
     def _next_of_another_row(self, page: PagePointer) -> PagePointer:
-        """The next page behind one that is of another row than the first."""
+        """The next page after a page that is of another row than the first."""
         if page is _END:
             return _END
-        own = self._first.row_key
-        return next((each for each in self._behind(page) if each.row_key != own), _END)
+        first_row = self._first.row_key
+        return next((each for each in self._after(page) if each.row_key != first_row), _END)
 
 
 # --- look-ups and postings
@@ -278,7 +275,7 @@ class _Row:
 
     Attributes:
         first: its first POINTER_SLICE qualifiers; fewer if it has no more.
-        oldest: what was asked of it, if more than a few pages are in it.
+        oldest: results by condition, if the row has more than a few pages.
     """
 
     __slots__ = ("first", "oldest")
@@ -292,14 +289,14 @@ class HashIndex:
     """Look-ups over committed postings and those of a batch.
 
     Attributes:
-        gone_seen: how often a text was noted to be gone.
+        gone_seen: number of `note_gone` calls.
 
     Not thread-safe: one sequencer owns it; a reader makes its own over the same engine and buckets.
 
     Args:
-        engine: where postings are.
+        engine: has the postings.
         buckets: first step of a look-up.
-        caches: keep rows of texts and bodies in a cache: `follow` must be told of each commit.
+        caches: cache rows of texts and bodies; then `follow` must be called for each commit.
     """
 
     def __init__(self, engine: Engine, buckets: Buckets, *, caches: bool = False) -> None:
@@ -308,17 +305,17 @@ class HashIndex:
         self._rows: LruCache[bytes, _Row] | None = None
         if caches:
             self._rows = LruCache(ROWS_HELD, lambda row: 1 + len(row.first) + OLDEST_COST * len(row.oldest))
-        """Rows as they are committed; where remembered."""
+        """Committed rows, if cached."""
         self._last: tuple[Analysis, NewPostings, tuple[int, int], Proposal] | None = None
-        """The last page that was asked for, in what state, and the answer: judging a page and posting it ask alike."""
+        """The last query, its state and its result: judging a page and posting it make the same query."""
         self._gone: LruCache[int, bool] = LruCache(GONE_HELD)
-        """Texts that were seen to have no page that is left; the last ones."""
+        """Recent texts without a live page."""
         self.gone_seen = 0
 
     # --- reading
 
     def pages_with_body(self, body_checksum: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[PagePointer]:
-        """Pages whose body has this checksum's head, oldest first; the caller verifies each."""
+        """Pages whose body checksum has this prefix, oldest first; the caller verifies each."""
         return self._pages_of(_BODY + body_head(body_checksum), new)
 
     def pages_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[PagePointer]:
@@ -330,26 +327,26 @@ class HashIndex:
         return self._pages_of(_titled_row(number, title))
 
     def _pages_of(
-        self, row: bytes, new: NewPostings = NOTHING_NEW, behind: PagePointer | None = None
+        self, row: bytes, new: NewPostings = NOTHING_NEW, after: PagePointer | None = None
     ) -> Iterator[PagePointer]:
-        """Pages of a row, those behind one of them."""
-        found = self._qualifiers(row, POINTER_SLICE, new)
-        last = b"" if behind is None else _qualifier(behind)
-        rest = found[bisect_right(found, last) :] if last else found
-        if len(found) < POINTER_SLICE:
+        """Pages of a row, or those after a page."""
+        first = self._qualifiers(row, POINTER_SLICE, new)
+        last = b"" if after is None else _qualifier(after)
+        rest = first[bisect_right(first, last) :] if last else first
+        if len(first) < POINTER_SLICE:
             return map(_pointer, rest)
-        return map(_pointer, chain(rest, self._qualifiers_behind(row, max(last, found[-1]), new)))
+        return map(_pointer, chain(rest, self._qualifiers_after(row, max(last, first[-1]), new)))
 
-    def _qualifiers_behind(self, row_key: bytes, last: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[bytes]:
-        """The qualifiers of a row behind one of them, read in slices."""
+    def _qualifiers_after(self, row_key: bytes, last: bytes, new: NewPostings = NOTHING_NEW) -> Iterator[bytes]:
+        """The qualifiers of a row after one of them, read in slices."""
         pending = new.rows.get(row_key, [])
         pending = pending[bisect_left(pending, last) :]
-        for qualifier in merge(self._stored_behind(row_key, last), pending):
+        for qualifier in merge(self._stored_after(row_key, last), pending):
             if qualifier > last:
                 yield qualifier
                 last = qualifier
 
-    def _stored_behind(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
+    def _stored_after(self, row_key: bytes, last: bytes) -> Iterator[bytes]:
         limit = NEXT_POINTERS
         while True:
             spec = ReadSpec((FAMILY,), cell_limit=limit, after=Position(FAMILY, last, 0))
@@ -363,13 +360,13 @@ class HashIndex:
     def oldest_with_body(
         self, body_checksum: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings = NOTHING_NEW
     ) -> PagePointer | None:
-        """The oldest page with a body that fits and is of another row; None where there is none.
+        """The oldest page with a body that fits and is of another row, or None.
 
         Args:
-            body_checksum: or its head.
-            row_key: pages of this row are left out.
-            fits: verifies a page; one that does not fit is not asked about again, until it is posted again.
-            condition: names what `fits` asks for: the same for the same answers.
+            body_checksum: or its prefix.
+            row_key: pages of this row are skipped.
+            fits: verifies a page; a page that does not fit is not verified again, until it is posted again.
+            condition: identifies `fits` in the cache: equal conditions mean equal results.
             new: of the batch in flight.
         """
         return self._oldest_of(_BODY + body_head(body_checksum), row_key, fits, condition, new)
@@ -377,13 +374,13 @@ class HashIndex:
     def oldest_with_text(
         self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable = None, new: NewPostings = NOTHING_NEW
     ) -> PagePointer | None:
-        """The oldest page with a text that fits and is of another row; None where there is none.
+        """The oldest page with a text that fits and is of another row, or None.
 
         Args:
             number: of the text.
-            row_key: pages of this row are left out.
-            fits: verifies a page, by its text's number and its status alone.
-            condition: names what `fits` asks for besides.
+            row_key: pages of this row are skipped.
+            fits: verifies a page, only by its text's number and its status.
+            condition: identifies further requirements of `fits`.
             new: of the batch in flight.
         """
         return self._oldest_of(_TEXT + number, row_key, fits, condition, new)
@@ -397,89 +394,91 @@ class HashIndex:
         condition: Hashable,
         new: NewPostings = NOTHING_NEW,
     ) -> PagePointer | None:
-        """The oldest page with a text and a title that fits and is of another row; None where there is none.
+        """The oldest page with a text and a title that fits and is of another row, or None.
 
         Args:
             number: of the text.
-            title: whose words the page's title has.
-            row_key: pages of this row are left out.
-            fits: verifies a page, title and text too.
-            condition: names what `fits` asks for.
+            title: the page's title has the same words.
+            row_key: pages of this row are skipped.
+            fits: verifies a page, its title and text too.
+            condition: identifies `fits`.
             new: of the batch in flight.
         """
         if not self._qualifiers(_TEXT + number, POINTER_SLICE, new):
-            return None  # of most pages, and the row has been read already
+            return None  # for most pages; the row has been read already
         return self._oldest_of(_titled_row(number, title), row_key, fits, condition, new)
 
     def _oldest_of(
         self, row: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings
     ) -> PagePointer | None:
-        found = self._qualifiers(row, POINTER_SLICE, new)
-        if not found:
+        first = self._qualifiers(row, POINTER_SLICE, new)
+        if not first:
             return None
-        if self._rows is None or len(found) < FEW_PAGES:
+        if self._rows is None or len(first) < FEW_PAGES:
             return next((page for page in self._pages_of(row, new) if page.row_key != row_key and fits(page)), None)
-        held = self._rows.get(row)
-        asked = {} if held is None else held.oldest
-        oldest = asked.get(condition)
+        cached = self._rows.get(row)
+        by_condition = {} if cached is None else cached.oldest
+        oldest = by_condition.get(condition)
         if oldest is None:
-            if len(asked) == CONDITIONS_HELD:
-                del asked[next(iter(asked))]
-            oldest = asked[condition] = Oldest(lambda page: self._pages_of(row, behind=page))
-            if held is not None:
-                self._rows.put(row, held)
+            if len(by_condition) == CONDITIONS_HELD:
+                del by_condition[next(iter(by_condition))]
+            oldest = by_condition[condition] = Oldest(lambda page: self._pages_of(row, after=page))
+            if cached is not None:
+                self._rows.put(row, cached)
         return oldest.find(row_key, fits, map(_pointer, new.rows.get(row, ())))
 
     def first_with_text(
         self, number: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings = NOTHING_NEW
     ) -> Iterator[PagePointer]:
-        """The oldest page with a text that `oldest_with_text` gives, and those behind it, POINTER_SLICE in all; the
-        caller verifies each."""
+        """The oldest page with a text as in `oldest_with_text`, and those after it, POINTER_SLICE in all; the caller
+        verifies each."""
         oldest = self.oldest_with_text(number, row_key, fits, condition, new)
         if oldest is None:
             return iter(())
         return chain([oldest], islice(self._pages_of(_TEXT + number, new, oldest), POINTER_SLICE - 1))
 
     def pages_named(self, kind: int, name: str, after: PagePointer | None = None) -> Iterator[PagePointer]:
-        """Pages that came under a recorded payload digest or document number, newest first; the caller verifies each.
+        """Pages with a recorded payload digest or document number, newest first; the caller verifies each.
 
         Args:
             kind: POSTING_PAYLOAD_DIGEST or POSTING_DOCNO.
             name: the digest or number.
-            after: only those behind this one.
+            after: only those after this page.
         """
         row = _name_key(kind, name)
         last = b"" if after is None else _newest_first(after)
-        return (page_of(row, qualifier) for qualifier in self._qualifiers_behind(row, last))
+        return (page_of(row, qualifier) for qualifier in self._qualifiers_after(row, last))
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
-        """Say which pages are judged next: the rows of their texts and bodies are read together, where remembered."""
+        """Prefetch the rows of texts and bodies of the pages that are judged next, if rows are cached."""
         pages = list(analyses)
         if self._rows is not None and len(pages) > 1:
-            self._hold_together(_first_rows(pages))
+            self._cache_together(_first_rows(pages))
 
     def rows_of(self, analyses: Iterable[Analysis]) -> list[bytes]:
-        """Rows of postings that judging these pages asks for first, whatever is stored."""
+        """Rows of postings that judging these pages reads first."""
         pages = list(analyses)
         return _first_rows(pages) + self._buckets.rows_of(_near_queries(pages))
 
     def read_together(
         self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]], new: NewPostings
     ) -> list[PagePointer]:
-        """Read in few calls what judging these pages will ask the index for, and say which pages it leads to.
+        """Read in few calls the index rows for judging these pages; -> the pages that they lead to.
 
         Args:
             analyses: of pages for which `prepare` was called.
-            asked: of a page, and of the texts that are proposed for it, those whose pages will be asked for.
+            asked: for a page and the texts that are proposed for it, those whose pages will be read.
             new: of the batch that these pages begin.
         """
         self._buckets.prepare(_near_queries(analyses), new)
         near = [analysis for analysis in analyses if _is_near_query(analysis)]
         numbers = dict.fromkeys(
-            number for one in near for number in asked(one, self._propose(_index_query(one), new).numbers)
+            number
+            for analysis in near
+            for number in asked(analysis, self._propose(_index_query(analysis), new).numbers)
         )
         rows = [_TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
-        self._hold_together(rows)
+        self._cache_together(rows)
         titled: dict[bytes, None] = {}
         for analysis in analyses:
             rows.append(_BODY + body_head(analysis.body_checksum))
@@ -488,32 +487,32 @@ class HashIndex:
                 rows.append(_TEXT + number)
                 if self._qualifiers(_TEXT + number, POINTER_SLICE, new):
                     titled[_titled_row(number, analysis.title)] = None
-        self._hold_together(titled)
-        found = (self._qualifiers(row, POINTER_SLICE, new)[:1] for row in dict.fromkeys((*rows, *titled)))
-        return [_pointer(qualifier) for qualifiers in found for qualifier in qualifiers]
+        self._cache_together(titled)
+        firsts = (self._qualifiers(row, POINTER_SLICE, new)[:1] for row in dict.fromkeys((*rows, *titled)))
+        return [_pointer(qualifier) for qualifiers in firsts for qualifier in qualifiers]
 
-    def _hold_together(self, row_keys: Iterable[bytes]) -> None:
+    def _cache_together(self, row_keys: Iterable[bytes]) -> None:
         rows = self._rows
         assert rows is not None
         missing = rows.missing(row_keys)
-        found = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
-        for row_key, stored in zip(missing, found, strict=True):
-            self._hold(row_key, stored or (), POINTER_SLICE)  # what is new has none, mostly
+        read = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
+        for row_key, stored in zip(missing, read, strict=True):
+            self._cache_row(row_key, stored or (), POINTER_SLICE)  # most new rows are empty
 
     def clear(self) -> None:
-        """Other processes write: what is cached holds for one group of pages."""
+        """Clear the caches, because other processes write; they are valid for one group of pages."""
         if self._rows is not None:
             self._rows.clear()
         self._gone.clear()
 
-    def _hold(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
-        """Cache the beginning of a row, unless a limit has cut it short of that."""
+    def _cache_row(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
+        """Cache the beginning of a row, unless the limit cut it below POINTER_SLICE."""
         rows = self._rows
         if rows is not None and (len(stored) < limit or limit >= POINTER_SLICE):
             rows.put(row_key, _Row(stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE], {}))
 
     def propose(self, analysis: Analysis, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """Texts that share a band or a 0-mod-p fingerprint with the page: which of them to look at, and how many."""
+        """Texts that share a band or a 0-mod-p fingerprint with the page, ranked, and their number."""
         last = self._last
         state = len(new.rows), self.gone_seen
         if last is not None and last[0] is analysis and last[1] is new and last[2] == state:
@@ -523,7 +522,7 @@ class HashIndex:
         return proposal
 
     def _propose(self, query: IndexQuery, new: NewPostings) -> Proposal:
-        """What the buckets propose, less what is known to be gone: that takes no place of what is left."""
+        """The proposal of the buckets without texts known to be gone, which take no place of others."""
         proposal = self._buckets.propose(query, new)
         while self.gone_seen:
             left = [number for number in proposal.numbers if not self._is_gone(number, new)]
@@ -539,17 +538,17 @@ class HashIndex:
         return number in self._gone and _TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") not in new.rows
 
     def note_gone(self, number: int) -> None:
-        """Say that no page is left of a text, so that it is proposed no more; until a page with it is posted."""
+        """Record that a text has no live page, so that it is not proposed until a page with it is posted."""
         self._gone.put(number, True)
         self.gone_seen += 1
 
     def _qualifiers(self, row_key: bytes, limit: int, new: NewPostings = NOTHING_NEW) -> Sequence[bytes]:
         """The first qualifiers of a row; not to be changed."""
-        held = None if self._rows is None else self._rows.get(row_key)
-        stored: Sequence[bytes] = () if held is None else held.first
-        if held is None or POINTER_SLICE <= len(stored) < limit:
+        cached = None if self._rows is None else self._rows.get(row_key)
+        stored: Sequence[bytes] = () if cached is None else cached.first
+        if cached is None or POINTER_SLICE <= len(stored) < limit:
             stored = self._engine.qualifiers(TABLE, row_key, limit)
-            self._hold(row_key, stored, limit)
+            self._cache_row(row_key, stored, limit)
         pending = new.rows.get(row_key)
         if pending is None:
             return stored if len(stored) <= limit else stored[:limit]
@@ -558,51 +557,51 @@ class HashIndex:
     # --- writing
 
     def add(self, new: NewPostings, pointer: PagePointer, analysis: Analysis, *, status: int) -> None:
-        """Post a page with its batch, whose later pages find it.
+        """Post a page with its batch; later pages of the batch find it.
 
         Args:
             new: of the batch.
             pointer: row and time of the page.
             analysis: its fingerprints.
-            status: of HTTP: whether later pages are compared with its text (`comparable`).
+            status: HTTP status: whether later pages are compared with its text (`comparable`).
         """
         is_compared = bool(analysis.text_checksum) and text_compares(status)
         if is_compared and near_compares(status, analysis.word_count):
             proposal = self.propose(analysis, new)
-            if not proposal.has_own:  # else posted by an earlier page with this text, and that one may be gone
+            if not proposal.has_own:  # else an earlier page with this text posted it, and may be gone
                 query = _index_query(analysis)
                 self._buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
         post_page(new, pointer, analysis.body_checksum, analysis.text_checksum if is_compared else b"", analysis.title)
 
     def mutations(self, new: NewPostings) -> list[RowMutations]:
-        """What to write with a batch."""
+        """Mutations to write with a batch."""
         return [*new.mutations(), *self._buckets.log(new)]
 
     def follow(self, plan: Plan, known: bool) -> None:
-        """A commit has ended: what is cached of the postings that it changed follows; see `Committer.followers`."""
+        """After a commit: update the cached postings that it changed; see `Committer.followers`."""
         for table, row_key, mutations in plan.changed(Stage.POSTINGS):
             if table != TABLE or row_key[:1] not in (_BODY, _TEXT):
                 continue
-            added = [one.qualifier for one in mutations if isinstance(one, SetCell)]
+            added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
             if self.gone_seen and added and row_key[:1] == _TEXT:
                 self._gone.drop(_number(row_key[1:]))
-            held = None if self._rows is None else self._rows.get(row_key)
-            if self._rows is None or held is None:
+            cached = None if self._rows is None else self._rows.get(row_key)
+            if self._rows is None or cached is None:
                 continue
-            removed = {one.qualifier for one in mutations if isinstance(one, DeleteCells)}
-            if not known or (removed and len(held.first) == POINTER_SLICE):
-                self._rows.drop(row_key)  # maybe the row goes on behind what is cached
+            removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
+            if not known or (removed and len(cached.first) == POINTER_SLICE):
+                self._rows.drop(row_key)  # the row may continue after the cached part
                 continue
-            held.first = _first_of(held.first, added, POINTER_SLICE)
+            cached.first = _first_of(cached.first, added, POINTER_SLICE)
             if removed:
-                held.first = [one for one in held.first if one not in removed]
-            for oldest in held.oldest.values():
+                cached.first = [qualifier for qualifier in cached.first if qualifier not in removed]
+            for oldest in cached.oldest.values():
                 for qualifier in added:
                     oldest.add(_pointer(qualifier))
-            self._rows.put(row_key, held)
+            self._rows.put(row_key, cached)
 
     def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
-        """Take back the postings of captures of a row that are deleted.
+        """Remove the postings of captures of a row that are deleted.
 
         Returns:
             Mutations to write with the delete, or after it.
@@ -616,7 +615,7 @@ class HashIndex:
         return [RowMutations(TABLE, row, (DeleteCells(FAMILY, qualifier),)) for row, qualifier in sorted(gone)]
 
     def holds(self, pointer: PagePointer, body_checksum: bytes, text_checksum: bytes = b"", title: str = "") -> bool:
-        """Whether all postings of a page are there: without them the detector cannot see the page."""
+        """Whether a page has all its postings; without them the detector cannot see it."""
         here = _qualifier(pointer)
         return all(self._holds(row, here) for row in posting_rows(body_checksum, text_checksum, title))
 
@@ -629,17 +628,17 @@ class HashIndex:
 
 
 class Pruner:
-    """Removes postings that lead nowhere: after deletes and expiry, as a part of compaction.
+    """Removes stale postings: after deletes and expiry, as a part of compaction.
 
-    It goes from pages to buckets: a posting that leads to a page goes when that is gone, a bucket's when its text has
-    no page.  A text's own row goes before its buckets are swept, because a writer that finds it there adds no buckets.
-    Every removal is judged once more under the writers' lock.
+    It goes from pages to buckets: the posting of a page is removed if the page is gone, that of a bucket if its text
+    has no page.  A text's own row is removed before its buckets, because a writer that sees it adds no buckets.
+    Every removal is verified again under the writers' lock.
 
     Args:
-        engine: holds the postings.
-        buckets: hold those of texts, where they are no rows.
+        engine: has the postings.
+        buckets: have those of texts, if they are not rows.
         is_live: of a page; takes b"" for any body.
-        lock: held by writers from a page's verdict to its commit.
+        lock: writers hold it from a page's verdict to its commit.
         commit: writes a plan, under the lock.
     """
 
@@ -658,7 +657,7 @@ class Pruner:
         self._commit = commit
 
     def run(self) -> int:
-        """Go over all postings; returns how many were removed."""
+        """Go through all postings; -> number of removed postings."""
         kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
         removed = sum(self._sweep(kind, self._page_is_gone) for kind in kinds)
         with self._lock:
@@ -693,14 +692,14 @@ class Pruner:
         return not self._engine.qualifiers(TABLE, _TEXT + posting[1], 1)
 
     def _texts(self) -> Keys:
-        """Numbers of the texts that some page has, ascending: 8 bytes each."""
+        """Numbers of the texts that have a page, ascending: 8 bytes each."""
         numbers = array("Q")
         for row in self._engine.scan(TABLE, _TEXT, bytes((POSTING_TEXT + 1,)), ReadSpec(cell_limit=1)):
             numbers.append(_number(row.row_key[1:]))
         return np.unique(np.frombuffer(numbers, np.uint64)) if numbers else np.empty(0, np.uint64)
 
     def _postings_of_bands(self) -> Iterator[Posting]:
-        """Those of buckets that are not full: what came after the first texts of a full one is found through it."""
+        """Postings of buckets that are not full: a full one leads look-ups to longer keys, so it must stay full."""
         for row in self._engine.scan(TABLE, bytes((POSTING_BAND,)), bytes((POSTING_BAND + 1,))):
             if len(row.cells) < BUCKET_LIMIT:
                 for cell in row.cells:
@@ -717,7 +716,7 @@ def _number(text_number: bytes) -> int:
 
 
 def _missing(numbers: Keys, live: Keys) -> list[int]:
-    """Places of the numbers that are not among the live ones."""
+    """Positions of the numbers that are not live."""
     if not len(live):
         return list(range(len(numbers)))
     places = np.minimum(np.searchsorted(live, numbers), len(live) - 1)
@@ -725,5 +724,5 @@ def _missing(numbers: Keys, live: Keys) -> list[int]:
 
 
 def _slices(postings: Iterator[Posting]) -> Iterator[list[Posting]]:
-    while found := list(islice(postings, SLICE_POSTINGS)):
-        yield found
+    while part := list(islice(postings, SLICE_POSTINGS)):
+        yield part

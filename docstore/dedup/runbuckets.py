@@ -1,20 +1,17 @@
-"""Buckets in sorted runs, with a log in the engine: what is committed is found, whatever crashed.
+"""Buckets in sorted runs, with a log in the engine: committed postings are found after any crash.
 
-Knows `runs`, the engine protocol and `format`; must not know pages: where runs are damaged or missing it asks the owner
-for all texts with their keys.
+A small LSM tree.  *Runs.*  Groups gather in a table in memory (the memtable), which is flushed to a run every
+`flush_texts` texts.  Neighbouring runs of similar size are merged in the background, so no write waits for a merge.  A
+run is named by its groups, ``first, end``: after a crash the runs that no other run covers are the index; unfinished
+files are ignored.  A look-up reads the runs, oldest first, then the memtable, until a key has its `bucket_limit` texts.
+Each run keeps the first texts of each key, so results do not depend on merges.
 
-*Runs.*  Groups gather in a table in memory; every `flush_texts` texts the table becomes a run; neighbouring runs of
-like size are merged, in the background, so that no write ever waits for a merge.  A run is named by the groups that it
-holds, ``first, end``: after a crash the runs that no other run covers are the index, and half a run is no run.  A
-look-up asks the runs, oldest first, then the table in memory, until a key has its `bucket_limit` texts.  Each run keeps
-the first texts of each key, so answers do not depend on which runs are merged by now.
-
-*Log.*  Each group that posts is one row of a log, written with the group's other rows, so the commit point stays one.
-What the row says is in the table in memory once it is committed; of a row that may have been written or not, once the
-next commit shows which.  At open what the runs do not hold comes from the log.  Each row says from which group on runs
-were not known to be durable, so runs that were lost are missed.  Rows that the newest row says to be in durable runs
-are deleted.  At close a row without texts says so of all that are.  The index is derived: its failures never fail a
-write, they are logged and made good later.
+*Log.*  Each group that posts is one row of a log, committed with the group's other rows, so there is one commit point.
+After the commit its texts go into the memtable; if its outcome is unknown, after the next commit shows it.  At open the
+log gives what the runs lack.  Each row names the first group whose runs were not known to be durable, so lost runs are
+detected, and rows of groups before it are deleted.  At close a row without texts names the final one.  The index is
+derived data: its failures never fail a write; they are logged and repaired later.  If runs are damaged or missing, the
+owner gives all texts with their keys again.
 """
 
 from __future__ import annotations
@@ -53,7 +50,7 @@ from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage, apply
 
 Texts: TypeAlias = Iterable[IndexQuery]
-"""What texts are posted under."""
+"""Texts with their keys."""
 Logged: TypeAlias = tuple[int, bytes]
 """A text number with its keys as `RunLevels.log_keys` gives them."""
 Named: TypeAlias = tuple[Span, Run]
@@ -61,7 +58,7 @@ Named: TypeAlias = tuple[Span, Run]
 TABLE: Final = "meta"
 FLUSH_TEXTS: Final = 2048
 FLUSH_POSTINGS: Final = 1 << 17
-"""Postings gathered in memory before they become a run, however few texts they are of: some 5 MB in native code."""
+"""The memtable is flushed at so many postings, however few texts they are of: some 5 MB in native code."""
 GROUP_TEXTS: Final = 256
 """Texts that a rebuild posts together."""
 _MERGED_AT_CLOSE_BYTES: Final = 32 << 20
@@ -78,16 +75,16 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class RunLevels:
-    """Key -> text numbers, in a few sorted runs and a table in memory.
+    """Key -> text numbers, in a few sorted runs and a memtable.
 
     Not thread-safe: one sequencer owns it.
 
     Attributes:
         packing: native code or the reference.
-        end: groups below this number are held by runs; once the storage has settled the log may forget them.  Those
-            from here on must be added again after `__init__`.
-        next: number of the group that ends next.
-        pruned_postings: that `begin_prune` has dropped so far.
+        end: groups below this number are in runs; when these are durable the log may drop them.  The groups from here
+            on must be added again after `__init__`.
+        next: number of the next group.
+        pruned_postings: dropped by `begin_prune` so far.
     """
 
     def __init__(
@@ -99,17 +96,17 @@ class RunLevels:
         fan_in: int = 2,
         packing: Packing | None = None,
     ) -> None:
-        """Open what the storage holds.
+        """Open the runs of the storage.
 
         Args:
-            storage: where runs lie.
-            bucket_limit: texts kept of one key, and given by a look-up: the first ones.
-            flush_texts: texts gathered in memory before they become a run.
+            storage: files of the runs.
+            bucket_limit: texts kept for one key and returned by a look-up: the first ones.
+            flush_texts: texts in the memtable before it is flushed.
             fan_in: runs of one level that are merged into one of the next; more means less merging and more runs to
-                ask.
-            packing: native code or the reference; None takes native code where there is any.
+                read.
+            packing: native code or the reference; None takes native code if available.
         Raises:
-            CorruptionError: a run is damaged or missing; remove all of them and derive the postings again.
+            CorruptionError: a run is damaged or missing; remove all runs and rebuild the postings.
         """
         if fan_in < 2 or flush_texts < 1 or not 1 <= bucket_limit <= LIST_LIMIT:
             raise InvalidArgument(
@@ -126,10 +123,10 @@ class RunLevels:
         """Oldest first."""
         self._views: list[RunView] = []
         self._merges: dict[Span, list[Named]] = {}
-        """Sources of each."""
+        """Sources of each merge."""
         self._live: Keys | None = None
-        """Numbers of texts that stay, ascending, while runs of groups before `_prune_end` are made anew without others;
-        `_pruned` are those that were, or are being."""
+        """Numbers of texts that stay, ascending, while runs of groups before `_prune_end` are rewritten without others;
+        `_pruned` has the runs whose rewriting has started."""
         self._prune_end = 0
         self._pruned: set[Span] = set()
         self._recent = self.packing.recent()
@@ -157,39 +154,39 @@ class RunLevels:
         self._views = views  # another thread may read them
 
     def _level(self, run: Run) -> int:
-        """The power of `fan_in` that its size comes to."""
+        """The power of `fan_in` for its size."""
         level = 0
         while self._fills(run.texts, run.postings) >= self._fan_in ** (level + 1):
             level += 1
         return level
 
     def _fills(self, texts: int, postings: int) -> int:
-        """How many full tables in memory so many texts and postings come to."""
+        """So many texts and postings in units of full memtables."""
         return max(texts // self._flush_texts, postings // FLUSH_POSTINGS)
 
     # --- reading ---
 
     @property
     def run_count(self) -> int:
-        """Runs that a look-up asks."""
+        """Runs that a look-up reads."""
         return len(self._runs)
 
     def text_numbers(self) -> Keys:
-        """Numbers of all texts in runs, (n,) uint64; one posted twice is there twice.  Any thread may ask."""
+        """Numbers of all texts in runs, (n,) uint64; a text that was posted twice is there twice.  Any thread."""
         parts = [run.text_numbers() for _, run in list(self._runs)]
         numbers = np.concatenate([np.empty(0, np.uint64), *parts])
-        held: Keys = numbers[numbers != RUN_TEXT_GONE]
-        return held
+        live: Keys = numbers[numbers != RUN_TEXT_GONE]
+        return live
 
     def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
-        """Look up the keys of one page, or of many, in all that has been posted.
+        """Look up the keys of one page, or of many, in all postings.
 
         Args:
             keys: (m,) uint64.
             new: of the batch in flight.
         Returns:
-            For each posting found: which key (index in `keys`, ascending), and its text number as uint64; of one key
-            the first `bucket_limit` texts, in order of arrival.
+            For each posting: its key (index in `keys`, ascending), and its text number as uint64; for each key the
+            first `bucket_limit` texts, in order of arrival.
         Raises:
             CorruptionError: a run is damaged.
         """
@@ -197,7 +194,7 @@ class RunLevels:
         return self.packing.find(self._views, tables, self.packing.mix(keys), self._bucket_limit)
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """Texts to compare a page with, of all that has been posted.
+        """Texts to compare a page with, from all postings.
 
         Raises:
             CorruptionError: a run is damaged.
@@ -211,30 +208,30 @@ class RunLevels:
     # --- writing ---
 
     def post(self, text: int, logged: bytes) -> None:
-        """Add the postings of one text, seen by look-ups from now on.
+        """Add the postings of one text; look-ups see them at once.
 
         Args:
             text: its number, 48 bits.
-            logged: of `log_keys`, different keys.
+            logged: of `log_keys`; no key twice.
         """
         self._recent.post(text, logged)
         self._is_whole = False
 
     def end_group(self, group: int) -> None:
-        """Say that what was posted since the last call is this group of the log.
+        """End a group of the log: it has the postings since the last call.
 
         Args:
-            group: its number; groups come in order, without a gap.
+            group: its number; groups are consecutive.
         Raises:
-            CorruptionError: a run that was being merged is damaged.
-            StorageError: a run cannot be written; nothing is lost while the log is there.
+            CorruptionError: a source of a merge is damaged.
+            StorageError: a run cannot be written; the log still has the postings.
         """
         if group != self.next:
             raise InvalidArgument(f"group {group} does not follow {self.next - 1}; end every group once, in order")
         self.next = group + 1
         if not self._is_whole:
             self._is_whole = True
-            if not self._begun:  # not at open: most processes read, or write a page or two
+            if not self._begun:  # not at open: most processes only read, or write a page or two
                 self._begun = True
                 self._begin_merges()
         self._adopt()
@@ -242,9 +239,9 @@ class RunLevels:
             self.flush()
 
     def flush(self) -> None:
-        """Turn the table in memory into a run, between two groups; `end` moves on to the next one."""
+        """Flush the memtable to a run, between two groups; `end` advances to the next group."""
         if not self._is_whole:
-            raise InvalidArgument("a group is under way; end it before you flush")
+            raise InvalidArgument("a group is in flight; end it before you flush")
         if self.next == self._first:
             return
         name = Span(self._first, self.next)
@@ -266,12 +263,12 @@ class RunLevels:
             self._storage.finish_merges()
 
     def close(self) -> None:
-        """Finish small merges, so that a store that is opened for a page or two does not gather runs; write no more."""
+        """Finish small merges, so that a store that is opened for a page or two gathers no runs; write no more."""
         self._storage.finish_merges(_MERGED_AT_CLOSE_BYTES)
         self._adopt()
 
     def _begin_merges(self) -> None:
-        """Hand neighbours to the storage of which the oldest is no larger than the largest of the others."""
+        """Start merges of neighbours whose oldest is not larger than the largest of the others."""
         if self._live is not None:
             self._prune_on(self._live)
         at = -1 if self._live is not None else len(self._runs) - self._fan_in
@@ -301,7 +298,7 @@ class RunLevels:
         self._merges[name] = sources
 
     def _adopt(self) -> None:
-        """Put runs that were merged in the place of their sources."""
+        """Replace the sources of finished merges."""
         names = self._storage.merged()
         for name in names:
             sources = self._merges.pop(name)
@@ -310,28 +307,28 @@ class RunLevels:
                 self.pruned_postings += sources[0][1].postings - run.postings
             self._replace(self._runs.index(sources[0]), len(sources), (name, run))
             while sources:
-                source, held = sources.pop()
+                source, mapped = sources.pop()
                 if source != name:
-                    self._storage.remove(source, held)
+                    self._storage.remove(source, mapped)
         if names or self._live is not None:
             self._begin_merges()
 
     # --- pruning
 
     def begin_prune(self, live: Keys) -> None:
-        """Have the runs made anew, in the background, without texts that are gone; there are no merges until then.
+        """Rewrite the runs in the background without removed texts; no merges start until that is done.
 
         Args:
-            live: (n,) uint64, the numbers of texts that stay, ascending.  What is posted from now on stays as well.
+            live: (n,) uint64, the numbers of texts that stay, ascending.  Texts posted from now on stay as well.
         """
         self._live, self._prune_end, self._pruned = live, self.end, set()
 
     def is_pruned(self) -> bool:
-        """Take up what was done in the background, and have it go on: some steps a run.  Gives whether all is done.
+        """Adopt finished rewrites and start the next ones; -> whether all are done.
 
         Raises:
             CorruptionError: a run is damaged.
-            StorageError: no room; each run is as it was, or without texts that are gone.
+            StorageError: no space; each run is either unchanged or rewritten.
         """
         self._adopt()
         return self._live is None
@@ -348,15 +345,15 @@ class RunLevels:
             self._live = None
 
 
-# --- the log, and what is asked of the index
+# --- the log, and the buckets of the index
 
 
 class _Pruning:
-    """What is known while texts that are gone are dropped.
+    """State of a pruning.
 
     Attributes:
         live: numbers of texts that stay, ascending; None until they are known.
-        kept: texts that were posted since it began, or found to be posted while `live` was not known: they stay.
+        kept: texts that stay because they were posted since, or a look-up saw them while `live` was unknown.
     """
 
     def __init__(self) -> None:
@@ -364,7 +361,7 @@ class _Pruning:
         self.kept: set[int] = set()
 
     def stays(self, text: int) -> bool:
-        """Whether postings of a text that were found will be there afterwards."""
+        """Whether the postings of a text will still exist after the pruning."""
         if self.live is None:
             self.kept.add(text)
             return True
@@ -373,7 +370,7 @@ class _Pruning:
 
 
 class RunBuckets(Buckets):
-    """See `Buckets`.  One process at a time: the engine's `single_writer` must hold."""
+    """Buckets of a single process: the engine's `single_writer` must hold."""
 
     def __init__(
         self,
@@ -384,16 +381,16 @@ class RunBuckets(Buckets):
         *,
         flush_texts: int = FLUSH_TEXTS,
     ) -> None:
-        """Open the runs in a folder and catch up with the log.
+        """Open the runs in a folder and replay the log.
 
         Args:
-            engine: where the log is.
-            folder: of the runs; made if it is not there.
-            texts: gives every text that must be found, from the stored pages; asked where runs are damaged or missing.
+            engine: has the log.
+            folder: of the runs; created if it does not exist.
+            texts: gives every text of the index, from the stored pages; called if runs are damaged or missing.
             files: the file system.
-            flush_texts: texts gathered in memory before they become a run.
+            flush_texts: texts in the memtable before it is flushed.
         Raises:
-            StorageError: the folder cannot be read or made, or the engine cannot be read.
+            StorageError: the folder cannot be read or created, or the engine cannot be read.
         """
         self._engine = engine
         self._folder = folder
@@ -403,7 +400,7 @@ class RunBuckets(Buckets):
         self._lock = threading.RLock()
         self._has_written = False
         self._unknown: list[int] = []
-        """Groups of which the next commit shows whether they were written."""
+        """Groups whose outcome the next commit shows."""
         self._writes_since_failure = 0
         """1 and the texts posted since the index failed; 0 while it works."""
         self._pruning: _Pruning | None = None
@@ -412,7 +409,7 @@ class RunBuckets(Buckets):
             self._open()
         except (CorruptionError, UnsupportedFormat) as error:
             _LOG.warning(
-                "the detector's index in %s is built anew from the stored pages, as `docstore reindex` would: %s",
+                "the detector's index in %s is rebuilt from the stored pages, as `docstore reindex` would: %s",
                 folder,
                 error,
             )
@@ -421,7 +418,7 @@ class RunBuckets(Buckets):
     # --- opening
 
     def _open(self) -> None:
-        """Open runs and log over a fresh storage; the object changes only where all of it succeeds."""
+        """Open runs and log over a fresh storage; this object changes only if all of it succeeds."""
         if self._engine.read_row(TABLE, RUN_REBUILD_ROW):
             raise CorruptionError("an earlier rebuild of the runs was not finished", path=str(self._folder))
         levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
@@ -448,20 +445,20 @@ class RunBuckets(Buckets):
         self._log = [number for number, _, _ in rows]
         self._newest = self._log[-1] if rows else -1
         self._next = levels.next
-        self._settled = self._told = settled
-        """Groups below it are in durable runs; and what of that the newest row says."""
+        self._durable_end = self._logged_durable = settled
+        """Groups below the first number are in durable runs; the second is the number in the newest row."""
         self._unknown = []
-        self._pruning = None  # what is on disk is known again
+        self._pruning = None  # the state on disk is known again
 
     def _end(self, levels: RunLevels, number: int) -> None:
-        """End a group; what the disk refuses stays in memory and in the log."""
+        """End a group; if the disk fails, its postings stay in memory and in the log."""
         try:
             levels.end_group(number)
         except CorruptionError:
             raise
         except DocstoreError as error:
             if not self._writes_since_failure:
-                _LOG.warning("the detector's index in %s goes on in memory and in its log: %s", self._folder, error)
+                _LOG.warning("the detector's index in %s continues in memory and in its log: %s", self._folder, error)
                 self._writes_since_failure = 1
 
     def _log_rows(self) -> Iterator[tuple[int, int, list[Logged]]]:
@@ -475,12 +472,12 @@ class RunBuckets(Buckets):
         return not self._log and self._next == 0
 
     def rebuild(self) -> int:
-        """Make all runs anew from the stored texts; nobody else may write meanwhile.
+        """Rebuild all runs from the stored texts; no other thread may write meanwhile.
 
         Returns:
-            How many texts they hold.
+            Number of texts in the runs.
         Raises:
-            StorageError: no room; the next open begins again.
+            StorageError: no space; the next open starts again.
         """
         with self._lock:
             begun = SetCell(RUN_LOG_FAMILY, b"", 0, b"")
@@ -518,7 +515,7 @@ class RunBuckets(Buckets):
             return total
 
     def texts_in_order(self) -> Keys:
-        """See `Buckets`: those of the runs, then those of the log that no run holds yet."""
+        """See `Buckets`: those of the runs, then those of the log that are in no run yet."""
         with self._lock:
             end = self._levels.end
             logged = [text for number, _, texts in self._log_rows() if number >= end for text, _ in texts]
@@ -527,40 +524,40 @@ class RunBuckets(Buckets):
     def begin_prune(self) -> None:
         """See `Buckets`."""
         with self._lock:
-            if not self._writes_since_failure:  # else what an earlier one dropped from the disk may still be in memory
+            if not self._writes_since_failure:  # else postings that an earlier pruning dropped may still be in memory
                 self._pruning = _Pruning()
 
     def prune(self, live: Keys) -> int:
-        """See `Buckets`: the runs are made anew, in the background, once a quarter of their texts is gone."""
+        """See `Buckets`: the runs are rewritten in the background once a quarter of their texts is gone."""
         levels, storage = self._levels, self._storage
-        held = levels.text_numbers()
-        gone = int(np.isin(held, live, invert=True).sum())
+        stored = levels.text_numbers()
+        gone = int(np.isin(stored, live, invert=True).sum())
         with self._lock:
             if self._writes_since_failure:
                 return 0
-            if self._pruning is None or self._levels is not levels or gone * _WORTH_A_REBUILD < max(len(held), 1):
+            if self._pruning is None or self._levels is not levels or gone * _WORTH_A_REBUILD < max(len(stored), 1):
                 self._pruning = None
                 return 0
             self._pruning.live = np.union1d(live, np.array(sorted(self._pruning.kept), np.uint64))
             levels.begin_prune(self._pruning.live)
         before = levels.pruned_postings
         try:
-            while self._goes_on(levels):
+            while self._prune_continues(levels):
                 storage.finish_merges()
-        except DocstoreError as error:  # or a writer has made the runs anew
+        except DocstoreError as error:  # or a writer has rebuilt the runs
             with self._lock:
                 if self._levels is levels:
                     self._stop_pruning(error)
         return levels.pruned_postings - before
 
     def _stop_pruning(self, error: DocstoreError) -> None:
-        """Some runs on disk lack texts that those in memory have: open them again."""
-        _LOG.warning("the detector's index in %s keeps postings of texts that are gone: %s", self._folder, error)
+        """Open the runs again: some on disk lack texts that those in memory have."""
+        _LOG.warning("the detector's index in %s keeps postings of removed texts: %s", self._folder, error)
         self._writes_since_failure = _RETRY_TEXTS + 1
         self._recover(0)
 
-    def _goes_on(self, levels: RunLevels) -> bool:
-        """Take up what was pruned; whether there is more to wait for."""
+    def _prune_continues(self, levels: RunLevels) -> bool:
+        """Adopt finished rewrites; whether there is more to wait for."""
         with self._lock:
             if self._levels is levels and not levels.is_pruned():
                 return True
@@ -568,21 +565,21 @@ class RunBuckets(Buckets):
             return False
 
     def damaged(self) -> list[str]:
-        """What of the runs is not as it was written; reads all of them."""
-        found = []
+        """Damage of the runs; reads all of them."""
+        damage = []
         with self._lock:
             try:
                 self._storage.finish_merges()
                 names = self._storage.names()
-            except DocstoreError as error:  # what was done in the background failed, for instance met a damaged run
+            except DocstoreError as error:  # a background task failed, such as one that met a damaged run
                 return [str(error)]
             for name in names:
                 try:
                     parts = Run(self._storage.open(name)).damaged_parts()
                 except CorruptionError as error:
                     parts = [str(error)]
-                found += [f"run {name.first:x}-{name.end:x}: {part}" for part in parts]
-        return found
+                damage += [f"run {name.first:x}-{name.end:x}: {part}" for part in parts]
+        return damage
 
     # --- looking up
 
@@ -593,7 +590,7 @@ class RunBuckets(Buckets):
             try:
                 return self._levels.find(keys, new)
             except CorruptionError as error:  # runs are not verified at open: that would read all of them
-                self._rebuild_noting(error)
+                self._rebuild_after(error)
             return self._levels.find(keys, new)
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
@@ -603,7 +600,7 @@ class RunBuckets(Buckets):
             try:
                 proposal = self._levels.propose(query, new)
             except CorruptionError as error:
-                self._rebuild_noting(error)
+                self._rebuild_after(error)
                 proposal = self._levels.propose(query, new)
             if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
                 return proposal._replace(has_own=False)
@@ -617,29 +614,29 @@ class RunBuckets(Buckets):
             logged = self._levels.log_keys(*keys)
             if new.recent is None:
                 new.recent = self._levels.packing.recent()
-            if self._pruning is not None:  # what is held may be dropped
+            if self._pruning is not None:  # stored postings may be dropped
                 self._pruning.kept.add(text)
         new.texts.append((text, logged))
         new.recent.post(text, logged)
 
     def log(self, new: NewPostings) -> list[RowMutations]:
-        """See `Buckets`: one row of the log; also where there is none yet, to tell that there is an index."""
+        """See `Buckets`: one row of the log; also if the log is empty, to mark that there is an index."""
         if not new.texts and self._log:
             return []
-        return [_log_row(self._next, self._settled, new.texts)]
+        return [_log_row(self._next, self._durable_end, new.texts)]
 
     def follow(self, plan: Plan, known: bool) -> None:
-        """See `Buckets`: the row of the log says what was posted."""
+        """See `Buckets`: the row of the log has the postings of the commit."""
         rows = [row for row in plan.changed(Stage.POSTINGS) if row.table == TABLE]
         with self._lock:
             for row in rows:
                 number = _log_number(row.row_key)
                 if number in self._log:
-                    continue  # the runs were opened again, and the row was there
+                    continue  # the runs were opened again, and the row was replayed
                 self._log.append(number)
                 self._next = number + 1
                 if known:
-                    self._told, texts = _logged(row.mutations)
+                    self._logged_durable, texts = _logged(row.mutations)
                     self._take(number, texts)
                 else:
                     self._unknown.append(number)
@@ -656,37 +653,37 @@ class RunBuckets(Buckets):
             self._unknown += others
 
     def _take(self, number: int, texts: Sequence[Logged]) -> None:
-        """Take the texts of a group into the table in memory, and those of groups before it of unknown outcome."""
+        """Take the texts of a group into the memtable, after those of earlier groups of unknown outcome."""
         self._newest, self._has_written = number, True
         unknown, self._unknown = self._unknown, []
-        # By now it can be read whether they were written.
-        groups = [(one, _logged(self._engine.read_row(TABLE, _log_key(one)))[1]) for one in unknown]
+        # Whether they were written can be read now.
+        groups = [(group, _logged(self._engine.read_row(TABLE, _log_key(group)))[1]) for group in unknown]
         try:
             if min([number, *unknown]) < self._levels.next:
-                raise CorruptionError("the runs were made anew while a group was written", path=str(self._folder))
-            for one, its in (*groups, (number, texts)):
-                for missing in range(self._levels.next, one):
+                raise CorruptionError("the runs were rebuilt while a group was written", path=str(self._folder))
+            for group, group_texts in (*groups, (number, texts)):
+                for missing in range(self._levels.next, group):
                     self._end(self._levels, missing)
-                for text, logged in its:
+                for text, logged in group_texts:
                     self._levels.post(text, logged)
-                self._end(self._levels, one)
+                self._end(self._levels, group)
         except CorruptionError as error:
-            self._rebuild_noting(error)
+            self._rebuild_after(error)
             return
         if self._writes_since_failure:
             self._recover(len(texts))
         else:
             self._trim()
 
-    def _rebuild_noting(self, error: CorruptionError) -> None:
-        _LOG.warning("the detector's index is built anew from the stored pages: %s", error)
+    def _rebuild_after(self, error: CorruptionError) -> None:
+        _LOG.warning("the detector's index is rebuilt from the stored pages: %s", error)
         try:
             self.rebuild()
         except DocstoreError:
             self._writes_since_failure = max(self._writes_since_failure, 1)
 
     def _recover(self, texts: int) -> None:
-        """After a failure the files are opened again now and then; what they lack is in the log."""
+        """After a failure open the files again from time to time; the log has what they lack."""
         self._writes_since_failure += texts
         if self._writes_since_failure <= _RETRY_TEXTS:
             return
@@ -698,26 +695,26 @@ class RunBuckets(Buckets):
             self._writes_since_failure = 1
 
     def _trim(self) -> None:
-        """Delete rows of the log of which the newest row says that durable runs hold them."""
-        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._told, self._newest)]
+        """Delete rows of the log whose groups are in durable runs by the newest row."""
+        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._logged_durable, self._newest)]
         if old:
             with suppress(StorageError):
                 self._engine.mutate_rows(_deleted(old), Durability.NONE)
                 self._log = self._log[len(old) :]
-        if self._log and self._log[0] < self._levels.end > self._settled:
+        if self._log and self._log[0] < self._levels.end > self._durable_end:
             self._storage.sync_names()
         if self._storage.is_durable:
-            self._settled = max(self._settled, self._levels.end)
+            self._durable_end = max(self._durable_end, self._levels.end)
 
     def _trim_at_close(self) -> None:
-        """Delete all rows of the log that durable runs hold, and have a row without texts say so."""
+        """Delete all rows of the log that are in durable runs; a row without texts records this."""
         old = [number for number in self._log if number < self._levels.end]
         if old and self._storage.is_durable:
-            said = _log_row(self._next, self._levels.end, [])
-            self._engine.mutate_rows([said, *_deleted(old)], Durability.NONE)
+            newest_row = _log_row(self._next, self._levels.end, [])
+            self._engine.mutate_rows([newest_row, *_deleted(old)], Durability.NONE)
 
     def close(self) -> None:
-        """See `Buckets`: what is in memory is in the log."""
+        """See `Buckets`; the log has what is in memory."""
         with self._lock:
             with suppress(DocstoreError):
                 self._levels.close()
@@ -727,7 +724,7 @@ class RunBuckets(Buckets):
 
 
 def _post(levels: RunLevels, query: IndexQuery) -> Logged | None:
-    """Post a text as its page would be, unless it is; gives what a log keeps of it."""
+    """Post a text as its page would, unless it is posted; -> its entry of the log."""
     proposal = levels.propose(query)
     if proposal.has_own:
         return None
@@ -737,7 +734,7 @@ def _post(levels: RunLevels, query: IndexQuery) -> Logged | None:
 
 
 def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations:
-    """The row of the log that holds a group."""
+    """The row of the log for a group."""
     head = encode_varint(settled)
     entries = [
         text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(logged) // _KEY_BYTES) + logged
@@ -760,12 +757,12 @@ def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations
 
 
 def _deleted(numbers: Iterable[int]) -> list[RowMutations]:
-    """Rows of the log, deleted."""
+    """Mutations that delete rows of the log."""
     return [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in numbers]
 
 
 def _logged(cells: Iterable[Cell | Mutation]) -> tuple[int, list[Logged]]:
-    """What a row of the log says: groups known to be durable, and texts."""
+    """Content of a row of the log: groups known to be durable, and texts."""
     texts: list[Logged] = []
     settled = 0
     for cell in cells:

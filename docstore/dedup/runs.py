@@ -1,25 +1,23 @@
-"""Sorted immutable runs of postings: what one is made of, how runs are merged and pruned, and the files that hold them.
-
-Must not know the engine, or what a key stands for.  `kernel.Packing` says which code packs and reads slices.
+"""Sorted immutable runs of postings: their content, merging and pruning, and their files.
 
 A posting is (key, text number).  A run mixes each 64-bit key, keeps its highest `RUN_KEY_BITS` bits, and names its
-texts by their place in a table of the run, so that one posting packs into one uint64, ``key << 24 | place``, and to
-build or to merge runs is to sort integers.  On disk the sorted postings are cut into slices of the key space, a few
-thousand keys each (`reference.postings` has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is
-written from its beginning to its end and never changed: texts, slices, where each slice begins, and a footer that says
-how to read it.
+texts by their place in a table of the run.  So one posting packs into one uint64, ``key << 24 | place``, and building
+or merging runs is sorting integers.  On disk the sorted postings are cut into slices of the key space, a few thousand
+keys each (`reference.postings` has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is written
+sequentially and never changed: texts, slices, index of the slices, and a footer that describes it.  `kernel.Packing`
+chooses native code or the reference.
 
-Bounds: of one key a run keeps the `bucket_limit` texts that came first.  A key that agrees in 40 bits by chance is a
-false candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.
-A bucket with `bucket_limit` texts stays full although some of them are gone: later texts of that key may have been left
-out of the run, and are found under longer keys, which look-ups ask for where a bucket is full (`reference.ranking`).
+Bounds: for each key a run keeps the first `bucket_limit` texts.  A key that agrees in 40 bits by chance is a false
+candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.  A
+bucket with `bucket_limit` texts stays full although some of them are gone: the run may lack later texts of that key,
+which are found under longer keys, and look-ups try these if a bucket is full (`reference.ranking`).
 
-Files are named by the groups that a run holds, and are mapped.  One background thread syncs, unlinks and merges, so
-nobody waits for a large fsync, for the unmapping of a large file or for a merge.  Short tasks come first, in the order
-they were asked for; between them the smallest merge goes on by one bounded step, written and synced as it grows.  A run
-is written under another suffix and takes its name once it is synced, so whatever has the name of a run is whole, also
-after power loss; and the sources of a merge are asked to go only after that.  The first failure stops everything: what
-was asked for later is not done, and the error is raised by the next call.
+Files are named by the groups of a run, and memory-mapped.  One background thread syncs, unlinks and merges, so that no
+caller waits for a large fsync, for unmapping a large file or for a merge.  Short tasks come first, in FIFO order;
+between them the smallest merge advances by one bounded step, written and synced as it grows.  A run is written under
+another suffix and renamed after its fsync, so a file with the name of a run is complete, also after power loss; the
+sources of a merge are removed only after that.  After the first failure no later task runs, and the next call raises
+the error.
 """
 
 from __future__ import annotations
@@ -68,13 +66,13 @@ from docstore.storage.files import AppendFile, Files, translated
 MAX_SLICE_BITS: Final = 24
 PART_NAMES: Final = "texts", "slices", "index"
 SYNC_BYTES: Final = 8 << 20
-"""Written before the next fsync of a merge: a commit of the engine waits for no more than so much of it."""
+"""Bytes before the next fsync of a merge: a commit of the engine waits for at most so much of it."""
 _BUCKET_KEYS: Final = 16
-"""Keys in a bucket at most, on the average."""
+"""Average keys in a bucket, at most."""
 _TEXTS_A_STEP: Final = 1 << 18
 _BYTES_A_STEP: Final = 1 << 22
 _SLICES_A_STEP: Final = 128
-"""A step of a merge goes through so many slices: 300,000 keys, some hundredths of a second in native code."""
+"""Slices in a step of a merge: 300,000 keys, some hundredths of a second in native code."""
 _DIGITS: Final = 16
 _FIELDS: Final[tuple[Field, ...]] = (
     ("magic", "8s"),
@@ -94,13 +92,13 @@ _FIELDS: Final[tuple[Field, ...]] = (
 
 
 def shape_of(keys: int, texts: int) -> Shape:
-    """How to cut a run of at most so many keys: 8 to 16 of them in a bucket."""
+    """The shape of a run of at most so many keys: 8 to 16 of them in a bucket."""
     bits = (keys // _BUCKET_KEYS).bit_length()
     return Shape(min(max(bits - RUN_BUCKET_BITS, 0), MAX_SLICE_BITS), max(texts - 1, 0).bit_length())
 
 
 class Layout(NamedTuple):
-    """Where the parts of a run lie in its file, in bytes."""
+    """Offsets of the parts of a run in its file, in bytes."""
 
     texts: int
     slices: int
@@ -119,14 +117,14 @@ def _layout(texts: int, slices_bytes: int, slice_bits: int) -> Layout:
 
 
 class Run:
-    """One sorted immutable run over a buffer.
+    """A sorted immutable run over a buffer.
 
     Attributes:
-        postings: how many it holds.
-        keys: how many different keys they have.
-        texts: how many texts they name.
-        shape: how it is cut.
-        layout: where its parts lie.
+        postings: number of postings.
+        keys: number of different keys.
+        texts: number of texts.
+        shape: bits of slices and places.
+        layout: offsets of its parts.
         buffer: (bytes,) uint8.
     """
 
@@ -136,8 +134,8 @@ class Run:
         Args:
             buffer: (bytes,) uint8, for instance a read-only memory map; kept, not copied.
         Raises:
-            CorruptionError: the footer is not what was written.
-            UnsupportedFormat: written by another docstore.
+            CorruptionError: the run is cut, or the footer is damaged.
+            UnsupportedFormat: another format version.
         """
         head = buffer[: len(RUN_MAGIC)].tobytes()
         foot = buffer[-RUN_FOOTER_BYTES:].tobytes()
@@ -156,8 +154,8 @@ class Run:
         )
         if version != RUN_FORMAT_VERSION:
             raise UnsupportedFormat(
-                f"run of postings of format {version}, this docstore knows {RUN_FORMAT_VERSION}; it is built again "
-                "from the stored pages"
+                f"run of postings of format {version}, this docstore knows {RUN_FORMAT_VERSION}; it is rebuilt from "
+                "the stored pages"
             )
         self.layout = _layout(texts, slices_bytes, slice_bits)
         if self.layout.footer != at:
@@ -172,11 +170,11 @@ class Run:
 
     @property
     def storage_bytes(self) -> int:
-        """Bytes of its file."""
+        """Size of its file."""
         return len(self.buffer)
 
     def view(self, packing: Packing) -> RunView:
-        """It, to be looked up and merged.
+        """A view for look-ups and merges.
 
         Raises:
             CorruptionError: its parts do not fit its footer.
@@ -190,14 +188,14 @@ class Run:
         return numbers
 
     def text_bytes(self) -> memoryview:
-        """All text numbers as they are stored."""
+        """All text numbers as stored."""
         return self._text_words.view(np.uint8).data
 
     def verified_parts(self) -> Iterator[bytes]:
-        """Nothing, after each bounded step of reading the whole run.
+        """Verify the whole run; yields b"" after each bounded step.
 
         Raises:
-            CorruptionError: it is not as it was written: a merge would take the damage over and call it whole.
+            CorruptionError: it is damaged: a merge would copy the damage under a new checksum.
         """
         for name, begin, end, stored in self._parts():
             computed = 0
@@ -210,15 +208,15 @@ class Run:
                 )
 
     def damaged_parts(self) -> list[str]:
-        """Names of parts whose bytes are not what was written; reads the whole run."""
+        """Names of damaged parts; reads the whole run."""
         return [name for name, begin, end, stored in self._parts() if crc32(self.buffer[begin:end].data) != stored]
 
     def part_bounds(self) -> list[tuple[str, int, int]]:
-        """Name, begin and end of each part, in bytes, in the order in which they lie."""
+        """Name, begin and end of each part, in bytes, in file order."""
         return list(zip(PART_NAMES, self.layout[:3], self.layout[1:], strict=True))
 
     def _parts(self) -> list[tuple[str, int, int, int]]:
-        """The same, each with the CRC-32 that the footer names."""
+        """The same, each with the CRC-32 in the footer."""
         return [(*bounds, stored) for bounds, stored in zip(self.part_bounds(), self._checksums, strict=True)]
 
 
@@ -226,7 +224,7 @@ class Run:
 
 
 class _Writer:
-    """Keeps count of what was given out of a run, so that the footer can say it."""
+    """Counts the written parts of a run for its footer."""
 
     def __init__(self, shape: Shape, texts: int) -> None:
         self.shape = shape
@@ -270,7 +268,7 @@ class _Writer:
 
 
 def run_parts(packing: Packing, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
-    """The bytes of a run of sorted postings and of the texts that they name, from beginning to end."""
+    """The bytes of a run of sorted postings and of their texts, in order."""
     writer = _Writer(shape_of(key_count(postings), len(texts)), _checked(len(texts)))
     raw = _text_table(texts)
     yield RUN_MAGIC
@@ -280,15 +278,15 @@ def run_parts(packing: Packing, postings: Keys, texts: Keys) -> Iterator[bytes |
 
 
 def recent_parts(packing: Packing, recent: Recent, bucket_limit: int) -> Iterator[bytes | memoryview]:
-    """The bytes of a run of a table in memory."""
+    """The bytes of a run of a table in memory, in order."""
     postings = bound_buckets(np.sort(np.frombuffer(recent.packed(), np.uint64)), bucket_limit)
     yield from run_parts(packing, postings, np.frombuffer(recent.texts(), np.uint64))
 
 
 def merged_parts(packing: Packing, runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
-    """The bytes of the run that holds what runs hold, oldest first, from beginning to end; each step is a bounded one.
+    """The bytes of the merge of runs, oldest first, in order; each step is bounded.
 
-    Texts keep their order: all places of a run lie behind those of the runs before it.
+    Texts keep their order: the places of a run follow those of the runs before it.
     """
     for run in runs:
         yield from run.verified_parts()
@@ -310,10 +308,10 @@ def merged_parts(packing: Packing, runs: Sequence[Run], bucket_limit: int) -> It
 
 
 def pruned_parts(packing: Packing, run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
-    """The bytes of a run without texts that are gone, from beginning to end; each step is a bounded one.
+    """The bytes of a run without removed texts, in order; each step is bounded.
 
-    A bucket with room loses the texts that are gone: no later text was left out of it.  A full one stays full: places
-    at the end of the table, all of the text `RUN_TEXT_GONE`, stand for those that are gone.
+    A bucket that is not full loses the removed texts: the run lacks no later text of it.  A full bucket stays full:
+    places at the end of the table, all of the text `RUN_TEXT_GONE`, replace the removed texts.
 
     Args:
         packing: native code or the reference.
@@ -339,13 +337,13 @@ def pruned_parts(packing: Packing, run: Run, live: Keys, bucket_limit: int) -> I
         end = min(first + _SLICES_A_STEP, slices)
         postings = view.postings_between(first, end, writer.shape.slice_bits)
         kept = without_dead(postings, is_live, places, len(texts), bucket_limit)
-        raw, units, keys, held = packing.encode(kept, writer.shape)  # slices that hold nothing take no bytes
-        yield writer.slices((raw, units[first:end], keys, held))
+        raw, units, keys, postings_kept = packing.encode(kept, writer.shape)  # empty slices take no bytes
+        yield writer.slices((raw, units[first:end], keys, postings_kept))
     yield writer.end()
 
 
 def _text_table(texts: Keys) -> bytes:
-    """Text numbers as they are stored."""
+    """Text numbers as stored."""
     return texts.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :TEXT_NUMBER_BYTES].tobytes()
 
 
@@ -375,21 +373,21 @@ def dump_run(raw: bytes) -> Iterator[str]:
     footer.take_fields(_FIELDS)
     yield from footer.lines
     for name in damaged:
-        yield f"damage: {name} does not have the CRC-32 that the footer names"
+        yield f"damage: the CRC-32 of {name} differs from that in the footer"
 
 
 # --- files
 
 
 class Span(NamedTuple):
-    """Groups that a run holds: ``first <= group < end``; its name on storage."""
+    """Groups of a run: ``first <= group < end``; the name of its file."""
 
     first: int
     end: int
 
 
 class _Merge:
-    """A run that grows in the background."""
+    """A run that the background thread writes."""
 
     def __init__(self, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
         self.parts = parts
@@ -402,10 +400,10 @@ class RunFiles:
     """Files named ``first-end.run`` in hexadecimal.  One thread at a time."""
 
     def __init__(self, folder: Path, files: Files | None = None) -> None:
-        """Use a folder, which is made if it is not there; what was not finished in it is removed.
+        """Use a folder, which is created if it does not exist; unfinished files in it are removed.
 
         Raises:
-            StorageError: the folder cannot be made.
+            StorageError: the folder cannot be created.
         """
         self._folder = folder
         self._files = files if files is not None else Files()
@@ -435,10 +433,10 @@ class RunFiles:
                 step()
             except DocstoreError as error:
                 self._error = error
-            except Exception as error:  # or everybody who waits for this thread would wait for ever
-                self._error = StorageError(f"cannot keep the runs in {self._folder}: {error!r}")
+            except Exception as error:  # or callers that wait for this thread would wait for ever
+                self._error = StorageError(f"cannot write the runs in {self._folder}: {error!r}")
                 self._error.__cause__ = error
-            del step  # with it goes what it holds
+            del step  # frees what it references
 
     def _next_step(self) -> Callable[[], None] | None:
         with self._changed:
@@ -447,26 +445,26 @@ class RunFiles:
             while True:
                 if self._error is not None:
                     self._tasks.clear()
-                    self._give_up(list(self._merges))
+                    self._abort(list(self._merges))
                     self._changed.notify_all()
                 if self._tasks:
                     self._busy = True
                     return self._tasks.popleft()
                 if self._closing:
-                    self._give_up(list(self._merges))
+                    self._abort(list(self._merges))
                     return None
                 if self._merges:
                     name = min(self._merges, key=lambda name: self._merges[name].size_bytes)
-                    return lambda: self._go_on(name)
+                    return lambda: self._step(name)
                 self._changed.wait()
 
-    def _give_up(self, names: list[Span]) -> None:
+    def _abort(self, names: list[Span]) -> None:
         for name in names:
             file = self._merges.pop(name).file
             if file is not None:
                 file.close()
 
-    def _go_on(self, name: Span) -> None:
+    def _step(self, name: Span) -> None:
         merge = self._merges[name]
         if merge.file is None:
             merge.file = self._create(name)
@@ -488,21 +486,21 @@ class RunFiles:
         self._files.sync_folder(self._folder)
         self._unfinished.discard(name)
 
-    def _ask(self, name: Span, task: Callable[[], None]) -> None:
-        def carried_out() -> None:
+    def _enqueue(self, name: Span, task: Callable[[], None]) -> None:
+        def run_task() -> None:
             task()
             self._pending.remove(name)
 
         with self._changed:
             self._pending.append(name)
-            self._tasks.append(carried_out)
+            self._tasks.append(run_task)
             self._changed.notify_all()
 
-    # --- what the owner calls
+    # --- called by the owner
 
     @property
     def is_durable(self) -> bool:
-        """Whether every run that was written is durable; what merges and removals are to do yet does not count."""
+        """Whether every written run is durable; pending merges and removals do not count."""
         return not self._unsealed and self._error is None
 
     def _path(self, name: Span, suffix: str = RUN_SUFFIX) -> Path:
@@ -515,31 +513,31 @@ class RunFiles:
             raise StoreUnavailable(f"the runs in {self._folder} are closed; open the store again")
 
     def names(self) -> list[Span]:
-        """Runs that are finished; other files are passed over."""
+        """Finished runs; other files are ignored."""
         self._check()
-        found = []
+        spans = []
         for name in self._files.names(self._folder):
             stem = name.removesuffix(RUN_SUFFIX)
             if stem != name and len(stem) == 2 * _DIGITS + 1:
-                found.append(Span(int(stem[:_DIGITS], 16), int(stem[_DIGITS + 1 :], 16)))
-        return found
+                spans.append(Span(int(stem[:_DIGITS], 16), int(stem[_DIGITS + 1 :], 16)))
+        return spans
 
     def _create(self, name: Span) -> AppendFile:
         path = self._path(name, RUN_PART_SUFFIX)
         if self._files.exists(path):
-            self._files.unlink(path)  # never cut off a file that may be mapped
+            self._files.unlink(path)  # never truncate a file that may be mapped
         self._unfinished.add(name)
         return self._files.open_append(path, create=True)
 
     def write(self, name: Span, parts: Iterable[bytes | memoryview]) -> NDArray[np.uint8]:
-        """Write a run and give it for reading; it becomes durable, and takes its name, in the background.
+        """Write a run and map it for reading; the background thread syncs and renames it.
 
         Raises:
-            StorageError: no room; nothing of it is left in force.
+            StorageError: no space; the run does not exist then.
         """
         self._check()
         if name in self._pending:
-            self.finish_merges()  # or what is still to be done to the earlier file would be done to this one
+            self.finish_merges()  # or pending tasks for the old file would apply to the new one
         file = self._create(name)
         try:
             for part in parts:
@@ -558,11 +556,11 @@ class RunFiles:
             self._unsealed.discard(name)
 
         self._unsealed.add(name)
-        self._ask(name, seal)
+        self._enqueue(name, seal)
         return buffer
 
     def sync_names(self) -> None:
-        """Make the names of the runs that were found durable, in the background: a crash came before that, maybe."""
+        """Sync the folder in the background: an earlier process may have crashed between rename and fsync."""
         if self._are_names_synced:
             return
         self._are_names_synced = True
@@ -573,15 +571,15 @@ class RunFiles:
             self._unsealed.discard(folder)
 
         self._unsealed.add(folder)
-        self._ask(folder, sync)
+        self._enqueue(folder, sync)
 
     def merge(self, name: Span, parts: Iterator[bytes | memoryview], size_bytes: int) -> None:
-        """Write a run in the background, a part at a time; `merged` says when it is durable.
+        """Write a run in the background, a part at a time; `merged` lists it when it is durable.
 
         Args:
-            name: of the run; one of this name is replaced once the new one is durable, and stays readable.
+            name: of the run; it replaces a run of this name when it is durable; maps of the old one stay readable.
             parts: its bytes, read in the background thread.
-            size_bytes: about as many; smaller ones are served first.
+            size_bytes: estimated size; smaller merges come first.
         """
         self._check()
         with self._changed:
@@ -589,7 +587,7 @@ class RunFiles:
             self._changed.notify_all()
 
     def merged(self) -> list[Span]:
-        """Runs that were merged since the last call; each can be opened and is durable."""
+        """Runs merged since the last call; each is durable and can be opened."""
         self._check()
         with self._changed:
             names, self._merged = self._merged, []
@@ -611,30 +609,30 @@ class RunFiles:
         finally:
             os.close(descriptor)
 
-    def remove(self, name: Span, held: object = None) -> None:
+    def remove(self, name: Span, mapped: object = None) -> None:
         """Remove a run in the background; maps of it stay readable.
 
         Args:
             name: of the run.
-            held: let go of there as well: to unmap a large file takes time.
+            mapped: its buffer, which is released there too: unmapping a large file takes time.
         """
         self._check()
-        holder = [held]
+        mapping = [mapped]
 
         def unlink() -> None:
             for suffix in (RUN_PART_SUFFIX, RUN_SUFFIX):
                 if self._files.exists(self._path(name, suffix)):
                     self._files.unlink(self._path(name, suffix))
-            holder.clear()
+            mapping.clear()
 
         self._unfinished.discard(name)
-        self._ask(name, unlink)
+        self._enqueue(name, unlink)
 
     def finish_merges(self, largest_merge_bytes: int | None = None) -> None:
-        """Wait until everything asked for is done, but for merges that are larger.
+        """Wait until all tasks are done, except larger merges.
 
         Raises:
-            StorageError: a write, sync or unlink failed; what was asked for after it was not done.
+            StorageError: a write, sync or unlink failed; later tasks were dropped.
         """
         largest = 1 << 63 if largest_merge_bytes is None else largest_merge_bytes
 
@@ -647,7 +645,7 @@ class RunFiles:
         self._check()
 
     def close(self) -> None:
-        """Finish what was asked for, give merges up, remove what was begun, and stop the thread; a second call does
+        """Finish pending tasks, abort merges, remove unfinished files, and stop the thread; a second call does
         nothing."""
         if self._thread is not None:
             with self._changed:

@@ -1,7 +1,4 @@
-"""What the kernel says of one body: the type that native and reference code both give.
-
-Types only.
-"""
+"""Types of the kernel's result for one body, which native code and the reference both give."""
 
 from __future__ import annotations
 
@@ -12,17 +9,17 @@ from numpy.typing import NDArray
 
 
 class Link(NamedTuple):
-    """One outlink: the href as written (entities decoded, white space trimmed) and its anchor text."""
+    """An outlink: the href as written (entities decoded, white space trimmed) and its anchor text."""
 
     href: str
     text: str
 
 
 class TextKeys(NamedTuple):
-    """What a text is posted under: functions of its words.
+    """Keys under which a text is posted: functions of its words.
 
     Attributes:
-        shingle_count: distinct shingles; 0 where there is no word, and no key then.
+        shingle_count: distinct shingles; 0 if the text has no word, and then no key.
         band_keys, fingerprints, runs: see `Analysis`.
     """
 
@@ -35,28 +32,28 @@ class TextKeys(NamedTuple):
 class Analysis(NamedTuple):
     """Text and fingerprints of one body.
 
-    Fingerprints are functions of `main` alone, so they can be made again from the stored text.
+    Fingerprints depend only on `main`, so they can be computed again from the stored text.
 
     Attributes:
-        has_text: False for bodies that get exact dedup only; then every field from `charset` to `entries` is empty.
+        has_text: False for bodies with exact dedup only; then every field from `charset` to `entries` is empty.
         body_checksum: scheme byte and digest of the body.
-        charset: WHATWG name of the encoding the body was read with.
-        title, description, keywords, lang, canonical: as the page declares them, white space folded; "" where absent.
+        charset: WHATWG name of the body's encoding.
+        title, description, keywords, lang, canonical: as the page declares them, white space folded; "" if absent.
         headings: h1 to h6, one a line.
-        main_bytes: `main` in UTF-8 as it is stored, lone surrogates kept: writing needs no more of it.
+        main_bytes: `main` in UTF-8 as it is stored, lone surrogates kept; the write path needs no decoded text.
         word_count: normalised words of `main`.
-        text_checksum: scheme byte and digest of the normalised words; b"" where there is no word.
+        text_checksum: scheme byte and digest of the normalised words; b"" without words.
         shingle_count: distinct shingles.
         simhash: 64 bits.
         sketch: scheme byte and one byte a bin.
         band_keys: (depths * bands,) uint64, depth by depth.
         fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
         runs: (3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length.
-        links: outlinks in document order, where asked for.
-        shingles: (n,) uint64, ascending: the shingle set, where the kernel has made it; else empty.  Never stored.
-        published: as of `text.readers.Text`.
-        entries: of a feed or site map, as `text:entries` holds them; b"" of any other page.
-        no_text: why there is none, as `Verdict.reason` says it; "" if the body has a reader.
+        links: outlinks in document order, if requested.
+        shingles: (n,) uint64, ascending: the shingle set, if the kernel computed it; else empty.  Never stored.
+        published: as in `text.readers.Text`.
+        entries: of a feed or site map, as in `text:entries`; b"" for other pages.
+        no_text: `Verdict.reason` of a body without text; "" if the body has a reader.
     """
 
     has_text: bool
@@ -85,5 +82,5 @@ class Analysis(NamedTuple):
 
     @property
     def main(self) -> str:
-        """Text found by the extractor: words as shown, blocks on lines of their own; decoded whenever asked for."""
+        """The extracted text: words as shown, one block a line; decoded at each call."""
         return self.main_bytes.decode("utf-8", "surrogatepass")

@@ -335,10 +335,10 @@ def encode_note(version: str, fields: Mapping[str, Any]) -> bytes:
 def decode_note(value: bytes) -> dict[str, Any]:
     """The fields of a note, `version` among them; {} of what is none: others may write notes, too."""
     try:
-        found = import_module("json").loads(value)
+        fields = import_module("json").loads(value)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def encode_visit(status: int, headers: Headers) -> bytes:

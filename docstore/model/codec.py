@@ -1,7 +1,4 @@
-"""Varints, order-preserving byte strings and CRC-32: pure functions of bytes.
-
-Knows `format` and `errors`, no files, no engine.
-"""
+"""Varints, order-preserving byte strings and CRC-32: pure functions of bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from docstore.model.format import KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
 
 
 def encode_varint(number: int) -> bytes:
-    """Encode a non-negative integer in 7-bit groups, lowest first; the top bit says that more follow.
+    """Encode a non-negative integer in 7-bit groups, lowest first; the top bit is set in all bytes but the last.
 
     Raises:
         ValueError: number is negative.
@@ -35,7 +32,7 @@ def decode_varint(source: bytes | memoryview, offset: int = 0) -> tuple[int, int
     """Decode one varint.
 
     Returns:
-        The number, and the offset behind it.
+        The number, and the offset after it.
     Raises:
         CorruptionError: source ends inside the varint, or it has more than ten bytes.
     """
@@ -62,7 +59,7 @@ def unescape(source: bytes, offset: int = 0) -> tuple[bytes, int]:
     """Decode one escaped byte string.
 
     Returns:
-        The bytes, and the offset behind the end mark.
+        The bytes, and the offset after the end mark.
     Raises:
         CorruptionError: no end mark.
     """
@@ -83,5 +80,5 @@ def decode_timestamp(source: bytes, offset: int = 0) -> int:
 
 
 def crc32(raw: bytes | memoryview, start: int = 0) -> int:
-    """CRC-32 as of zlib, in [0, 2**32)."""
+    """CRC-32 as in zlib, in [0, 2**32)."""
     return zlib.crc32(raw, start)

@@ -1,7 +1,6 @@
-"""Every exception that docstore raises, with its exit code; nothing else.
+"""Every exception that docstore raises, with its exit code.
 
-Imports nothing of the package.  A class exists only where the caller would act differently.  Absence is
-``None``, never an exception.
+A class exists only if the caller would act differently.  Absence is ``None``, never an exception.
 
     DocstoreError                       exit  what the caller does
     +- InvalidArgument (ValueError)     2     fix the call
@@ -22,13 +21,13 @@ EXIT_RECORDS_SKIPPED = 8
 
 
 class DocstoreError(Exception):
-    """The base of all: catch it to catch everything that docstore raises on purpose."""
+    """The base class of all exceptions that docstore raises on purpose."""
 
     exit_code = 1
 
 
 class InvalidArgument(DocstoreError, ValueError):
-    """The call itself is wrong; the message says how to mend it."""
+    """The call is wrong; the message says how to correct it."""
 
     exit_code = 2
 
@@ -40,20 +39,20 @@ class StoreUnavailable(DocstoreError):
 
 
 class UnsupportedFormat(DocstoreError):
-    """A file on disk carries a format number that this docstore does not know."""
+    """A file on disk has a format number that this docstore does not know."""
 
     exit_code = 4
 
 
 class CorruptionError(DocstoreError):
-    """Bytes on disk are not what was written, or the medium does not give them.
+    """Bytes on disk differ from what was written, or cannot be read.
 
     Attributes:
-        message: what is wrong, without the place.
-        path: the damaged file, or the table and row key where no file of ours is to blame.
+        message: what is wrong, without the location.
+        path: the damaged file, or the table and row key if the damage is not in a file of docstore.
         offset: byte offset in that file, or None.
-        expected: what should stand there, in words.
-        found: what stands there, in words.
+        expected: the correct content, in words.
+        found: the actual content, in words.
         remedy: what to do, in words.
     """
 

@@ -1,9 +1,8 @@
 """Every number, tag and layout that reaches disk: constants only.
 
-Imports nothing of the package.  ``docs/format.md`` explains each of these; one test compares the two, another pins
-every number.  Until release 1.0 numbers may change with
-FORMAT_VERSION; no store of another version is read.  All integers are little-endian unless a name says
-otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
+``docs/format.md`` explains each of these; one test compares the two, another pins every number.  Until release 1.0
+numbers may change with FORMAT_VERSION; stores of other versions are refused.  All integers are little-endian unless
+stated otherwise; inside ordered keys they are big-endian, because bytes then sort as numbers do.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from __future__ import annotations
 # --- the store ---
 
 FORMAT_VERSION = 2
-"""Version of the whole store directory; higher than this is refused with UnsupportedFormat."""
+"""Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
 LOCK_FILE = "LOCK"
 ENGINE_DIRECTORY = "engine"
 SEGMENT_DIRECTORY = "segments"
 SET_ASIDE_DIRECTORY = "set-aside"
-"""Segments, or what stood behind the committed bytes of one, with sound records that no row names: NUMBER-OFFSET.seg,
-eight decimal digits or more and where in the segment its records began; header and records as in a segment."""
+"""Segments, or uncommitted ends of segments, with sound records that no row names: NUMBER-OFFSET.seg, eight decimal
+digits or more and the offset of its records in the original segment; header and records as in a segment."""
 DICTIONARY_DIRECTORY = "dictionaries"
 RESERVE_FILE = "RESERVE"
-"""Zeros: room for deletes and compaction on a full disk; may be removed at any time."""
+"""Zeros: reserved space for deletes and compaction on a full disk; may be removed at any time."""
 INDEX_DIRECTORY = "index"
 
 FORMAT_MAGIC = b"docstore format "
@@ -38,17 +37,17 @@ ROW_KEY_LABEL_SEPARATOR = b","
 ROW_KEY_HOST_END = b")"
 """Below the label separator, so a host's own pages come before those of its subdomains."""
 ROW_KEY_SCHEME_MARK = b" "
-"""Below every byte of a canonical path, so /a comes before /a/b, and http and https of one URL lie side by side."""
+"""Below every byte of a canonical path, so /a comes before /a/b, and http and https of one URL are adjacent."""
 ROW_KEY_NO_HOST = b"("
-"""First byte where a URL has no authority (urn:, dns:); the canonical URL follows."""
+"""First byte of the row key of a URL without authority (urn:, dns:); the canonical URL follows."""
 URL_LIMIT_BYTES = 65_536
 """Longest canonical URL; a longer one is refused with InvalidArgument."""
 
 BARE_TABLES = {"postings": "p"}
-"""Tables of very many tiny rows, with their only family.  A bare table holds qualifiers and nothing else: timestamp 0,
-value empty, one version.  Its LevelDB key is table tag, escaped row key, qualifier as it is; its value is empty."""
+"""Tables of very many tiny rows, with their only family.  A bare table has only qualifiers: timestamp 0, value empty,
+one version.  Its LevelDB key is table tag, escaped row key, qualifier unescaped; its value is empty."""
 ENGINE_END_KEY = b"\xff"
-"""The last key of all, put there at creation: an iterator that ends before it has lost something."""
+"""The last key of all, written at creation: an iterator that ends before it has lost something."""
 
 # --- LevelDB keys: table tag, escaped row key, KEY_END, then one of these ---
 
@@ -58,20 +57,20 @@ KEY_END = b"\x00\x01"
 """End of an escaped row key or qualifier; sorts before every escaped zero, so prefixes sort first."""
 KEY_KIND_CELL = 0x03
 FAMILY_END = b"\x00"
-"""End of a family name, which holds no zero byte."""
+"""End of a family name, which has no zero byte."""
 TIMESTAMP_MAX = (1 << 63) - 1
 """Timestamps are integer microseconds in [0, TIMESTAMP_MAX]; keys hold TIMESTAMP_MAX - timestamp, big-endian."""
 
 # --- values of cells in the families of the pages table: one tag byte, then the rest ---
 
 CAPTURE_FAMILY = "capture"
-"""Family of table `pages` that holds capture records: qualifier b"", the time of the capture.  Not for users."""
+"""Family of capture records in table `pages`: qualifier b"", time of the capture.  Not for users."""
 CAPTURE_STORED = 0x00
 CAPTURE_CONFIRMED = 0x01
 CAPTURE_NOT_MODIFIED = 0x02
 CAPTURE_REJECTED = 0x03
-"""First byte of a capture record: a page with text and fingerprints; a visit that found the bytes of a stored capture
-again; a visit without a body (304); a page that a policy rejected."""
+"""First byte of a capture record: a page with text and fingerprints; a visit with the same bytes as a stored capture; a
+visit without a body (304); a page that a policy rejected."""
 CAPTURE_FIELDS = {
     1: ("page", b"body"),
     2: ("http", b"status"),
@@ -100,21 +99,20 @@ CAPTURE_FIELDS = {
 }
 """Fields of a capture record that are columns: number, a varint length, the cell value."""
 CAPTURE_ARRIVED = 64
-"""When it was committed: a varint, microseconds since 1970.  No verdict uses it."""
+"""Time of its commit: a varint, microseconds since 1970.  No verdict uses it."""
 CAPTURE_CONFIRMS = 65
 """Of a visit: the time of the capture that it confirmed when it was written, a varint."""
 CAPTURE_BODY_NAME = 66
-"""First 16 bytes of the BLAKE3 of the body; only where the checksum does not decide alone."""
+"""First 16 bytes of the BLAKE3 of the body; only for checksums that do not decide alone."""
 
 VALUE_INLINE = 0x00
 """The value itself follows."""
 VALUE_REF = 0x01
-"""A record in Bodies: varint raw length, then the ref (segments: varint segment number, varint offset, varint
-length)."""
+"""A record in a segment: varint raw length, then the ref (varint segment number, varint offset, varint length)."""
 VALUE_ABSENT = 0x02
-"""The value was not kept, as its writer asked; varint: its length."""
+"""The value was not kept, at the writer's request; varint: its length."""
 INLINE_LIMIT_BYTES = 512
-"""Longer values go to Bodies: 3 KB of inline cells a page made LevelDB stall for 773 ms (measured)."""
+"""Longer values go to segments: 3 KB of inline cells a page made LevelDB stall for 773 ms (measured)."""
 
 # --- segments ---
 
@@ -161,13 +159,13 @@ RECORD_VALUE = 1
 RECORD_DELETE_ROW = 2
 RECORD_DELETE_FAMILY = 3
 RECORD_DELETE_COLUMN = 4
-"""Delete marks, so that rows rebuilt from segments do not come back from the dead."""
+"""Delete marks, so that rows rebuilt from segments do not restore deleted data."""
 RECORD_GROUP = 5
-"""A group of records begins; payload: varint number of its commit, the last one's plus 1.  All other fields are empty.
-So it says that the commit before it was made: a manifest that is behind that has lost commits."""
+"""Start of a group of records; payload: varint number of its commit, the last one's plus 1.  Other fields are empty.
+It proves that the previous commit was made: a manifest with a lower number has lost commits."""
 RECORD_COPIES = 6
-"""First in a segment that compaction writes: what follows are copies of records in the segments whose numbers are the
-payload, varints in ascending order, each less the one before."""
+"""First in a segment that compaction writes: the next records are copies from the segments whose numbers are the
+payload, varints in ascending order, as differences."""
 
 CODEC_STORED = 0
 CODEC_ZSTD = 1
@@ -175,8 +173,8 @@ CODEC_ZSTD = 1
 CODEC_ZSTD_DICTIONARY = 2
 """zstd with a raw-content dictionary; the record names it by its checksum."""
 CODEC_ZSTD_DELTA = 3
-"""zstd with another raw value as raw-content dictionary: its base, which the row of table `bodies` leads to that the
-record names."""
+"""zstd with another raw value, its base, as raw-content dictionary.  The record names the row of table `bodies` that
+has the base."""
 
 ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -184,10 +182,10 @@ SEGMENT_LIVE = "live"
 SEGMENT_ACTIVE = "active"
 SEGMENT_DRAINING = "draining"
 SEGMENT_OF_MARKS = "marks"
-"""Level of a segment that holds nothing but delete marks, copied from segments that are gone."""
+"""Level of a segment that has only delete marks, copied from removed segments."""
 
 BASE_FAMILY = "b"
-"""Of table `bodies`: the name of a base -> cell value of a record of it, without qualifier."""
+"""Family of table `bodies`: name of a base -> cell value of a record of it, without qualifier."""
 
 # --- manifest: rows of table `meta`, one cell each, a msgpack map at timestamp 0 ---
 
@@ -198,8 +196,8 @@ MANIFEST_TABLET_PREFIX = b"tablet:"
 MANIFEST_SEGMENT_PREFIX = b"segment:"
 """+ segment number, 8 bytes big-endian -> {"state", "committed_bytes", "synced_bytes", "tablet", "level", "run"}."""
 MANIFEST_NAMES_PREFIX = b"names:"
-"""+ segment number, 8 bytes big-endian -> {"bases", "dictionaries"}: what the records of a segment name that compaction
-wrote, in ascending order without anything between them.  Without this row the records are read."""
+"""+ segment number, 8 bytes big-endian -> {"bases", "dictionaries"}: the names in the records of a segment that
+compaction wrote, ascending, concatenated.  Without this row the records are read."""
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
@@ -208,34 +206,34 @@ last commit.  "active" has the number, committed and synced bytes of the active 
 size: they replace what the rows of these say."""
 
 BAND_SECRET_ROW = b"band-secret"
-"""Cell m: -> BAND_SECRET_BYTES random bytes that say which bins of a sketch make a band, made with a schema that has
+"""Cell m: -> BAND_SECRET_BYTES random bytes that decide which bins of a sketch make a band, with a schema that has
 `keyed_bands`: the n-th bin is the one with the n-th smallest u64, little-endian, of the bytes that BLAKE3 makes of the
 secret."""
 BAND_SECRET_BYTES = 16
 IDENTITY_ROW = b"identity"
-"""Cell m: -> IDENTITY_BYTES random bytes, which a store has in common with its backups and what is restored of them."""
+"""Cell m: -> IDENTITY_BYTES random bytes, the same in a store, its backups and stores restored from them."""
 IDENTITY_BYTES = 16
 
 BACKUPS_ROW = b"backups"
-"""Cells m:mark -> empty, a mark of IDENTITY_BYTES random bytes for each backup that this state comes after."""
+"""Cells m:mark -> empty, a mark of IDENTITY_BYTES random bytes for each backup before this state."""
 
 LOST_ROW = b"lost"
-"""Cells m: of what was found to be missing at open, until it is acknowledged; see docs/format.md."""
+"""Cells m: of losses that an open detected, until they are acknowledged; see docs/format.md."""
 
 COUNTS_ROW = b"tally"
 """+ name of a writer session -> msgpack of its counts by name, absolute."""
 COUNTS_FOLDED_ROW = b"tally-folded"
-"""-> msgpack of the counts of sessions that have ended, and beside it of the keys of the rows that it holds."""
+"""-> msgpack of the counts of ended sessions, and next to it of the keys of the rows that it includes."""
 COMPACTION_ROW = b"compaction"
-"""Where a maintenance run on HBase that has not ended goes on; see `cluster/upkeep.py`."""
+"""Position of an unfinished maintenance run on HBase; see `cluster/upkeep.py`."""
 PURGED_ROW = b"purged"
 """Cell m: -> random bytes of the last `delete --purge`, until a compaction has rewritten all segments."""
 PURGED_LAST = b"last"
-"""Qualifier of a second cell of PURGED_ROW with the same bytes, which stays: a search index compares it."""
+"""Qualifier of a second cell of PURGED_ROW with the same bytes, which is never removed: a search index compares it."""
 COPY_ROW = b"copy"
-"""Of a store that `docstore copy` writes: m:source -> what names the store that it is a copy of; m:finished -> msgpack
-{"rows", "cells"}, once a run has ended; and of a run that has not, m:range: + first row key of a range of rows that is
-done -> msgpack [row key where it ends, or nil; rows; cells]."""
+"""Of a store that `docstore copy` writes: m:source -> name of the source store; m:finished -> msgpack {"rows",
+"cells"}, after a run has ended; and of an unfinished run, m:range: + first row key of a completed range of rows ->
+msgpack [row key of its end, or nil; rows; cells]."""
 
 BACKUP_FILE = "BACKUP"
 BACKUP_FORMAT_VERSION = 1
@@ -257,74 +255,73 @@ DICTIONARY_SUFFIX = ".dict"
 # --- postings: first byte of the row key in table `postings` ---
 
 POSTING_BODY = 0x01
-"""+ first 8 bytes of the body checksum -> timestamp and row key of each page that holds this body."""
+"""+ first 8 bytes of the body checksum -> timestamp and row key of each page with this body."""
 POSTING_TEXT = 0x07
 """+ text number -> timestamp and row key of each page with this text.  + text number, + `TITLE_KEY_BYTES` of the BLAKE3
 of the words of a title -> the same of each page with this text and title."""
 POSTING_BAND = 0x03
-"""+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only where such keys have no
-runs: pages of a dry run, and engines that several processes write."""
+"""+ 8 bytes of a band key or 0-mod-p fingerprint -> text number of each text that has it.  Only if such keys are not in
+sorted runs: for pages of a dry run, and on engines with several writing processes."""
 POSTING_PAYLOAD_DIGEST = 0x08
 """+ first 8 bytes of the BLAKE3 of a recorded payload digest -> `TIMESTAMP_MAX` - timestamp, and row key, of each page
-that it was recorded of: newest first."""
+with that digest: newest first."""
 POSTING_DOCNO = 0x09
-"""+ first 8 bytes of the BLAKE3 of a document number -> the same of each page that came under it."""
+"""+ first 8 bytes of the BLAKE3 of a document number -> the same for each page with that number."""
 TEXT_NUMBER_BYTES = 6
-"""A text number is the first six bytes of the text checksum: nothing to allocate, and a clash costs one look."""
+"""A text number is the first six bytes of the text checksum: nothing to allocate, and a collision costs one look-up."""
 TITLE_KEY_BYTES = 4
 
-# --- log of the runs: rows of table `meta`; what a run does not hold yet ---
+# --- log of the runs: rows of table `meta`; postings that are not in a run yet ---
 
 RUN_LOG_PREFIX = b"runs:"
 """+ group number, 8 bytes big-endian -> cells of RUN_LOG_FAMILY, qualifier a u32 big-endian 0, 1, ...: varint of the
-group from which on runs were not known to be durable when this was written, then texts: text number, varint count of
+first group whose runs were not known to be durable when this was written, then texts: text number, varint count of
 keys, each key's highest RUN_KEY_BITS after mixing, 5 bytes."""
 RUN_LOG_FAMILY = "m"
 RUN_LOG_CELL_TEXTS = 1024
-"""Texts in one cell at most: a group may have any number, a cell of an engine may not be of any size."""
+"""Most texts in one cell: a group may have any number, but the size of an engine's cell is bounded."""
 RUN_REBUILD_ROW = b"runs-rebuild"
-"""There while the runs are built anew from the pages; a store opened with it builds them again."""
+"""Present while the runs are rebuilt from the pages; a store opened with it rebuilds them."""
 
-# --- runs: sorted postings derived from their log; may be lost, are built again from the pages ---
+# --- runs: sorted postings derived from their log; if lost, they are rebuilt from the pages ---
 
 RUN_SUFFIX = ".run"
-"""Before it the first group held and the one behind the last, 16 hexadecimal digits each, joined by -."""
+"""Before it the first group of the run and the group after its last, 16 hexadecimal digits each, joined by -."""
 RUN_PART_SUFFIX = ".part"
-"""In place of RUN_SUFFIX until the run is written and synced; removed at open."""
+"""Replaces RUN_SUFFIX until the run is written and synced; such files are removed at open."""
 RUN_MAGIC = b"DSPOSTRN"
 RUN_FORMAT_VERSION = 2
 RUN_FOOTER = "<8sHBBIQQQ3I"
 """Last in the file: magic, format version, slice bits, place bits, texts, keys, postings, bytes of the slices, then
 CRC-32 of texts, slices and index; CRC-32 of the footer (u32).  Before it, from the magic at the beginning on: u48 text
-numbers, slices, u32 index[2**slice bits + 1] in units of 8 bytes; each filled up with zeros to a multiple of 8."""
+numbers, slices, u32 index[2**slice bits + 1] in units of 8 bytes; each padded with zeros to a multiple of 8."""
 RUN_FOOTER_BYTES = 56
 RUN_BUCKET_BITS = 8
-"""A slice has 2**8 buckets: the bits of a key behind those that name the slice."""
+"""A slice has 2**8 buckets: the bits of a key after those that name the slice."""
 RUN_SLICE_HEAD = "<IB3x"
-"""Keys in the slice, bytes of a number in its fence (2 or 4).  An empty slice is no bytes."""
+"""Keys in the slice, bytes of a number in its fence (2 or 4).  An empty slice has no bytes."""
 RUN_LIST_HEAD_BITS = 6, 5
-"""Places of a key beyond the first two; bits of each step.  Steps follow: place less the one before, less 1."""
+"""Places of a key after the first two; bits of each step.  Steps follow: place less the previous one, less 1."""
 RUN_KEY_BITS = 40
-"""Highest bits of a mixed key that a posting keeps; what is cut off costs a false candidate, never a missed one."""
+"""Highest bits of a mixed key that a posting keeps; truncation may add a false candidate, but never loses one."""
 RUN_PLACE_BITS = 24
 """A run holds at most 2**24 texts."""
 RUN_TEXT_GONE = 0
 """Text number of removed texts in full buckets: a look-up still continues to longer keys."""
 
-# --- stages of a sweep: may be lost, are made again from the rows ---
+# --- stages of a sweep: if lost, they are computed again from the rows ---
 
 SWEEP_DIRECTORY = "sweep"
-"""Holds one folder, named by a BLAKE3 of what is swept and how (16 hexadecimal digits); it goes when the sweep is
-done."""
+"""Has one folder, named by a BLAKE3 of input and options (16 hexadecimal digits); removed at the end of the sweep."""
 SWEEP_LOG_SUFFIX = ".log"
 SWEEP_MAGIC = b"DSSWEEPS"
 SWEEP_FORMAT_VERSION = 1
 SWEEP_LOG_HEADER = "<8sHH16s"
-"""magic, format version, reserved (0), a BLAKE3 of the stage's input; a log with another one is begun anew."""
+"""magic, format version, reserved (0), a BLAKE3 of the stage's input; a log of another input is started again."""
 SWEEP_FRAME_HEADER = "<II"
-"""Before each frame of a log: its length, and the CRC-32 of its bytes; what follows the last sound frame is cut off."""
+"""Before each frame of a log: its length, and the CRC-32 of its bytes; the log is cut after the last sound frame."""
 SWEEP_SHINGLES_SUFFIX = ".u64"
-"""Beside the log of shingle sets: the sets one after the other, little-endian; a frame has the CRC-32 of its part."""
+"""Next to the log of shingle sets: the sets in sequence, little-endian; a frame has the CRC-32 of its part."""
 
 # --- fingerprint schemes: the first byte of every persisted fingerprint ---
 # A scheme is an algorithm with all its parameters.  Two schemes are never compared.
@@ -343,4 +340,4 @@ SCHEME_TEXT_1 = 1
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
 SKETCH_BYTES = 257
-"""Scheme byte and 256 bins; in `dedup:sketch` a varint follows: how many shingles it was made of."""
+"""Scheme byte and 256 bins; in `dedup:sketch` a varint follows: the number of shingles."""

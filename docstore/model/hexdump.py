@@ -1,7 +1,4 @@
-"""Bytes of a file as lines: offset, hexadecimal, meaning.
-
-Pure.  Must not know any layout: the caller gives the fields.
-"""
+"""Bytes of a file as lines: offset, hexadecimal, meaning.  The caller gives the fields."""
 
 from __future__ import annotations
 
@@ -10,23 +7,23 @@ from struct import Struct
 from docstore.model.codec import decode_varint
 
 _HEX_BYTES = 16
-"""Shown of a field; of a longer one the first so many."""
+"""Bytes shown of a field; the rest is omitted."""
 
 Field = tuple[str, str]
 """Name and `struct` layout of one value."""
 
 
 class HexLines:
-    """Cuts bytes into labelled lines.
+    """Splits bytes into labelled lines.
 
     Attributes:
         raw: the bytes.
-        at: how many are labelled.
+        at: number of labelled bytes.
         lines: so far.
     """
 
     def __init__(self, raw: bytes, base: int) -> None:
-        """Begin with bytes that lie at an offset `base` in their file."""
+        """Start with bytes that begin at offset `base` in their file."""
         self.raw = raw
         self.at = 0
         self.lines: list[str] = []
@@ -43,7 +40,7 @@ class HexLines:
         return part
 
     def take_fields(self, fields: tuple[Field, ...]) -> None:
-        """Label values of fixed layouts, one after the other."""
+        """Label consecutive values of fixed layouts."""
         for name, layout in fields:
             struct = Struct(layout)
             (value,) = struct.unpack_from(self.raw, self.at)

@@ -1,25 +1,25 @@
 """URL <-> row key: which URLs are the same, and how row keys sort.
 
-Knows `errors` and `format`.  Must not know a store, an engine, or how a row key becomes an engine's key.  The only
-importer of ada_url.  It calls the C functions directly: the Python wrapper takes twice as long a URL.
+Only this file imports ada_url.  It calls the C functions directly, because the Python wrapper takes twice as long a
+URL.
 
 **The same URL.**  Two URLs are the same if their canonical forms are equal.  The canonical form is the serialisation of
 the WHATWG URL standard: white space at the ends, tabs and line ends dropped; scheme and host in lower case; IDN as
 punycode; one spelling of each IPv4 or IPv6 address; default port dropped; backslashes and dot segments resolved; an
-empty path made "/"; illegal bytes percent-encoded.  And then
+punycode; one spelling of each IPv4 or IPv6 address; default port dropped; backslashes and dot segments resolved; an
 
 - the fragment is dropped: it never reaches the server;
 - dots at the end of the host are dropped: they name the same host;
 - in path and query of http, https, ws, wss and ftp, percent-encodings get upper-case digits, and those of unreserved
-  characters (letters, digits, ``-._~``) are decoded, as RFC 3986 section 6.2.2 says.  One after a stray ``%`` is not
-  decoded, because the result could become a part of another one.
+  characters (letters, digits, ``-._~``) are decoded, as in RFC 3986 section 6.2.2.  An encoding after an invalid ``%``
+  is not decoded, because the result could become a part of another one.
 
-Kept apart, because servers do: http and https, ``www`` and none, other ports, userinfo, an empty query (``/?``) and
-none, the order of query parameters, ``+`` and ``%20``, ``//`` and ``/``, upper and lower case in paths.  `variants`
-lists the usual doubles.
+Different, because servers distinguish them: http and https, ``www`` and none, other ports, userinfo, an empty query
+(``/?``) and none, the order of query parameters, ``+`` and ``%20``, ``//`` and ``/``, upper and lower case in paths.
+`variants` lists the usual equivalents.
 
 **The row key** is ``com,example,www)/path?query https:8443@user``: the labels of the host in reverse order, path and
-query, and after a space the scheme with port and userinfo if there are any.  So the pages of a host are together,
+query, and after a space the scheme with port and userinfo if there are any.  So the pages of a host are adjacent,
 whatever their scheme and port; those of its subdomains follow; http and https of one URL are neighbours; and the range
 of a path is one prefix.  Addresses are not reversed: ``192.0.2.1)/``, ``[2001:db8::1])/``.  The key of a URL without
 authority (``urn:isbn:1``) is ``(`` and the URL.
@@ -48,7 +48,7 @@ from docstore.model.format import (
 )
 
 REFUSED_SCHEMES = frozenset({"about", "blob", "data", "javascript", "mailto"})
-"""Nothing can be fetched from these: what they mean is in the URL itself, or in one browser's memory."""
+"""Schemes that cannot be fetched: their content is in the URL itself, or in one browser's memory."""
 
 _ESCAPES_NORMALISED = frozenset({"ftp", "http", "https", "ws", "wss"})
 _HOST_END = ROW_KEY_HOST_END.decode()
@@ -60,8 +60,8 @@ _PLAIN = re.compile(
     r"https?://(?:[a-z0-9]++(?:-[a-z0-9]++)*\.)*[a-z][a-z0-9]*+(?:-[a-z0-9]++)*"
     r"(?:/(?!\.)[A-Za-z0-9_~!$&()*+,;=:@.-]*+)+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]*+)?"
 )
-"""A URL that the parser gives back as it is, as most are.  No port, no escape, no segment that begins with a dot, no
-punycode; the last label is no number.  Each call of C lets other threads have the interpreter, and there are four."""
+"""A URL that the parser would not change; most are.  No port, no escape, no segment that begins with a dot, no
+punycode; the last label is not a number.  This saves four calls of C, each of which may hand over to another thread."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST_AND_PORT = re.compile(r"(?!(?:https?|wss?|ftp|file):)[^/?#:@\s]+:\d{1,5}(?:[/?#]|$)")
 _AUTHORITY_END = re.compile(r"[/?]")
@@ -75,15 +75,15 @@ _IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _SHOWN_CHARACTERS = 120
 
 _HIGH_ESCAPES = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
-"""Bytes above 7F: all that is ever decoded, so that no `/`, `%`, blank or control comes of an escape."""
+"""Only bytes above 7F are ever decoded, so that no `/`, `%`, blank or control character results from an escape."""
 _LONE_BYTE = re.compile("[\udc80-\udcff]")
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Letters and marks that show nothing (Default_Ignorable_Code_Point).  What is neither letter, mark nor number is never
-shown as it is: controls, directions, joiners, blanks, private and unassigned characters, slashes of other scripts."""
+"""Letters and marks without a glyph (Default_Ignorable_Code_Point).  Characters other than letters, marks and numbers
+are never decoded: controls, directions, joiners, blanks, private and unassigned characters, foreign slashes."""
 _MOST_MARKS = 3
-"""Marks on one letter that are shown: a pile of them would hide the lines above and below."""
+"""Marks on one letter that are decoded: more of them would hide the lines above and below."""
 _LIKE_LATIN = frozenset("асԁеһіјӏорԛѕԝхуъьҽпгѵѡԍмтвнкαικνρυωηοτγβμεաոսօցհձյզ")
-"""Cyrillic, Greek and Armenian letters that look like Latin ones: a name of these alone is not shown decoded."""
+"""Cyrillic, Greek and Armenian letters that look like Latin letters: a label of only these is not decoded."""
 _LATIN_OTHERS = frozenset("ßæœøłđþð")
 _EAST_ASIAN = frozenset({"CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO"})
 
@@ -96,7 +96,7 @@ class KeyRange(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """A canonical URL, cut: ``scheme://userinfo@host:port`` and the rest; without authority `host` is None."""
+    """Parts of a canonical URL: ``scheme://userinfo@host:port`` and the rest; without authority `host` is None."""
 
     scheme: str
     userinfo: str
@@ -113,22 +113,22 @@ class _Parts(NamedTuple):
 
 
 def canonical_url(url: str) -> str:
-    """The canonical form of a URL; see the head of this module.
+    """The canonical form of a URL; see the head of this file.
 
     Raises:
-        InvalidArgument: not an absolute URL, nothing that can be fetched, or longer than `URL_LIMIT_BYTES`.
+        InvalidArgument: not an absolute URL, of a scheme that cannot be fetched, or longer than `URL_LIMIT_BYTES`.
     """
     return _parts(url).url()
 
 
 def holds_password(url: str) -> bool:
-    """Whether a URL, canonical or not, names a user and a password."""
-    found = _USERINFO.match(url)
-    return found is not None and ":" in found[2]
+    """Whether a URL, canonical or not, has a user and a password."""
+    match = _USERINFO.match(url)
+    return match is not None and ":" in match[2]
 
 
 def without_password(url: str) -> str:
-    """A URL without its user and password, if it names both; else as it is."""
+    """A URL without its user and password, if it has both; else unchanged."""
     return _USERINFO.sub(r"\1", url, count=1) if holds_password(url) else url
 
 
@@ -142,7 +142,7 @@ def row_key(url: str) -> bytes:
 
 
 def row_key_and_url(url: str) -> tuple[bytes, str]:
-    """The row key of a URL, and its canonical form: what `url_of` gives of that key.
+    """The row key of a URL, and its canonical form, which is `url_of` of that key.
 
     Raises:
         InvalidArgument: as `canonical_url`.
@@ -187,7 +187,7 @@ def url_of(row_key: bytes) -> str:
 
 
 def complete_url(text: str) -> str:
-    """The canonical URL of what a person typed: ``example.com/page`` and ``localhost:8080`` get ``https://``.
+    """The canonical URL of what a user typed: ``example.com/page`` and ``localhost:8080`` get ``https://``.
 
     Raises:
         InvalidArgument: as `canonical_url`.
@@ -201,7 +201,7 @@ def complete_url(text: str) -> str:
 
 
 def resolve(base: str, reference: str) -> str | None:
-    """The canonical URL that a reference on a page names (a Location, a link); None where it names nothing storable."""
+    """The canonical URL of a reference on a page (a Location, a link); None if it cannot be stored."""
     base_source, source = base.encode("utf-8", "replace"), reference.encode("utf-8", "replace")
     href = _serialised(lib.ada_parse_with_base(source, len(source), base_source, len(base_source)))
     if href is None:
@@ -213,10 +213,10 @@ def resolve(base: str, reference: str) -> str | None:
 
 
 def shown_url(url: str) -> str:
-    """A URL as people read it: letters of all scripts decoded, in path and host; its canonical form stays the same.
+    """A URL for people: letters of all scripts decoded, in path and host; its canonical form stays the same.
 
-    Only what can be seen and cannot be mistaken is decoded: letters, marks and numbers of UTF-8, and labels of a host
-    that are of one script and do not look like Latin ones.  All else keeps its escapes.
+    Only visible and unambiguous characters are decoded: letters, marks and numbers of UTF-8, and labels of a host that
+    are of one script and do not look like Latin ones.  All others keep their escapes.
     """
     if "%" not in url and "xn--" not in url:
         return url
@@ -230,7 +230,7 @@ def shown_url(url: str) -> str:
 
 
 def normal_forms(url: str) -> list[str]:
-    """Canonical URLs that a canonical one becomes if its letters are composed or decomposed (Unicode NFC, NFD)."""
+    """Other canonical URLs of a canonical URL with its letters composed or decomposed (Unicode NFC, NFD)."""
     if not _HIGH_ESCAPES.search(url):
         return []
     normalize = import_module("unicodedata").normalize
@@ -240,7 +240,7 @@ def normal_forms(url: str) -> list[str]:
 
 
 def same_host(row_key: bytes, other: bytes) -> bool:
-    """Whether two rows are of one host, whatever their schemes and ports; those without a host are not."""
+    """Whether two rows are of one host, whatever their schemes and ports; False without a host."""
     host = host_of(row_key)
     return bool(host) and other.startswith(host + ROW_KEY_HOST_END)
 
@@ -252,9 +252,9 @@ def host_of(row_key: bytes) -> bytes:
 
 
 def site(row_key: bytes) -> bytes:
-    """Names the host of a row, without a leading ``www.`` or ``m.``; a row without a host is named by its whole key.
+    """Name of the host of a row, without a leading ``www.`` or ``m.``; for a row without a host its whole key.
 
-    The rest keeps two labels at least: ``www.com`` and ``m.com`` are two sites.
+    At least two labels remain: ``www.com`` and ``m.com`` are two sites.
     """
     host, host_end, _ = row_key.partition(ROW_KEY_HOST_END)
     if not host_end or host.startswith(ROW_KEY_NO_HOST):
@@ -266,7 +266,7 @@ def site(row_key: bytes) -> bytes:
 def variants(url: str) -> list[str]:
     """Canonical URLs under which a site often serves the same page: the other scheme, with or without ``www``, both.
 
-    The other scheme only on default ports; ``www`` only before names.  The URL itself is not among them.
+    The other scheme only on default ports; ``www`` only before names.  The URL itself is not included.
     """
     parts = _parts(url)
     schemes = [parts.scheme]
@@ -275,23 +275,23 @@ def variants(url: str) -> list[str]:
     hosts = [parts.host]
     if parts.host and parts.scheme in {"http", "https"} and not _is_address(parts.host):
         hosts.append(parts.host.removeprefix("www.") if parts.host.startswith("www.") else f"www.{parts.host}")
-    doubles = [parts._replace(scheme=scheme, host=host).url() for host in hosts for scheme in schemes][1:]
-    # `www.1` would be a name and `1` an address: what does not stay as it is written is no variant.
-    return [double for double in doubles if _is_canonical(double)]
+    others = [parts._replace(scheme=scheme, host=host).url() for host in hosts for scheme in schemes][1:]
+    # `www.1` would be a name but `1` an address: a URL that is not canonical is not a variant.
+    return [other for other in others if _is_canonical(other)]
 
 
 def host_range(host: str, *, subdomains: bool = False) -> KeyRange:
-    """Row keys of all pages of a host, whatever their scheme and port; with its subdomains if asked.
+    """Row keys of all pages of a host, whatever their scheme and port; with `subdomains` also of its subdomains.
 
     Raises:
         InvalidArgument: not a host name or address.
     """
     if not host or any(mark in host for mark in "/?#@\\") or _parts(f"http://{host}/").port:
-        raise InvalidArgument(f"not a host: {_shown(host)}; give a name or address alone, such as example.com")
+        raise InvalidArgument(f"not a host: {_shown(host)}; give only a name or address, such as example.com")
     canonical = _parts(f"http://{host}/").host or ""
     prefix = _host_key(canonical, "http")
     if subdomains and not _is_address(canonical):
-        # `* + ,` are all that lies between `)` and `-`, and the host escapes the first two.
+        # Only `* + ,` are between `)` and `-`, and the host escapes the first two.
         return KeyRange((prefix + _HOST_END).encode(), (prefix + "-").encode())
     return prefix_range_of_key((prefix + _HOST_END).encode())
 
@@ -300,15 +300,15 @@ def prefix_range(url_prefix: str) -> KeyRange:
     """Row keys of the URLs with this prefix, whatever their scheme, port and userinfo; a missing scheme is added.
 
     Raises:
-        InvalidArgument: as `canonical_url`, or the prefix names a port or userinfo, by which row keys are not ordered.
+        InvalidArgument: as `canonical_url`, or the prefix has a port or userinfo, by which row keys are not ordered.
     """
     parts = _parts(complete_url(url_prefix))
     if parts.host is None:
         return prefix_range_of_key(f"{_NO_HOST}{parts.url()}".encode())
     if parts.port or parts.userinfo:
         raise InvalidArgument(
-            f"a URL prefix names host and path only, for row keys are ordered by these: {_shown(url_prefix)}; "
-            "leave out port and userinfo"
+            f"a URL prefix has only host and path, because row keys are ordered by these: {_shown(url_prefix)}; "
+            "remove port and userinfo"
         )
     return prefix_range_of_key(f"{_host_key(parts.host, parts.scheme)}{_HOST_END}{parts.rest}".encode())
 
@@ -321,14 +321,12 @@ def prefix_range_of_key(prefix: bytes) -> KeyRange:
     """
     stem = prefix.rstrip(b"\xff")
     if not stem:
-        raise InvalidArgument(
-            f"a prefix of row keys must hold a byte below FF, got {prefix!r}; leave it out to scan all"
-        )
+        raise InvalidArgument(f"a prefix of row keys must have a byte below FF, got {prefix!r}; omit it to scan all")
     return KeyRange(prefix, stem[:-1] + bytes((stem[-1] + 1,)))
 
 
 def _parts(url: str) -> _Parts:
-    """Parse a URL, make it canonical and cut it."""
+    """Parse a URL and make it canonical."""
     href = _href(url)
     scheme, _, rest = href.partition(":")
     if not rest.startswith("//"):
@@ -357,7 +355,7 @@ def _parts(url: str) -> _Parts:
 
 
 def _href(url: str) -> str:
-    """What the WHATWG parser serialises, without the fragment."""
+    """The URL as the WHATWG parser serialises it, without the fragment."""
     try:
         if len(url) <= URL_LIMIT_BYTES and _PLAIN.fullmatch(url):
             return url
@@ -380,7 +378,7 @@ def _href(url: str) -> str:
 
 
 def _serialised(handle: Any) -> str | None:
-    """The URL that the parser made, which is freed; None if it refused it."""
+    """The parsed URL, or None if the parser refused it; frees the parser's object."""
     try:
         if not lib.ada_is_valid(handle):
             return None
@@ -392,7 +390,7 @@ def _serialised(handle: Any) -> str | None:
 
 
 def _refusal(url: str) -> str:
-    """Why the parser refused a URL, with what to write instead."""
+    """The message for a URL that the parser refused."""
     stripped = url.strip()
     if not stripped:
         return "empty URL; write https://HOST/PATH"
@@ -402,7 +400,7 @@ def _refusal(url: str) -> str:
 
 
 def _normalise_escapes(text: str) -> str:
-    """Upper-case percent-encodings, decoded where they stand for unreserved characters."""
+    """Upper-case percent-encodings; decode those of unreserved characters."""
 
     def normal(match: re.Match[str]) -> str:
         escape = match[0]
@@ -439,25 +437,27 @@ def _shown_escapes(escapes: re.Match[str]) -> str:
             if (kind in "LN" or (kind == "M" and marks <= _MOST_MARKS)) and not _INVISIBLE.match(character):
                 yield character
             else:
-                marks = _MOST_MARKS  # a mark would stand on an escape
+                marks = _MOST_MARKS  # a mark after this would apply to the escape
                 yield _escape_of(character)
 
     return "".join(shown())
 
 
 def _shown_label(label: str) -> str:
-    """A label of a host decoded (IDNA), if it is of one script and does not look like a Latin one; else as it is."""
+    """A label of a host decoded (IDNA), if it is of one script and does not look like a Latin one; else unchanged."""
     if not label.startswith("xn--"):
         return label
     unicodedata = import_module("unicodedata")
     decoded = import_module("ada_url").idna_to_unicode(label)
-    others = [one for one in decoded if not one.isascii()]
-    if not others or any(unicodedata.category(one)[0] not in "LMN" or _INVISIBLE.match(one) for one in others):
+    others = [letter for letter in decoded if not letter.isascii()]
+    if not others or any(unicodedata.category(letter)[0] not in "LMN" or _INVISIBLE.match(letter) for letter in others):
         return label
-    letters = [one for one in decoded if one.isalpha()]
-    scripts = {unicodedata.name(one, "?").partition(" ")[0] for one in letters}
+    letters = [letter for letter in decoded if letter.isalpha()]
+    scripts = {unicodedata.name(letter, "?").partition(" ")[0] for letter in letters}
     if scripts == {"LATIN"}:
-        is_plain = all(unicodedata.normalize("NFD", one)[0].isascii() or one in _LATIN_OTHERS for one in letters)
+        is_plain = all(
+            unicodedata.normalize("NFD", letter)[0].isascii() or letter in _LATIN_OTHERS for letter in letters
+        )
     elif scripts <= _EAST_ASIAN:
         is_plain = True
     else:
@@ -477,10 +477,10 @@ def _is_canonical(url: str) -> bool:
 
 
 def _host_key(host: str, scheme: str) -> str:
-    """Labels reversed; addresses as they are."""
+    """Reversed labels; addresses unchanged."""
     if host.startswith("["):
         return host
-    # Only the schemes that the standard calls special have IPv4 addresses; elsewhere 1.2.3.4 is a name like any other.
+    # Only the schemes that the standard calls special have IPv4 addresses; in others 1.2.3.4 is a name.
     if host[-1:].isdigit() and scheme.partition(":")[0] in _ESCAPES_NORMALISED and _IPV4.fullmatch(host):
         return host
     if _MARKS_IN_HOST.search(host):
@@ -497,5 +497,5 @@ def _host_of(host_key: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Quoted for a message, cut where it is long."""
+    """Quoted for a message; a long text is cut."""
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "...")

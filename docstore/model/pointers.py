@@ -1,6 +1,6 @@
-"""Names in the index: pages by row and time, texts and bodies by the first bytes of their checksums.
+"""Names in the index: pages by row and time, texts and bodies by prefixes of their checksums.
 
-Knows `format`; must not know the index, nor load numpy: reading imports this.
+It does not import numpy, because reading imports this file.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class PagePointer(NamedTuple):
 
 
 def checked_names(payload_digest: str, docno: str, limit: int | None) -> None:
-    """What `find` asks for, as a caller gave it.
+    """Check the arguments of `find`.
 
     Raises:
-        InvalidArgument: neither name is given, one is no text that could have been stored, or the limit is below 1.
+        InvalidArgument: neither name is given, one is not a storable text, or the limit is below 1.
     """
     try:
         "".join((payload_digest, docno)).encode("utf-8", "surrogateescape")
@@ -39,31 +39,31 @@ def checked_names(payload_digest: str, docno: str, limit: int | None) -> None:
 
 
 def place_after(pointer: PagePointer) -> str:
-    """A capture's place in a listing, for a request that goes on after it."""
+    """A capture as a string, for a request for the captures after it."""
     return f"{pointer.timestamp}-{pointer.row_key.hex()}"
 
 
 def parse_place(place: str) -> PagePointer:
-    """What `place_after` gave.
+    """Decode the string of `place_after`.
 
     Raises:
-        InvalidArgument: anything else.
+        InvalidArgument: it is not such a string.
     """
     timestamp, _, row_key = place.partition("-")
     try:
-        found = PagePointer(int(timestamp), bytes.fromhex(row_key))
+        pointer = PagePointer(int(timestamp), bytes.fromhex(row_key))
     except ValueError:
-        found = PagePointer(-1, b"")
-    if not 0 <= found.timestamp <= TIMESTAMP_MAX:
-        raise InvalidArgument(f"after must be as `next` is, timestamp-hexadecimal row key, not {place[:100]!r}")
-    return found
+        pointer = PagePointer(-1, b"")
+    if not 0 <= pointer.timestamp <= TIMESTAMP_MAX:
+        raise InvalidArgument(f"after must be the `next` of an answer, TIME-HEXADECIMAL, not {place[:100]!r}")
+    return pointer
 
 
 def text_number(text_checksum: bytes) -> bytes:
-    """The first bytes of a text checksum's digest: the text's name in every bucket."""
+    """Prefix of a text checksum's digest: the text's name in every bucket."""
     return text_checksum[1 : 1 + TEXT_NUMBER_BYTES]
 
 
 def body_head(body_checksum: bytes) -> bytes:
-    """Scheme byte and first bytes of a body checksum's digest."""
+    """Scheme byte and prefix of a body checksum's digest."""
     return body_checksum[: 1 + _BODY_HEAD_BYTES]

@@ -1,11 +1,11 @@
 """The types of the data model: cells, mutations, families, pages, verdicts; and which pages cannot be stored.  No I/O.
 
-Knows `errors`.  The terms are Bigtable's.  Types that are made for each cell are NamedTuples: importing `dataclasses`
-takes a cold `docstore get` as long as starting Python.
+The terms are Bigtable's.  Types are NamedTuples, because a cold `docstore get` would need as long to import
+`dataclasses` as to start Python.
 
-A client of a server asks whether a page is refused before it sends it.  A time in seconds, taken for microseconds, is
-one of 1970, and its version is hidden behind every other one.  A time of the far future is the newest for ever; with a
-bound on versions it hides the true ones, and compaction erases them.
+Clients check pages here, too, before they send them.  Times out of range are refused, because seconds taken for
+microseconds are a time of 1970, and such a version is hidden by every other one; and a version of the far future stays
+the newest for ever: with a bound on versions it hides the true ones, and compaction erases them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Time: TypeAlias = "int | datetime"
 
 
 def micros(time: Time) -> int:
-    """A time as microseconds since 1970; fractions of a microsecond are cut off.
+    """A time as microseconds since 1970; fractions of a microsecond are truncated.
 
     Raises:
         InvalidArgument: neither a whole number nor a datetime, or a datetime without a time zone.
@@ -46,12 +46,12 @@ def micros(time: Time) -> int:
             raise InvalidArgument(f"{time!r} has no time zone; write it with tzinfo=datetime.UTC")
         since: int = (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
         return since
-    other: Any = time  # an integer of another library, or what is no time
+    other: Any = time  # an integer type of another library, or not a time
     try:
         return index(other)
     except TypeError as error:
         raise InvalidArgument(
-            f"a time is a whole number of microseconds since 1970, or a datetime with a time zone, not {time!r:.100}"
+            f"a time must be an integer in microseconds since 1970, or a datetime with a time zone, not {time!r:.100}"
         ) from error
 
 
@@ -99,13 +99,13 @@ class DeleteFamily(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What an annotator says of a capture: a cell of family `note` at the capture's time.
+    """The result of an annotator for a capture: a cell of family `note` at the capture's time.
 
     Attributes:
         url: of the page; bytes are a row key.
         timestamp: of the capture, in microseconds.
         name: of the annotator: the qualifier.
-        value: what it says; None removes the note.
+        value: the result; None removes the note.
     """
 
     url: str | bytes
@@ -154,7 +154,7 @@ class Increment(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A place inside a row at which a read resumes: the column, and the timestamp within it."""
+    """A position in a row at which a read resumes: the column, and the timestamp within it."""
 
     family: str
     qualifier: bytes
@@ -166,12 +166,13 @@ class ReadSpec(NamedTuple):
 
     Attributes:
         families: their names; None reads all.
+        families: their names; None reads all.
         qualifier_prefix: only columns whose qualifier begins with it.
         start: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
         end: timestamp bound, exclusive; None has no bound.
         versions: newest versions of each column; None gives all.
         cell_limit: stop after so many cells; None has no bound.
-        after: give only cells after this place.
+        after: give only cells after this position.
         keys_only: values are empty.
     """
 
@@ -186,7 +187,7 @@ class ReadSpec(NamedTuple):
 
 
 def checked_families(families: Iterable[str]) -> tuple[str, ...]:
-    """Names of families, as a caller gave them.
+    """Check names of families from a caller.
 
     Raises:
         InvalidArgument: not a collection of names; a single string would be read as a collection of letters.
@@ -199,7 +200,7 @@ def checked_families(families: Iterable[str]) -> tuple[str, ...]:
 
 
 def checked_spec(spec: ReadSpec) -> ReadSpec:
-    """What to read of a row, as a caller gave it; times as microseconds.
+    """Check a `ReadSpec` from a caller; its times become microseconds.
 
     Raises:
         InvalidArgument: a field has another type or is out of range.
@@ -223,7 +224,7 @@ class Durability(enum.Enum):
     FLUSH = "flush"
     """kill -9 of this process: handed to the operating system before the answer."""
     NONE = "none"
-    """Nothing but an orderly close."""
+    """Only an orderly close."""
 
 
 # --- schema ---
@@ -256,7 +257,7 @@ class GCPolicy(NamedTuple):
         max_versions: keep the newest N different values of a column, compared byte by byte; equal values in a row count
             once.  None keeps all.
         max_age_seconds: keep versions younger than this; None keeps all.
-        intersection: with both bounds, drop only versions that break both; False drops versions that break either
+        intersection: with both bounds, drop only versions that exceed both; False drops versions that exceed either
             (their union).
     """
 
@@ -296,25 +297,25 @@ class ColumnFamily(NamedTuple):
 
 
 class VerdictKind(enum.StrEnum):
-    """What a page is to the pages of other URLs: the first kind that applies."""
+    """The relation of a page to pages of other URLs: the first kind that applies."""
 
     EXACT = "exact"
     SAME_TEXT = "same_text"
     NEAR = "near"
     CONTAINED = "contained"
     SIMILAR = "similar"
-    """Alike to a reader, but no duplicate: it is only shown."""
+    """Similar to a reader, but not a duplicate: it is only reported."""
     NEW = "new"
 
 
 DUPLICATES = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED)
 """Verdicts for which there are policies."""
 SAME_PAGE = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
-"""Verdicts that make two pages one in collapsed results and in a sweep; a contained page holds less than the other."""
+"""Verdicts that make two pages one in collapsed results and in a sweep; a contained page has less than the other."""
 
 
 class Previous(enum.StrEnum):
-    """What a page is to its own URL's version before it."""
+    """The relation of a page to the version before of its own URL."""
 
     NONE = "none"
     SAME_BYTES = "same_bytes"
@@ -323,33 +324,33 @@ class Previous(enum.StrEnum):
 
 
 class Policy(enum.StrEnum):
-    """What to do with a duplicate."""
+    """How a duplicate is stored."""
 
     FLAG = "flag"
     """Store it and mark it."""
     REFERENCE = "reference"
-    """Store it by reference to the page it duplicates; its own bytes always come back."""
+    """Store it by reference to the page it duplicates; reads always return its own bytes."""
     REJECT = "reject"
     """Store no body if the page that it duplicates is of the same host and still has that content; else store it and
     mark it.  The result says so, and `rejected` lists it."""
     REJECT_ANY = "reject-any"
-    """The same for pages of any host: a page that is crawled first can make others be rejected."""
+    """The same for pages of any host: a host that is crawled first can cause pages of others to be rejected."""
 
 
 REJECTING = (Policy.REJECT, Policy.REJECT_ANY)
-"""Policies that keep no body of some pages."""
+"""Policies that store some pages without a body."""
 
 Policies: TypeAlias = (
     Mapping[VerdictKind, Policy] | Mapping[str, str] | Iterable[tuple[VerdictKind | str, Policy | str]]
 )
-"""What to do per verdict, as a caller may give it: members of the enumerations, or their values as strings."""
+"""A policy for each verdict, as a caller may give it: members of the enumerations, or their values as strings."""
 
 
 def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
-    """What to do per verdict, as members of the enumerations.
+    """A policy for each verdict, as members of the enumerations.
 
     Raises:
-        InvalidArgument: not a mapping or pairs, or a word that is no verdict of a duplicate or no policy.
+        InvalidArgument: not a mapping or pairs, or an unknown verdict or policy.
     """
     duplicates = [str(kind) for kind in DUPLICATES]
     try:
@@ -362,36 +363,36 @@ def checked_policies(policies: Policies) -> dict[VerdictKind, Policy]:
         ) from error
     for kind, policy in pairs:
         if kind not in duplicates:
-            raise InvalidArgument(f"policies are of {', '.join(duplicates)}; there is none of {kind!r}")
+            raise InvalidArgument(f"policies are for {', '.join(duplicates)}, not for {kind!r}")
         if policy not in list(Policy):
-            raise InvalidArgument(f"the policy of {kind} is one of {', '.join(Policy)}, not {policy!r}")
+            raise InvalidArgument(f"the policy of {kind} must be one of {', '.join(Policy)}, not {policy!r}")
         if kind == VerdictKind.CONTAINED and policy in REJECTING:
             raise InvalidArgument(
-                "the policy of contained is flag or reference: a part of such a page is its own, and one page may hold "
-                "the texts of very many"
+                "the policy of contained must be flag or reference: such a page has a part of its own, and one page "
+                "may have the texts of very many"
             )
     return {VerdictKind(kind): Policy(policy) for kind, policy in pairs}
 
 
 @_checks
 class Schema(NamedTuple):
-    """What a store declares once, when it is made.
+    """What a store declares once, at creation.
 
     Attributes:
         families: the user's own families, and a replacement of `anchor` (to set its GC policy).
-        extractor: name of the rule that finds the text for fingerprints.
+        extractor: name of the rule that extracts the text to fingerprint.
         shingle_words: words in a shingle.
         near_threshold: least exact Jaccard coefficient of a `near` verdict.
         contained_threshold: least share of a page's shingles in an older page for `contained`.
-        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None for a store without this grade.
+        similar_threshold: least exact Jaccard coefficient of a `similar` verdict; None turns this verdict off.
         checksum: name of the body checksum algorithm.
-        keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can aim at the index's
-            buckets.  Two stores of the same pages may then propose different candidates.
+        keyed_bands: choose the bins of each band by a secret of the store, so that nobody else can fill its buckets on
+            purpose.  Two stores of the same pages may then propose different candidates.
         title_rule: give no verdict on a text that a host shows under contradicting titles.
-        captures: which captures of a page are kept; counts captures in a row with the same body once.
-        bodies: which of these keep their bodies; of the others text and fingerprints stay.
-        policies: what to do per verdict; the default is `flag`.  A mapping is made into pairs, strings into members.
-        vocabulary: TOML that says where XML of the user's own has its text; see docs/extraction.md.
+        captures: which captures of a page are kept; successive captures of a row with the same body count once.
+        bodies: which of these keep their bodies; the others keep text and fingerprints.
+        policies: a policy for each verdict; the default is `flag`.  A mapping becomes pairs, strings become members.
+        vocabulary: TOML with the paths of text in the user's own XML; see docs/extraction.md.
     """
 
     families: tuple[ColumnFamily, ...] = ()
@@ -418,7 +419,7 @@ class Schema(NamedTuple):
                 raise InvalidArgument(f"family {name!r} is declared twice; give it once, with one policy")
             if name in ("page", "http", "text", "dedup", "note", "capture"):
                 raise InvalidArgument(
-                    f"family {name!r} is built in and shows captures; `captures` and `bodies` say which are kept"
+                    f"family {name!r} is built in and shows captures; set `captures` and `bodies` instead"
                 )
         _check_type("extractor", self.extractor, str)
         _check_count("shingle_words", self.shingle_words)
@@ -428,8 +429,8 @@ class Schema(NamedTuple):
             _check_number("similar_threshold", self.similar_threshold, 1)
             if self.similar_threshold > self.near_threshold:
                 raise InvalidArgument(
-                    f"similar_threshold {self.similar_threshold} is above near_threshold {self.near_threshold}: no "
-                    "page were similar; give a lower one, or None for a store without this grade"
+                    f"similar_threshold {self.similar_threshold} is above near_threshold {self.near_threshold}, so no "
+                    "page could be similar; give a lower one, or None to turn this verdict off"
                 )
         _check_type("checksum", self.checksum, str)
         _check_type("keyed_bands", self.keyed_bands, bool)
@@ -445,7 +446,7 @@ class Schema(NamedTuple):
 
 
 COUNT_MAX = 2**63 - 1
-"""The largest count that a schema holds, and that the terminal takes."""
+"""The largest count in a schema and on the command line."""
 
 
 def _check_type(what: str, value: object, kind: type | UnionType) -> None:
@@ -482,7 +483,7 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def header_of(headers: Headers, name: str) -> str | None:
-    """The first header of that name, case folded; None if there is none."""
+    """The first header of that name, case-insensitive; None if there is none."""
     wanted = name.lower()
     for key, value in headers:
         if key.lower() == wanted:
@@ -492,12 +493,12 @@ def header_of(headers: Headers, name: str) -> str | None:
 
 @_checks
 class Page(NamedTuple):
-    """One fetched page, as it comes in.
+    """A fetched page, as a caller gives it.
 
     Attributes:
         url: as fetched.
         body: after transfer and content decoding.
-        status: HTTP status; 304 records a visit that found nothing new.
+        status: HTTP status; 304 records a visit of an unchanged page.
         headers: as received, in order, repeats kept.
         fetched_at: microseconds since 1970; None means now.  A datetime is converted.
         ip: of the server, or "".
@@ -519,22 +520,22 @@ class Page(NamedTuple):
         return {} if is_number else {"fetched_at": micros(self.fetched_at)}  # type: ignore[arg-type]
 
     def header(self, name: str) -> str | None:
-        """The first header of that name, case folded; None if there is none."""
+        """The first header of that name, case-insensitive; None if there is none."""
         return header_of(self.headers, name)
 
 
 class Verdict(NamedTuple):
-    """What a page is to the pages of other URLs, when it was written.
+    """The relation of a page to pages of other URLs, when it was written.
 
     Attributes:
         kind: the first that applies of exact, same_text, near, contained, similar, new.
-        of_url: the page that it duplicates, or is similar to; for new "", or with "title_mismatch" a like page.
-        of_timestamp: which version of that page, in microseconds; 0 if there is none.
+        of_url: the page that it duplicates, or is similar to; for new "", or with "title_mismatch" a similar page.
+        of_timestamp: the version of that page, in microseconds; 0 if there is none.
         similarity: exact Jaccard coefficient, or containment for `contained`; 1.0 for exact and same_text, or 0.0.
         reason: "short_text", "no_text", "status", "blank" (white space), "not_modified", or "unreadable: " and why: the
-            page could not be judged and is new.  "crowded": a page that it repeats may have been missed.
-            "doubtful_text", with any verdict on text: under a quarter of the title's words are in it.
-            "title_mismatch": titles say that a text like that of `of_url` is boilerplate.  Else "".
+            page could not be compared and is new.  "crowded": a duplicate may have been missed.  "doubtful_text", with
+            any verdict on text: under a quarter of the title's words are in it.  "title_mismatch": by their titles a
+            text like that of `of_url` is boilerplate.  Else "".
         contains_url: an older page whose shingles are in this one, or "".
         candidates: pages that the index proposed.
         verified: candidates that were compared exactly.
@@ -560,10 +561,10 @@ class WriteOptions(NamedTuple):
     """How a page is written.
 
     Attributes:
-        policies: what to do per verdict.
+        policies: a policy for each verdict.
         anchors: write the texts of the page's links into the rows of the linked pages.
         links: list those pages in the result.
-        any_time: accept times that `times.refusal_of_time` refuses.
+        any_time: accept times that `refusal_of_time` refuses.
         keep_body: store the body; else only text and fingerprints.
     """
 
@@ -575,21 +576,21 @@ class WriteOptions(NamedTuple):
 
 
 class PutResult(NamedTuple):
-    """The answer to one written page.
+    """The result of writing one page.
 
     Attributes:
         url: canonical URL of its row.
         timestamp: of the capture, in microseconds.
         verdict: against other URLs.
-        previous: against this URL's version before it.
+        previous: against the version before of this URL.
         previous_similarity: exact Jaccard coefficient with that version's text; 0.0 if there is none.
         stored: "body", "text" (without the body), "reference", "confirmed" (the same answer as before, or a 304),
             "visit" (a 304 of a page without a stored version), "rejected", "known" (the same capture was already
-            there: nothing written), "dry_run", or "refused" (see `error`).
+            stored: nothing written), "dry_run", or "refused" (see `error`).
         error: why the page was refused, with what to do; else "".
         known_as: for "known": how the capture was stored when it was written, such as "rejected"; else "".
-        links: if asked for: canonical URLs that a page of status 2xx links to, each once, in document order; at most
-            1000, without itself and without what cannot be fetched.
+        links: if requested: canonical URLs that a page of status 2xx links to, each once, in document order; at most
+            1000, without itself and without URLs that cannot be fetched.
     """
 
     url: str
@@ -606,25 +607,25 @@ class PutResult(NamedTuple):
 # --- which pages cannot be stored
 
 MAX_BODY_BYTES = 1 << 30
-"""Longer bodies are refused: a record's length is 32 bits, and a page is held in memory."""
+"""Longer bodies are refused: a record's length has 32 bits, and a page is in memory as a whole."""
 MAX_STATUS = 9999
 """Servers send codes beyond the three digits of the standard."""
 MAX_HEADERS_BYTES = 1_000_000
-"""Longer headers are refused: readers of archives take 1 MiB, so such a page could be exported and not come back."""
+"""Longer headers are refused: archive readers accept 1 MiB, so such a page could be exported but not ingested."""
 
 EARLIEST_MICROS = 631_152_000_000_000
 """1990-01-01: the Web's first page is of that year."""
 MOST_AHEAD_MICROS = 86_400_000_000
-"""A day: time zones, and clocks that are wrong."""
+"""A day: for time zones and wrong clocks."""
 
 
 def refusal_of_time(timestamp: object, now: int, *, any_time: bool = False) -> str:
-    """Why a capture of this time is refused; "" where it is taken.
+    """Why a capture of this time is refused; "" if it is accepted.
 
     Args:
         timestamp: as given, microseconds since 1970.
         now: microseconds since 1970.
-        any_time: take times before 1990, and more than a day ahead, too.
+        any_time: also accept times before 1990 and more than a day ahead.
     """
     if not isinstance(timestamp, int):
         return f"its time must be an int, in microseconds since 1970, not {timestamp!r}"
@@ -635,20 +636,20 @@ def refusal_of_time(timestamp: object, now: int, *, any_time: bool = False) -> s
     if timestamp < EARLIEST_MICROS:
         return (
             f"its time {timestamp} is before 1990: give microseconds since 1970, not seconds or milliseconds; "
-            "any_time=True, or --any-time, takes it as it is"
+            "any_time=True, or --any-time, accepts it"
         )
     if timestamp > now + MOST_AHEAD_MICROS:
         return (
             f"its time {timestamp} is more than a day ahead of this machine's clock, {now}, both in microseconds since "
-            "1970; any_time=True, or --any-time, takes it as it is"
+            "1970; any_time=True, or --any-time, accepts it"
         )
     return ""
 
 
 def refusal_of_fields(page: Page) -> str:
-    """Why a page cannot be stored whose fields are not what they should be; "" where they are.
+    """Why a page with invalid fields is refused; "" if they are valid.
 
-    One page in a group must not keep the others from being stored, so nothing behind this may raise for what it holds.
+    One page must not stop the others of its group, so code after this check may not raise for the content of a page.
     """
     body: object = page.body
     status: object = page.status
@@ -673,6 +674,6 @@ def refusal_of_fields(page: Page) -> str:
 
 
 def body_bytes(page: Page) -> int:
-    """Length of a page's body; 0 where that is no bytes, and the page will be refused."""
+    """Length of a page's body; 0 if it is not bytes, and the page will be refused."""
     body: object = page.body
     return len(body) if isinstance(body, bytes) else 0

@@ -101,7 +101,7 @@ def policy_order(pages: Pages, policy: CanonicalPolicy, first: Numbers, second: 
     for page, following in itertools.pairwise(by_key):
         if pages.row_keys[page] == pages.row_keys[following] and pages.timestamps[page] == pages.timestamps[following]:
             raise InvalidArgument(
-                f"pages {page} and {following} are one version of row {pages.row_keys[page]!r}; pass each version once"
+                f"pages {page} and {following} are the same version of row {pages.row_keys[page]!r}; pass it once"
             )
     oldest = (identity, pages.url_lengths, pages.timestamps)  # np.lexsort takes the first key last
     if policy is CanonicalPolicy.OLDEST:

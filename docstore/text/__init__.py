@@ -1,1 +1,1 @@
-"""Readers of bodies that are not HTML, why a block is main text, and where words stand in a text."""
+"""Readers of bodies that are not HTML, why a block is main text, and query words in a text."""

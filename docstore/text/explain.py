@@ -1,8 +1,7 @@
-"""Why a block of a page is main content or not, in words: what a person reads who doubts a verdict.
+"""Why a block of a page is main text or not, in words, for a person who doubts a verdict.
 
-Knows the extractors.  Must not know bytes, rows, verdicts nor the terminal.  It decides nothing: the blocks
-that it calls kept are those of the extractor.  `scored` and `combined` are explained block by block; of other
-extractors it is only said which lines of the visible text they took.
+It decides nothing: the kept blocks are those of the extractor.  `scored` and `combined` are explained block by block;
+for other extractors it only shows which lines of the visible text they keep.
 """
 
 from __future__ import annotations
@@ -33,32 +32,32 @@ from docstore.reference.words import words
 
 MOST_CAUSES: Final = 4
 LEAST_SCORE: Final = 10
-"""Causes that are worth less, in hundredths, are not named."""
+"""Hundredths of a score; weaker causes are not named."""
 LEAST_TITLE_LETTERS: Final = 4
 SMALL_SHARE: Final = 10
 MOST_TAG: Final = 60
 """Characters of a start tag that are shown."""
 
 _LINKS: Final = ("no links", "up to a third links", "up to two thirds links", "mostly links", "nothing but links")
-_WORDS_SAY: Final = {
+_CAUSE_WORDS: Final = {
     "sentence": "ends a sentence",
-    "currency": "has a sign of currency",
+    "currency": "has a currency sign",
     "consent": "names cookies, consent or privacy",
     "copyright": "claims a copyright",
     "repeats": "an earlier element has the same text",
     "is repeated": "a later element has the same text",
-    "title heading": "stands in the title of the page",
-    "title block": "stands in the title of the page",
-    "behind a heading": "a heading stands before it",
-    "before any heading": "no heading stands before it",
-    "before taken": "stands before what the rule `combined` takes",
-    "among taken": "stands among what the rule `combined` takes",
-    "behind taken": "stands behind what the rule `combined` takes",
-    "taken": "the rule `combined` takes it",
-    "left": "the rule `combined` leaves it out",
+    "title heading": "is in the title of the page",
+    "title block": "is in the title of the page",
+    "behind a heading": "follows a heading",
+    "before any heading": "no heading precedes it",
+    "before taken": "is before the text that the rule `combined` keeps",
+    "among taken": "is within the text that the rule `combined` keeps",
+    "behind taken": "is after the text that the rule `combined` keeps",
+    "taken": "the rule `combined` keeps it",
+    "left": "the rule `combined` drops it",
 }
 
-_STRAY: Final = "a long text that few of many alike elements have"
+_OUTLIER: Final = "a long text that few of many similar elements have"
 
 
 class ExplainedBlock(NamedTuple):
@@ -67,8 +66,8 @@ class ExplainedBlock(NamedTuple):
     Attributes:
         text: lines as shown, white space folded.
         is_kept: it is main text.
-        score: hundredths, of `scored`; None where the extractor gives none.
-        because: what spoke for that, the strongest first; with scores, these add up to no more than the greater part.
+        score: hundredths, of `scored`; None for other extractors.
+        because: the causes of the decision, strongest first; for `scored` with their parts of the score.
     """
 
     text: str
@@ -78,11 +77,11 @@ class ExplainedBlock(NamedTuple):
 
 
 def explain(source: str, extractor: str) -> list[ExplainedBlock]:
-    """Each block of a page, with what the extractor made of it.
+    """Each block of a page, with the decision of the extractor.
 
     Args:
         source: decoded; U+0000 is read as U+FFFD.
-        extractor: by its name in a schema.
+        extractor: its name in a schema.
     Raises:
         InvalidArgument: no extractor has that name, or it cannot be loaded.
     """
@@ -105,7 +104,7 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
 
 
 def left_out(blocks: Sequence[ExplainedBlock]) -> list[str]:
-    """What was left out by its first cause, scores and tags dropped: the `MOST_CAUSES` that took most characters."""
+    """The `MOST_CAUSES` causes that dropped most characters, by each block's first cause without score and tag."""
     counts: Counter[str] = Counter()
     characters: Counter[str] = Counter()
     for block in blocks:
@@ -120,20 +119,20 @@ def left_out(blocks: Sequence[ExplainedBlock]) -> list[str]:
 
 
 def doubts(title: str, headings: str, main: str, visible: str) -> list[str]:
-    """What speaks against the main text being what the page is about, in words; empty where nothing does."""
+    """Signs that the main text misses the subject of the page, in words; empty without any."""
     if not visible:
         return ["the page shows no text; a script may fetch it"]
-    found = []
-    said = frozenset(words(main))
+    reasons = []
+    main_words = frozenset(words(main))
     for name, text in (("title", title), ("headings", headings)):
         title_words = {word for word in words(text) if len(word) >= LEAST_TITLE_LETTERS}
-        if title_words and said.isdisjoint(title_words):
-            found.append(f"no word of the {name} stands in the main text")
+        if title_words and main_words.isdisjoint(title_words):
+            reasons.append(f"no word of the {name} is in the main text")
     if len(main) * SMALL_SHARE < len(visible):
-        found.append(
+        reasons.append(
             f"the main text is less than a tenth of the visible text: {len(main)} of {len(visible)} characters"
         )
-    return found
+    return reasons
 
 
 # --- scored
@@ -145,36 +144,36 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
     before_stamps = frozenset(selected)
     features_of = list(scored.block_features(page, taken, title))
     scores = [scored.score(features) for features in features_of]
-    found = scored.choose(page, scores)
+    chosen = scored.choose(page, scores)
     shown = scored.without_never(full)
-    stray = {id(shown.blocks[number]) for number in strays(shown)}
-    bar = scored.best_bar(page, scores)
+    outliers = {id(shown.blocks[number]) for number in strays(shown)}
+    threshold = scored.best_bar(page, scores)
     number = 0
     for block in full.blocks:
         if number == len(page.blocks) or page.blocks[number] != block:
-            why = _STRAY if id(block) in stray else _never_by(full, block.owner)
+            why = _OUTLIER if id(block) in outliers else _never_by(full, block.owner)
             yield ExplainedBlock(render([block]), False, None, (why,))
             continue
         score, is_kept = scores[number], number in kept
         because: tuple[str, ...] = tuple(_causes(features_of[number], 1 if is_kept else -1))
         if not is_kept and number in before_stamps:
-            because = ("a date, a time or a count, which changes while the page says the same",)
-        elif before_stamps != frozenset(found or taken):
-            because = ("what was found has no part in the title, so all but boilerplate is kept",)
-        elif not found:
+            because = ("a date, a time or a count, which changes although the page does not",)
+        elif before_stamps != frozenset(chosen or taken):
+            because = ("the chosen text has no word of the title, so everything but boilerplate is kept",)
+        elif not chosen:
             because = ("no block scores high enough, so the rule `combined` decides",)
-        elif not is_kept and score > bar:
+        elif not is_kept and score > threshold:
             because = ("an earlier element that is kept has the same text",)
-        elif bar < score <= 0:
-            because = (f"the page has too little that is surely content, so the bar is {bar}", *because)
-        elif 0 < score <= bar:
-            because = (f"the page has enough that is surely content, so the bar is {bar}", *because)
+        elif threshold < score <= 0:
+            because = (f"the page has too little text with a clear score, so the threshold is {threshold}", *because)
+        elif 0 < score <= threshold:
+            because = (f"the page has enough text with a clear score, so the threshold is {threshold}", *because)
         yield ExplainedBlock(render([block]), is_kept, score, because)
         number += 1
 
 
 def _never_by(page: Outline, element: int) -> str:
-    """Which element around a block is never content, and what it says it is."""
+    """The element around a block that excludes it from main text, and the kind of that element."""
     while element:
         name, source = page.tags[element]
         tag = " ".join(f"<{name}{source or ''}>".split())
@@ -189,7 +188,7 @@ def _never_by(page: Outline, element: int) -> str:
 
 
 def _causes(features: Sequence[str], sign: int) -> Iterator[str]:
-    """What speaks for the decision, the strongest first, each with its part of the score."""
+    """The causes of the decision, strongest first, each with its part of the score."""
     worth: dict[str, int] = defaultdict(int)
     for feature in features:
         worth[cause_of(feature)] += scored.score([feature]) - scored.score([])
@@ -199,22 +198,22 @@ def _causes(features: Sequence[str], sign: int) -> Iterator[str]:
 
 
 def cause_of(feature: str) -> str:
-    """The scorecard's sign in words; signs of one thing share them."""
+    """A feature of the scorecard in words; related features share them."""
     first, _, rest = feature.partition(" ")
     if first == "in":
         return f"inside {rest}" if rest[0] == "<" or "=" in rest else f'inside a class, id or state "{rest}"'
     if first == "like":
-        return "so many blocks have its marks"
+        return "many blocks have the same marks"
     if first[0] in "+-":
         return "the blocks next to it"
-    if feature in _WORDS_SAY:
-        return _WORDS_SAY[feature]
+    if feature in _CAUSE_WORDS:
+        return _CAUSE_WORDS[feature]
     if first == "fifth":
-        return "where it stands in the text"
+        return "its position in the text"
     if first == "sentence":
-        return _WORDS_SAY[first]
+        return _CAUSE_WORDS[first]
     if " of amount " in feature or " of share " in feature:
-        return _WORDS_SAY[first]
+        return _CAUSE_WORDS[first]
     form, _, digits = feature.removeprefix("taken ").removeprefix("left ").partition(" ")
     size, links = int(digits[0]), int(digits[1])
     long = f"of {scored.SIZES[size - 1]} letters and more" if size else f"under {scored.SIZES[0]} letters"
@@ -235,7 +234,7 @@ def _of_combined(page: Outline) -> Iterator[ExplainedBlock]:
 
 def _why_kept(page: Outline, decision: combined.Decision, number: int) -> str:
     if decision.is_lenient:
-        return "the page has little text, so all of it counts but boilerplate"
+        return "the page has little text, so all of it but boilerplate is kept"
     if not decision.inside[page.blocks[number].owner]:
         return "between the heading and the container of the main text"
     return "in the container of the main text"
@@ -248,14 +247,14 @@ def _why_left_out(page: Outline, decision: combined.Decision, number: int) -> st
     if decision.dropped[number] or decision.is_lenient:
         return _said_by(page, block.owner, block.evidence)
     if not decision.inside[block.owner]:
-        return "outside of the container of the main text"
+        return "outside the container of the main text"
     if block.link_weight * combined.KEPT_LINKS[1] > block.weight * combined.KEPT_LINKS[0]:
         return "more than two thirds of it are links"
-    return "behind the last long text of the container"
+    return "after the last long text of the container"
 
 
 def _said_by(page: Outline, element: int, evidence: int) -> str:
-    """Which kind of evidence around a block says that it is boilerplate; the nearest element decides."""
+    """The evidence that a block is boilerplate; that of the nearest element decides."""
     while not evidence & (BOILERPLATE | HEADER | HINT | ADVERT) and element:
         evidence = page.evidence[element]
         element = page.parents[element]

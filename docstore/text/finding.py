@@ -1,18 +1,16 @@
 """Query words in text: case and accents folded, positions kept.
 
-Must not know pages or which passage is shown.
+This folding is for search, not for fingerprints: it is looser than `words.fold`, and each character stays one
+character, so that a position in the folded text is a position in the text.  Letters are lower-cased.  Letters of the
+Latin, Greek or Cyrillic script lose their accents, if Unicode decomposes them (and o, d, l, h, t, i their bars and
+dots); full-width letters and digits become plain ones.  Separate combining accents (U+0300 to U+036F) are dropped; only
+then a map of positions is made.  ``ss`` and U+00DF match each other.
 
-Folding here is made for finding, not for fingerprints: it is looser than `words.fold`, and every character stays one
-character, so that a place in the folded text is a place in the text.  A character is put in lower case; a letter of the
-Latin, Greek or Cyrillic script loses its accents, as far as Unicode gives it a decomposition (and o, d, l, h, t, i
-their bars and dots); full-width letters and digits become plain ones.  Combining accents (U+0300 to U+036F) that stand
-apart are dropped; only then a map of positions is made.  ``ss`` and U+00DF are found for each other.
+A query is split into words.  Runs of a script without blanks between words are split into pairs of neighbouring
+characters (marks stay with their character), because word boundaries are unknown: consecutive pairs mark the whole run.
 
-A query is cut into words; runs of a script without blanks between words into pairs of neighbouring characters (a
-character takes its marks with it), for the reader's words cannot be known: pairs in a row mark the whole run.
-
-A word of the query is found where a word of the text begins: as the whole word, or as its beginning (`beginning_of`).
-In scripts without blanks it is found anywhere.  The search index has the same rules.
+A query word matches at the beginning of a word of the text: the whole word, or a prefix of it (`beginning_of`).  In
+scripts without blanks it matches anywhere.  The search index has the same rules.
 """
 
 from __future__ import annotations
@@ -29,19 +27,19 @@ from unicodedata import category, combining
 from docstore.reference.words import UNICODE
 
 PREFIX_CHARACTERS: Final = 4
-"""Shorter query words are found as whole words only."""
+"""Shorter query words match whole words only."""
 HANGUL_PREFIX: Final = 2
 """The same in syllables of Hangul, whose nouns are followed by particles."""
 INDIC_PREFIX: Final = 3
-"""The same in the scripts of India; vowel signs at the end, which inflection changes, are left out of the beginning."""
+"""The same in the scripts of India; the prefix omits vowel signs at its end, because inflection changes them."""
 MAX_TERMS: Final = 32
-"""Words of a query that count; the others are left out."""
+"""Further words of a query are ignored."""
 
 _WORD_CATEGORIES: Final = frozenset({"Mn", "Mc", "Me", "No", "Nl", "Pc"})
 _SIMILAR: Final = {"ø": "o", "đ": "d", "ł": "l", "ħ": "h", "ŧ": "t", "ı": "i", "ς": "σ"}
 """Letters without a decomposition."""
 _LAST_ACCENTED: Final = 0x0530
-"""Behind Cyrillic: further scripts keep their marks, which make other letters of them."""
+"""After Cyrillic: later scripts keep their marks, because a mark makes another letter."""
 _FOLDED_RANGES: Final = "\u00aa-\u024f\u0370-\u0530\u1e00-\u1fff\uff10-\uff5a"
 _FOLDED_CHARACTER: Final = re.compile(f"[{_FOLDED_RANGES}]")
 _ACCENT: Final = re.compile("[\u0300-\u036f]")
@@ -72,11 +70,11 @@ UNSPACED: Final = _Unspaced()
 _VOWEL_SIGNS: Final = "".join(
     mark for mark in map(chr, range(0x0900, 0x0E00)) if category(mark)[0] == "M" and not combining(mark)
 )
-"""Of the scripts of India, with the signs of nasal sounds."""
+"""Vowel signs of the scripts of India, with signs of nasal sounds."""
 
 
 def beginning_of(word: str) -> str:
-    """What other forms of a folded word begin with; "" if only the word itself is looked for."""
+    """The prefix that other forms of a folded word share; "" if only the word itself matches."""
     last = word[-1:]
     if "\uac00" <= last <= "\ud7a3":
         return word if len(word) >= HANGUL_PREFIX else ""
@@ -87,12 +85,12 @@ def beginning_of(word: str) -> str:
 
 
 def fold(text: str) -> str:
-    """A text with its characters folded, accents dropped."""
+    """A text folded character by character, without accents."""
     return _wide_form(text)[0]
 
 
 def is_word_character(character: str) -> bool:
-    """Whether a character belongs to words: letters, marks, numbers and connectors, as `words` has it."""
+    """Whether a character is part of words: letters, marks, numbers and connectors, as in `words`."""
     if character.isalnum() or character == "_":
         return True
     return character > "\x7f" and unicodedata.category(character) in _WORD_CATEGORIES
@@ -123,15 +121,15 @@ _NARROW: Final = _narrow_table()
 
 
 class Term(NamedTuple):
-    """One thing to look for.
+    """A query word, or a pair of characters of a script without blanks.
 
     Attributes:
         text: folded.
         other: another spelling of it, folded, or "".
-        spaced: whether it is a word of a script that separates words.
-        narrow: whether both spellings lie in Latin-1.
-        caseless: whether folding leaves it as it is, in whatever case it is written.
-        partial: whether it is a pair of a longer run: by itself it says little.
+        spaced: whether its script separates words.
+        narrow: whether both spellings are in Latin-1.
+        caseless: whether folding never changes it.
+        partial: whether it is a pair of a longer run; alone it is weak evidence.
     """
 
     text: str
@@ -143,10 +141,10 @@ class Term(NamedTuple):
 
 
 def terms(query: str) -> tuple[Term, ...]:
-    """What a query looks for, without repeats, in its order; at most MAX_TERMS."""
+    """Terms of a query, without repeats, in order; at most MAX_TERMS."""
     composed = unicodedata.normalize("NFC", query[:4096])
     folded = "".join(map(fold_character, _ACCENT.sub("", composed)))
-    found: dict[str, Term] = {}
+    by_text: dict[str, Term] = {}
     run: list[str] = []
     word = ""
     for character in folded + "\n":
@@ -155,21 +153,21 @@ def terms(query: str) -> tuple[Term, ...]:
         elif run and not word and unicodedata.category(character)[0] == "M":
             run[-1] += character
         else:
-            _add_run(found, run)
+            _add_run(by_text, run)
             run = []
         if not run and is_word_character(character):
             word += character
         elif word:
-            found.setdefault(word, _term(word, spaced=True))
+            by_text.setdefault(word, _term(word, spaced=True))
             word = ""
-    return tuple(found.values())[:MAX_TERMS]
+    return tuple(by_text.values())[:MAX_TERMS]
 
 
-def _add_run(found: dict[str, Term], run: list[str]) -> None:
+def _add_run(by_text: dict[str, Term], run: list[str]) -> None:
     if len(run) == 1:
-        found.setdefault(run[0], _term(run[0], spaced=False))
+        by_text.setdefault(run[0], _term(run[0], spaced=False))
     for first, second in pairwise(run):
-        found.setdefault(first + second, _term(first + second, spaced=False)._replace(partial=len(run) > 2))
+        by_text.setdefault(first + second, _term(first + second, spaced=False)._replace(partial=len(run) > 2))
 
 
 def _term(text: str, *, spaced: bool) -> Term:
@@ -179,11 +177,11 @@ def _term(text: str, *, spaced: bool) -> Term:
 
 
 class FoldedText:
-    """A text with its folded forms, each made when it is first needed.
+    """A text with its folded forms, each computed on first use.
 
     Args:
         text: the text.
-        utf8: the same as bytes, where the caller has them.
+        utf8: the text as bytes, if the caller has them.
     """
 
     def __init__(self, text: str, utf8: bytes | None = None) -> None:
@@ -194,19 +192,19 @@ class FoldedText:
         self._places: list[int] | None = None
 
     def find(self, term: Term, limit: int, start: int = 0, end: int | None = None) -> list[tuple[int, int, bool]]:
-        """The first `limit` places of a term within text[start:end]: start, end, and whether it is a whole word."""
+        """The first `limit` matches of a term within text[start:end]: start, end, and whether it is a whole word."""
         folded, places = self._form(term)
         last = len(self.text) if end is None else end
         if folded is self._narrow:
             return _find(_find_in_words, folded, term, limit, start, last)
         if places is None:
             return _find(_find_anywhere, folded, term, limit, start, last)
-        found = _find(_find_anywhere, folded, term, limit, 0, len(folded))
-        found = [(places[first], places[behind - 1] + 1, whole) for first, behind, whole in found]
-        return [one for one in found if one[0] >= start and one[1] <= last]
+        matches = _find(_find_anywhere, folded, term, limit, 0, len(folded))
+        matches = [(places[first], places[stop - 1] + 1, whole) for first, stop, whole in matches]
+        return [match for match in matches if match[0] >= start and match[1] <= last]
 
     def _form(self, term: Term) -> tuple[str, list[int] | None]:
-        """The form of the text to search for a term, and its map of positions where there is one."""
+        """The form of the text in which to search for a term, and its map of positions if it has one."""
         if term.narrow and self._wide is None:
             if self._narrow is None:
                 self._narrow = _narrow_form(self.text, self._utf8)
@@ -220,9 +218,9 @@ class FoldedText:
 
 
 def _narrow_form(text: str, utf8: bytes | None) -> str:
-    """The words of a text, in Latin-1 and folded, each place one further, all else blank, with a blank at both ends.
+    """The words of a text, folded, in Latin-1; all else is blank.  A blank at both ends shifts positions by one.
 
-    "" where the text has accents that stand apart: places would not be kept.
+    "" if the text has separate accents, because positions would change.
     """
     if text.isascii():
         return f" {text.encode().translate(_NARROW).decode('latin-1')} "
@@ -231,8 +229,8 @@ def _narrow_form(text: str, utf8: bytes | None) -> str:
     if any(map(utf8.__contains__, _ACCENT_LEADS)) and _ACCENT.search(text):
         return ""
     if any(map(utf8.__contains__, _FOLDED_LEADS)):
-        for found in set(_FOLDED_BYTES.findall(utf8)):
-            character = found.decode("utf-8", "replace")
+        for raw in set(_FOLDED_BYTES.findall(utf8)):
+            character = raw.decode("utf-8", "replace")
             folded = fold_character(character)
             if folded <= "\xff":
                 text = text.replace(character, folded)
@@ -240,7 +238,7 @@ def _narrow_form(text: str, utf8: bytes | None) -> str:
 
 
 def _wide_form(text: str) -> tuple[str, list[int] | None]:
-    """Text folded by `fold_character`, and where each character came from if some were dropped."""
+    """Text folded by `fold_character`, and the position of each character in the text if some were dropped."""
     lower = text.lower()
     if len(lower) != len(text):  # U+0130 alone
         lower = "".join(character.lower()[0] for character in text)
@@ -254,44 +252,44 @@ def _wide_form(text: str) -> tuple[str, list[int] | None]:
     return _ACCENT.sub("", lower), places
 
 
-_Places = list[tuple[int, int, bool]]
+_Matches = list[tuple[int, int, bool]]
 
 
 def _find(
-    finder: Callable[[str, str, bool, int, int, int], _Places],
+    finder: Callable[[str, str, bool, int, int, int], _Matches],
     folded: str,
     term: Term,
     limit: int,
     start: int,
     end: int,
-) -> _Places:
-    found = finder(folded, term.text, term.spaced, limit, start, end)
+) -> _Matches:
+    places = finder(folded, term.text, term.spaced, limit, start, end)
     if term.other and term.other in folded:
-        found = sorted(found + finder(folded, term.other, term.spaced, limit, start, end))[:limit]
-    return found
+        places = sorted(places + finder(folded, term.other, term.spaced, limit, start, end))[:limit]
+    return places
 
 
-def _find_in_words(padded: str, spelling: str, _: bool, limit: int, start: int, end: int) -> _Places:
-    """Places of a word in a narrow form; the blank before a word stands where the word begins in the text."""
-    found: _Places = []
+def _find_in_words(padded: str, spelling: str, _: bool, limit: int, start: int, end: int) -> _Matches:
+    """Matches of a word in a narrow form; the blank before a word has the position of the word in the text."""
+    places: _Matches = []
     find = padded.find
     beginning = f" {spelling}" if beginning_of(spelling) else f" {spelling} "
     length = len(spelling)
     first = find(beginning, start, end + 2)
     while first >= 0:
-        behind = find(" ", first + length + 1) - 1
-        if behind > end:
+        stop = find(" ", first + length + 1) - 1
+        if stop > end:
             break
-        found.append((first, behind, behind - first == length))
-        if len(found) == limit:
+        places.append((first, stop, stop - first == length))
+        if len(places) == limit:
             break
-        first = find(beginning, behind, end + 2)
-    return found
+        first = find(beginning, stop, end + 2)
+    return places
 
 
-def _find_anywhere(folded: str, spelling: str, spaced: bool, limit: int, start: int, end: int) -> _Places:
-    """Places of a term in a text that is folded character by character."""
-    found: _Places = []
+def _find_anywhere(folded: str, spelling: str, spaced: bool, limit: int, start: int, end: int) -> _Matches:
+    """Matches of a term in a text that is folded character by character."""
+    places: _Matches = []
     size = len(folded)
     find = folded.find
     beginning = (beginning_of(spelling) if spaced else "") or spelling
@@ -303,38 +301,38 @@ def _find_anywhere(folded: str, spelling: str, spaced: bool, limit: int, start: 
         if not spaced:
             while after < size and folded[after] > "\u02ff" and unicodedata.category(folded[after])[0] == "M":
                 after += 1
-            found.append((first, after, True))
+            places.append((first, after, True))
         elif first == 0 or not _continues(folded[first - 1]):
             while after < end and _continues(folded[after]):
                 after += 1
             whole = folded[first:after] == spelling and not (after < size and _continues(folded[after]))
             if whole or prefixes:
-                found.append((first, after, whole))
-        if len(found) == limit:
+                places.append((first, after, whole))
+        if len(places) == limit:
             break
         first = find(beginning, after, end)
-    return found
+    return places
 
 
 def _continues(character: str) -> bool:
-    """Whether a word goes on with a character."""
+    """Whether a character continues a word."""
     if character < "\x80":
         return character.isalnum() or character == "_"
     return is_word_character(character) and character not in UNSPACED
 
 
-# --- Where text may be cut: never inside what a reader takes for one character.
+# --- where text may be cut: never inside a character as a person sees it
 #
 # The boundaries are those of extended grapheme clusters (UAX #29), by the running Python's character tables, with these
-# simplifications: every mark (Mn, Mc, Me) extends, an emoji joined by U+200D stays whole whatever it is joined to, and
-# a virama keeps the letter behind it.  All of them cut less often than the standard, never more often.
+# simplifications: every mark (Mn, Mc, Me) extends; an emoji joined by U+200D stays whole, whatever follows; a virama
+# keeps the next letter.  All of them cut less often than the standard, never more often.
 
 _ZERO_WIDTH_JOINER: Final = "\u200d"
 _EXTENDING: Final = frozenset("\u200c\u200d\u0e33\u0eb3\uff9e\uff9f")
-"""Joiners, Thai and Lao AM, halfwidth voicing marks: no marks by category, and part of what stands before them."""
+"""Joiners, Thai and Lao AM, halfwidth voicing marks: not marks by category, but part of the preceding character."""
 _VIRAMA_CLASS: Final = 9
 LONGEST_CHARACTER: Final = 256
-"""Code points that are looked through for a boundary: then the text is cut all the same, as a megabyte of marks is."""
+"""Code points to search for a boundary; a longer sequence, such as a megabyte of marks, is cut anyway."""
 
 
 def is_boundary(text: str, place: int) -> bool:
@@ -360,7 +358,7 @@ def is_boundary(text: str, place: int) -> bool:
 
 
 def cut_before(text: str, place: int) -> int:
-    """The last boundary at or before `place`; LONGEST_CHARACTER before it if there is none so near."""
+    """The last boundary at or before `place`; if there is none within LONGEST_CHARACTER, that far before it."""
     least = place - LONGEST_CHARACTER
     while place > least and not is_boundary(text, place):
         place -= 1
@@ -368,7 +366,7 @@ def cut_before(text: str, place: int) -> int:
 
 
 def cut_after(text: str, place: int) -> int:
-    """The first boundary at or after `place`; LONGEST_CHARACTER after it if there is none so near."""
+    """The first boundary at or after `place`; if there is none within LONGEST_CHARACTER, that far after it."""
     most = place + LONGEST_CHARACTER
     while place < most and not is_boundary(text, place):
         place += 1
@@ -380,7 +378,7 @@ def _is_flag_letter(character: str) -> bool:
 
 
 def _jamo_follow(before: str, after: str) -> bool:
-    """Whether two parts of a Hangul syllable belong together."""
+    """Whether two Jamo belong to one Hangul syllable."""
     if "\u1100" <= before <= "\u115f":
         return "\u1100" <= after <= "\u11a7" or "\uac00" <= after <= "\ud7a3"
     if "\u1160" <= after <= "\u11a7":

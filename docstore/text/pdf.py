@@ -1,11 +1,11 @@
-"""Text of PDF files, with the extra `docstore[pdf]`: pypdf in a process of its own for each file.
+"""Text of PDF files, with the extra `docstore[pdf]`: pypdf in a separate process for each file.
 
-A file of strangers may take any time and memory to read, or crash the reader.  So the process that reads it has bounds:
-PAGES pages, SECONDS of processor time, MEMORY_BYTES of address space.  What goes beyond, is encrypted or damaged is
-`Unreadable`, with the cause; a file with more pages gives the text of the first ones.  Bounds of processor time and
-memory are the same on every load of the machine, so the same file gives the same text.
+An untrusted file may take any time and memory, or crash the reader.  So its process has limits: PAGES pages, SECONDS of
+processor time, MEMORY_BYTES of address space.  A file that exceeds them, is encrypted or damaged is `Unreadable`, with
+the cause; a file with more pages gives the text of the first ones.  Processor time and memory do not depend on the load
+of the machine, so the same file gives the same text.
 
-This file is the program of that process, too: it imports nothing of docstore, and its answer is one JSON object.
+This file is also the program of that process: it imports nothing of docstore, and its answer is one JSON object.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from typing import Any, Final
 PAGES: Final = 500
 SECONDS: Final = 30
 WALL_SECONDS: Final = 300
-"""After which a process that does not use its processor time is given up."""
+"""A process that does not use its processor time is killed after this time."""
 MEMORY_BYTES: Final = 1 << 30
 LARGEST_BYTES: Final = 64 << 20
 MOST_CHARACTERS: Final = 8 << 20
 
 _DIVIDED: Final = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_])")
-"""A word that is divided at the end of a line."""
+"""A word with a hyphen at the end of a line."""
 
 
 @cache
 def is_installed() -> bool:
-    """Whether there is a library that reads PDF."""
+    """Whether the library that reads PDF is installed."""
     return find_spec("pypdf") is not None
 
 
 def read(body: bytes) -> dict[str, str]:
-    """Text (one line a line), title and language of a PDF file; or why there is none, as `error`."""
+    """`text` (one line a line), `title` and `lang` of a PDF file; or `error`, why it has none."""
     if len(body) > LARGEST_BYTES:
         return {"error": f"a PDF of {len(body)} bytes, above {LARGEST_BYTES}"}
     command = [sys.executable, "-P", __file__]
@@ -49,17 +49,17 @@ def read(body: bytes) -> dict[str, str]:
     except OSError as error:
         return {"error": f"no process for a PDF could be started: {error}"}
     try:
-        found: dict[str, str] = json.loads(done.stdout)
-    except ValueError:  # the system has ended it
+        answer: dict[str, str] = json.loads(done.stdout)
+    except ValueError:  # the kernel has killed it
         return {"error": f"a PDF that takes more than {SECONDS} s of processor time or {MEMORY_BYTES >> 20} MB"}
-    return found
+    return answer
 
 
 # --- the process
 
 
 def _main() -> None:
-    import resource  # noqa: PLC0415 - the process alone needs these
+    import resource  # noqa: PLC0415 - only this process needs it
 
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

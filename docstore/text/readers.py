@@ -1,31 +1,30 @@
-"""Which reader finds the text of a body: a table by media type and root element, and the readers of plain formats.
+"""Which reader extracts the text of a body: a table by media type and root element, and the readers of plain formats.
 
-Knows `reference`; `vocabulary` reads XML.  Must not know words, fingerprints or rows.  A reader
-takes a body and its Content-Type and gives a `Text`.  It never raises for what it reads, except `Unreadable`, whose
-message is for the user.  Time is linear in the body; a caller bounds the body.
+A reader takes a body and its Content-Type and gives a `Text`.  For bad input it raises only `Unreadable`, whose message
+is for the user.  Time is linear in the body; the caller limits the body.
 
-Which reader, by the body's head (first 1024 bytes, after a byte order mark), first that holds:
+The first rule that matches the body's head (first 1024 bytes, after a byte order mark) selects the reader:
 
-1. a body that starts as a PDF does: `pdf`, if the extra is installed; as a PNG, GIF, JPEG, ZIP or RAR file: none; gzip:
-   that of the XML in it, if it is a feed or site map;
-2. the root element is one of `LIST_ROOTS`, whatever the type says among HTML, XML and no type: `vocabulary`;
-3. type text/html or application/xhtml+xml; an XML type with root ``html``; no type, no zero byte in the head (a UTF-16
-   mark excuses them), and it begins with ``<`` and a letter or ``!`` (not an SVG image), or with ``<?xml`` and has
+1. a body that starts as a PDF: `pdf`, if the extra is installed; as a PNG, GIF, JPEG, ZIP or RAR file: no reader; gzip:
+   the reader of the XML in it, if that is a feed or site map;
+2. the root element is one of `LIST_ROOTS`, and the type is HTML, XML or absent: `vocabulary`;
+3. type text/html or application/xhtml+xml; an XML type with root ``html``; no type, no zero byte in the head (except
+   after a UTF-16 mark), and it begins with ``<`` and a letter or ``!`` (not an SVG image), or with ``<?xml`` and has
    ``<html`` in it: HTML, which is not read here (`is_html`);
 4. an XML type, or ``<?xml`` without a type: `vocabulary`, which knows some roots and those of the user's file;
 5. the type is in `READERS`; no type: plain text.
 
-Plain text and Markdown are none if the head has control characters, as binary files under a wrong type have.
+Plain text and Markdown have no reader if the head has control characters, as binary files with a wrong type have.
 
-*Plain text*: its lines.  *Markdown*: rules for what pages use of CommonMark (headings, lists, quotes, code, links,
-tables, emphasis, front matter) make HTML of it, which `page.read` reads.  Words are what fingerprints are made of, and
-markup has hardly any, so a full parser would find the same text.  Indented code is text; nested link brackets stay.
+*Plain text*: its lines.  *Markdown*: rules for the common part of CommonMark (headings, lists, quotes, code, links,
+tables, emphasis, front matter) convert it to HTML, which `page.read` reads.  This is simpler than a full parser and
+gives the same words, because markup has hardly any.  Indented code is text; nested link brackets stay.
 
-*JSON*: the strings under the usual names of content (CONTENT_NAMES), in their order, HTML in them as HTML; the first
-under a name of TITLE_NAMES that is nearest to the root is the title.  JSON without any has no text.
+*JSON*: the strings under usual names of content (CONTENT_NAMES), in order, HTML in them as HTML; the title is the first
+string under a name of TITLE_NAMES that is nearest to the root.  JSON without such names has no text.
 
 *Shell*: an HTML page with under `SHELL_WORDS` words of main text gets the ``articleBody`` of its JSON-LD, if exactly
-one object has one, of at least that many words.  Longer pages keep their text: JSON-LD repeats it at best.
+one object has one, of at least that many words.  Longer pages keep their text: their JSON-LD at best repeats it.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ from docstore.reference.tokens import ascii_lower, attributes, split
 HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 XML_TYPES: Final = frozenset({"text/xml", "application/xml"})
 LIST_ROOTS: Final = frozenset({b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"})
-"""Roots of feeds and site maps, in lower case: these are served under any type."""
+"""Roots of feeds and site maps, in lower case; sites serve these with any type."""
 MARKDOWN_LIMIT_BYTES: Final = 1 << 20
-"""A longer body is read as plain text: its markup takes some microseconds a character."""
+"""A longer body is read as plain text: Markdown takes some microseconds a character."""
 SHELL_WORDS: Final = 50
 JSON_LD_LIMIT_BYTES: Final = 1 << 20
 
@@ -69,15 +68,15 @@ _ROOT: Final = re.compile(
 
 
 class Unreadable(Exception):
-    """A body has a reader and no text that it can find; the message says why and where."""
+    """A body has a reader, but the reader extracts no text; the message says why and where."""
 
 
 class Text(NamedTuple):
-    """What a body says; strings as in `model.analysis.Analysis`.
+    """The text of a body and its metadata; strings as in `model.analysis.Analysis`.
 
     Attributes:
-        main: the text that carries the fingerprints: blocks on lines.
-        charset: the encoding that it was read with.
+        main: the text to fingerprint; one block a line.
+        charset: the encoding of the body.
         published: in UTC as 2024-05-01T12:00:00Z, or "".
         links: (href, text) in document order.
         entries: of a feed or site map.
@@ -109,12 +108,12 @@ def _head(body: bytes) -> bytes:
 
 def _root(head: bytes) -> bytes:
     """Local name of the first element, in lower case; b"" if there is none in the head."""
-    found = _ROOT.match(head)
-    return found[1].lower() if found else b""
+    match = _ROOT.match(head)
+    return match[1].lower() if match else b""
 
 
 def is_html(body: bytes, content_type: str | None) -> bool:
-    """Whether a body is read as HTML, by the rule at the head of this file."""
+    """Whether a body is read as HTML, by the rules at the head of this file."""
     media_type = media_type_of(content_type)
     if body.startswith(_BINARY_STARTS) or (media_type and media_type not in HTML_TYPES | XML_TYPES):
         return False
@@ -133,9 +132,9 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     Args:
         body: as fetched.
         content_type: the header.
-        vocabulary: the user's, in TOML; see `vocabulary.parse`.
+        vocabulary: the user's vocabulary in TOML; see `vocabulary.parse`.
     Raises:
-        Unreadable: its reader finds no text in it.
+        Unreadable: its reader extracts no text.
     """
     media_type = media_type_of(content_type)
     if body.startswith(_GZIP):
@@ -152,8 +151,8 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
     is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
     if is_xml or is_list or (not media_type and _starts_xml(head)):
-        found: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
-        return found  # lxml is loaded for XML alone
+        text: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
+        return text  # lxml is imported only for XML
     reader = READERS.get("application/json" if media_type.endswith("+json") else media_type or "text/plain")
     return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
 
@@ -166,29 +165,29 @@ def _starts_xml(head: bytes) -> bool:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """The first `TEXT_LIMIT_BYTES` of a gzip file; what comes before any damage."""
-    found = b""
-    while body.startswith(_GZIP) and len(found) < TEXT_LIMIT_BYTES:
+    """The first `TEXT_LIMIT_BYTES` of a gzip file, up to the first damage."""
+    unpacked = b""
+    while body.startswith(_GZIP) and len(unpacked) < TEXT_LIMIT_BYTES:
         inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
-            found += inflater.decompress(body, TEXT_LIMIT_BYTES - len(found))
+            unpacked += inflater.decompress(body, TEXT_LIMIT_BYTES - len(unpacked))
         except zlib.error:
             break
-        if not inflater.unused_data or not found:
+        if not inflater.unused_data or not unpacked:
             break
         body = inflater.unused_data
-    return found
+    return unpacked
 
 
 def shown(source: str) -> str:
-    """The visible text of a piece of HTML, blocks on lines."""
+    """The visible text of a piece of HTML, one block a line."""
     return visible(split(source.replace("\0", "\ufffd")))
 
 
 # --- dates
 
 LONGEST_DATE: Final = 100
-"""Characters; a longer text is no date."""
+"""Characters; a longer text is not a date."""
 
 _ISO: Final = re.compile(
     r"(\d{4})(?:[-/.]?(\d\d)(?:[-/.]?(\d\d)(?:(?:T|\s+)(\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?\s*"
@@ -198,13 +197,12 @@ _ISO: Final = re.compile(
 
 
 def published_time(text: str) -> str:
-    """A date in UTC as 2024-05-01T12:00:00Z; "" if the text is no date of the years 1 to 9999.
+    """A date in UTC as 2024-05-01T12:00:00Z; "" if the text is not a date of the years 1 to 9999.
 
     Two families are read.  RFC 822 and its relatives: two-digit years, names of North American zones, without weekday,
-    seconds or zone, full names of months, C's asctime.  ISO 8601 as W3C profiles it: from a year alone to fractions of
-    a second, also with a blank for the T and offsets without a colon.  A date without a zone is taken for UTC, one
-    without a time for midnight, one without a day for the first.  Names of months in other languages are not known,
-    and 05/01/2024 is no date, because two conventions read it differently.
+    seconds or zone, full names of months, C's asctime.  ISO 8601 in the W3C profile: from a year alone to fractions of
+    a second, also with a blank for the T and offsets without a colon.  Defaults: zone UTC, time midnight, first day.
+    Names of months in other languages are not read; nor is 05/01/2024, because two conventions read it differently.
 
     >>> published_time("Wed, 01 May 2024 08:00:00 EDT")
     '2024-05-01T12:00:00Z'
@@ -220,10 +218,10 @@ def published_time(text: str) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ").zfill(20) if time else ""
 
 
-def _of_iso(found: re.Match[str]) -> datetime:
-    year, month, day = (int(part or 1) for part in found.groups()[:3])
-    hour, minute, second = (int(part or 0) for part in found.groups()[3:6])
-    zone = found[7] or ""
+def _of_iso(match: re.Match[str]) -> datetime:
+    year, month, day = (int(part or 1) for part in match.groups()[:3])
+    hour, minute, second = (int(part or 0) for part in match.groups()[3:6])
+    zone = match[7] or ""
     offset = 0
     if zone[:1] in ("+", "-"):
         offset = (int(zone[1:3]) * 60 + int(zone[3:].lstrip(":") or 0)) * (-1 if zone[0] == "-" else 1)
@@ -231,8 +229,8 @@ def _of_iso(found: re.Match[str]) -> datetime:
 
 
 def _of_mail(text: str) -> datetime | None:
-    found = parsedate_tz(text) or parsedate_tz(f"{text} 00:00:00 +0000")
-    return None if found is None else _time(*found[:6], found[9] or 0)
+    parsed = parsedate_tz(text) or parsedate_tz(f"{text} 00:00:00 +0000")
+    return None if parsed is None else _time(*parsed[:6], parsed[9] or 0)
 
 
 def _time(year: int, month: int, day: int, hour: int, minute: int, second: int, offset_seconds: int) -> datetime:
@@ -247,7 +245,7 @@ def _time(year: int, month: int, day: int, hour: int, minute: int, second: int, 
 
 
 def plain(body: bytes, content_type: str | None) -> Text:
-    """Lines as they are, white space folded."""
+    """The lines of plain text, white space folded."""
     encoding, source = charset.decode(body, content_type)
     lines = source.replace("\0", "\ufffd").replace("\r", BREAK).replace("\n", BREAK)
     return Text(fold_blocks(lines), encoding)
@@ -259,7 +257,7 @@ _FENCE: Final = re.compile(r" {0,3}(```+|~~~+)")
 _HEADING: Final = re.compile(r" {0,3}(#{1,6})(?:[ \t]++(.*)|$)")
 _UNDERLINE: Final = re.compile(r" {0,3}(?:(=+)|-{2,})[ \t]*$")
 _NO_TEXT: Final = re.compile(r"[ \t]*+(?:(?:[-*_][ \t]*+){3,}|(?=[^|]*\|)[|:\- \t]++)$")
-"""A line between sections, or below the head of a table."""
+"""A rule between sections, or the line below the head of a table."""
 _MARKERS: Final = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+[ \t]*(?:\[[ xX]\][ \t])?")
 _DEFINITION: Final = re.compile(r" {0,3}\[([^\[\]]+)\]:[ \t]*+<?([^\s<>]+)>?")
 _CODE: Final = re.compile(r"(?<!`)(`++)([^`]++)\1(?!`)")
@@ -272,7 +270,7 @@ _AUTOLINK: Final = re.compile(r"<((?:https?|ftp)://[^\s<>]+)>")
 _EMPHASIS: Final = re.compile(r"(?<![\w*_~])[*_~]++(?=\S)|(?<=[^\s*_~])[*_~]++(?!\w)")
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _KEPT: Final = re.compile("\ue000(\\d+)\ue001")
-"""Stands for a piece of HTML while a line is read."""
+"""Placeholder for a piece of HTML while a line is read."""
 
 
 def markdown(body: bytes, content_type: str | None) -> Text:
@@ -287,7 +285,7 @@ def markdown(body: bytes, content_type: str | None) -> Text:
         declared = {key.lower(): value.strip(" \t\"'") for key, value in _FIELD.findall(matter["fields"])}
         source = source[matter.end() :]
     lines = source.split("\n")
-    targets = {found[1].casefold(): found[2] for line in lines if (found := _DEFINITION.match(line))}
+    targets = {match[1].casefold(): match[2] for line in lines if (match := _DEFINITION.match(line))}
     read = page.read("\n".join(_html_lines(lines, targets)), visible, links=True)
     return Text(
         read.main,
@@ -335,24 +333,24 @@ def _inline(line: str, targets: dict[str, str]) -> str:
     kept: list[str] = []
 
     def restored(text: str) -> str:
-        return _KEPT.sub(lambda found: kept[int(found[1])], text)
+        return _KEPT.sub(lambda match: kept[int(match[1])], text)
 
     def keep(html: str) -> str:
         kept.append(restored(html))
         return f"\ue000{len(kept) - 1}\ue001"
 
-    def link(found: re.Match[str]) -> str:
-        text = found[2]
-        href = found[3] if found[3] is not None else targets.get((found[4] or text).casefold())
+    def link(match: re.Match[str]) -> str:
+        text = match[2]
+        href = match[3] if match[3] is not None else targets.get((match[4] or text).casefold())
         if href is None:
-            return found[0]
+            return match[0]
         start = f'<a href="{escape(href)}">'
-        return text if found[1] else f"{keep(start)}{text}{keep('</a>')}"
+        return text if match[1] else f"{keep(start)}{text}{keep('</a>')}"
 
     line = line.replace("\ue000", "\ufffd").replace("\ue001", "\ufffd")
-    line = _CODE.sub(lambda found: keep(escape(found[2], quote=False)), line)
-    line = _ESCAPED.sub(lambda found: keep(escape(found[1], quote=False)), line)
-    line = _AUTOLINK.sub(lambda found: keep(f'<a href="{escape(found[1])}">{escape(found[1])}</a>'), line)
+    line = _CODE.sub(lambda match: keep(escape(match[2], quote=False)), line)
+    line = _ESCAPED.sub(lambda match: keep(escape(match[1], quote=False)), line)
+    line = _AUTOLINK.sub(lambda match: keep(f'<a href="{escape(match[1])}">{escape(match[1])}</a>'), line)
     line = _EMPHASIS.sub("", _LINK.sub(link, line))
     return restored(line.replace("|", " ") if line.lstrip().startswith("|") else line)
 
@@ -364,16 +362,16 @@ def pdf_text(body: bytes) -> Text | None:
     """The text of a PDF file; None if no library for it is installed.
 
     Raises:
-        Unreadable: it is damaged, needs a password, or takes too much.
+        Unreadable: it is damaged, needs a password, or exceeds a limit.
     """
     pdf = import_module("docstore.text.pdf")
     if not pdf.is_installed():
         return None
-    found = pdf.read(body)
-    if "error" in found:
-        raise Unreadable(found["error"])
-    lines = found["text"].replace("\0", "\ufffd").replace("\n", BREAK)
-    return Text(fold_blocks(lines), title=" ".join(found["title"].split()), lang=found["lang"])
+    answer = pdf.read(body)
+    if "error" in answer:
+        raise Unreadable(answer["error"])
+    lines = answer["text"].replace("\0", "\ufffd").replace("\n", BREAK)
+    return Text(fold_blocks(lines), title=" ".join(answer["title"].split()), lang=answer["lang"])
 
 
 TITLE_NAMES: Final = ("title", "headline", "name")
@@ -381,15 +379,15 @@ CONTENT_NAMES: Final = frozenset(
     {*TITLE_NAMES, "subtitle", "description", "summary", "abstract", "excerpt", "caption", "articlebody"}
     | {"body", "content", "content_html", "content_text", "html", "text", "full_text", "message", "comment"}
 )
-"""In lower case; WordPress has its strings one deeper, under `rendered`."""
+"""In lower case; WordPress has its strings one level deeper, under `rendered`."""
 _WRAPPED: Final = ("rendered", "value", "#text")
 
 
 def json_text(body: bytes, content_type: str | None) -> Text | None:
-    """The strings of JSON that are content by their names.
+    """The strings of JSON under names of content.
 
     Raises:
-        Unreadable: it is no JSON.
+        Unreadable: it is not JSON.
     """
     encoding, source = charset.decode(body, content_type)
     try:
@@ -399,18 +397,18 @@ def json_text(body: bytes, content_type: str | None) -> Text | None:
     except RecursionError as error:
         raise Unreadable("JSON that is nested too deep") from error
     title, title_depth, blocks = "", 0, []
-    waiting: list[tuple[str, Any, int]] = [("", root, 0)]
-    while waiting:
-        name, value, depth = waiting.pop()
+    pending: list[tuple[str, Any, int]] = [("", root, 0)]
+    while pending:
+        name, value, depth = pending.pop()
         if isinstance(value, dict):
             inner = [
-                (name if key in _WRAPPED else key.lower(), one, depth + 1)
-                for key, one in value.items()
+                (name if key in _WRAPPED else key.lower(), inner_value, depth + 1)
+                for key, inner_value in value.items()
                 if not key.startswith("_")  # WordPress: `_links`
             ]
-            waiting += reversed(inner)
+            pending += reversed(inner)
         elif isinstance(value, list):
-            waiting += ((name, one, depth + 1) for one in reversed(value))
+            pending += ((name, inner_value, depth + 1) for inner_value in reversed(value))
         elif isinstance(value, str) and name in CONTENT_NAMES:
             text = shown(value) if "<" in value or "&" in value else fold_blocks(value.replace("\n", BREAK))
             if name in TITLE_NAMES and text and (not title or depth < title_depth):
@@ -426,25 +424,25 @@ READERS: Final[dict[str, Reader]] = {
     "text/x-markdown": markdown,
     "text/x-web-markdown": markdown,
 }
-"""By media type; a reader of another format stands here as well."""
+"""By media type; add readers of further formats here."""
 
 
 # --- HTML without text
 
 
 def article_of_shell(body: bytes, content_type: str | None) -> Text | None:
-    """The article that only the JSON-LD of an HTML page has; None if it has none, or more than one."""
+    """The article in the JSON-LD of an HTML page; None if there is none or more than one."""
     source = charset.decode(body[:TEXT_LIMIT_BYTES], content_type).text
     markup = split(source.replace("\0", "\ufffd"))
-    found: list[dict[str, Any]] = []
+    articles: list[dict[str, Any]] = []
     for name, tag, content in zip(markup.names, markup.attributes, markup.contents, strict=True):
         if name != "script" or not content or len(content) > JSON_LD_LIMIT_BYTES:
             continue
         if ascii_lower(attributes(tag).get("type", "")).strip() == "application/ld+json":
-            found += _articles(content)
-    if len({article["articleBody"] for article in found}) != 1:
+            articles += _articles(content)
+    if len({article["articleBody"] for article in articles}) != 1:
         return None
-    article = found[0]
+    article = articles[0]
     main = article["articleBody"]
     main = shown(main) if "<" in main or "&" in main else fold_blocks(main.replace("\n", BREAK))
 
@@ -463,14 +461,14 @@ def article_of_shell(body: bytes, content_type: str | None) -> Text | None:
 def _articles(source: str) -> Iterator[dict[str, Any]]:
     """Objects of JSON with an `articleBody`."""
     try:
-        waiting: list[Any] = [json.loads(source, strict=False, parse_int=str)]
+        pending: list[Any] = [json.loads(source, strict=False, parse_int=str)]
     except (ValueError, RecursionError):
         return
-    while waiting:
-        value = waiting.pop()
+    while pending:
+        value = pending.pop()
         if isinstance(value, dict):
             if isinstance(value.get("articleBody"), str):
                 yield value
-            waiting += value.values()
+            pending += value.values()
         elif isinstance(value, list):
-            waiting += value
+            pending += value

@@ -1,22 +1,19 @@
 """Text of XML: feeds, site maps and documents in the user's own vocabulary, by a table of paths for each root element.
 
-Knows `readers` and `reference`; the only importer of lxml in `text/`.  Must not know bytes on disk,
-words or fingerprints.
-
-A `Vocabulary` says where in a document of its roots the entries are, and for the page and for each entry which paths
-hold title, text and so on, the best first.  A *path* is names joined by ``/``, from the root or the entry; ``@name`` at
-its end takes an attribute.  An element with an attribute `rel` is named ``link[alternate]``, one that says
-``isPermaLink="false"`` ``guid[false]``.  Names without prefix are of the root's own namespace.  Others have the prefix
-of `NAMESPACES`, whatever the document calls it, and of a namespace that is not there the prefix that the document gives
-it.  A prefix that is not declared is taken as in `NAMESPACES`.
+A `Vocabulary` gives the paths of entries in a document of its roots, and for the page and for each entry the paths of
+title, text and so on, best first.  A *path* is names joined by ``/``, from the root or the entry; ``@name`` at its end
+is an attribute.  An element with an attribute `rel` is named ``link[alternate]``; one with ``isPermaLink="false"`` is
+``guid[false]``.  Names without prefix are of the root's own namespace.  Other names have the prefix of `NAMESPACES`,
+whatever the document's prefix is; in a namespace that is not there they have the document's prefix.  A prefix that is
+not declared is read as in `NAMESPACES`.
 
 A value is HTML if it has markup, in elements or escaped, unless its `type` says that it is text (in Atom: only if its
 type says that it is HTML).  The main text of a page with entries is the title and text of each.
 
-lxml gets the root element alone, as UTF-8, never the prolog, so there is no DTD, no entity and no network.  A document
-whose prolog declares entities is refused.  Names of characters that HTML defines (``&nbsp;``) are replaced beforehand.
-Ill-formed XML is read as far as libxml2 recovers.  No tree is built: memory is that of the source and the values, and
-reading ends after `MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
+lxml gets only the root element, as UTF-8, never the prolog, so there is no DTD, no entity and no network.  A document
+whose prolog declares entities is refused.  Character names of HTML (``&nbsp;``) are replaced before.  Ill-formed XML is
+read as far as libxml2 recovers.  No tree is built: memory is that of the source and the values, and reading ends after
+`MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
 """
 
 from __future__ import annotations
@@ -39,7 +36,7 @@ from docstore.reference.tokens import decode_text
 from docstore.text.readers import Text, Unreadable, published_time, shown
 
 MOST_ENTRIES: Final = 50_000
-"""As many as a site map may have."""
+"""The limit of the site map protocol."""
 MOST_ELEMENTS: Final = 500_000
 MOST_DEPTH: Final = 64
 """Deeper elements have no path."""
@@ -70,15 +67,15 @@ NAMESPACES: Final = {
 _DECLARED: Final = {prefix: name for name, prefix in reversed(NAMESPACES.items()) if prefix}
 
 Paths = Mapping[str, tuple[str, ...]]
-"""Field -> paths, the best first."""
+"""Field -> paths, best first."""
 
 
 class Vocabulary(NamedTuple):
-    """Where documents of some roots have what.
+    """Paths in documents with some root elements.
 
     Attributes:
         roots: local names of root elements.
-        entries: paths of the elements that are entries; none: the document is one page.
+        entries: paths of the elements that are entries; if empty, the document is one page.
         page: paths from the root.
         entry: paths from an entry.
         is_plain: a value is text unless its `type` says that it is HTML.
@@ -152,7 +149,7 @@ VOCABULARIES: Final = (
         },
     ),
 )
-"""The built-in ones; a user's come before them."""
+"""The built-in vocabularies; the user's are tried first."""
 
 
 def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | None:
@@ -167,10 +164,10 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     if "<!ENTITY" in prolog[0]:
         line = 1 + source.count("\n", 0, source.index("<!ENTITY"))
         raise Unreadable(f"the XML declares entities in line {line}, which are not expanded")
-    found = _NAME.match(source, prolog.end())
-    if found is None:
+    root = _NAME.match(source, prolog.end())
+    if root is None:
         raise Unreadable(f"no root element of XML begins in line {1 + prolog[0].count(chr(10))}")
-    known = next((one for one in (*parse(vocabulary), *VOCABULARIES) if found[1] in one.roots), None)
+    known = next((each for each in (*parse(vocabulary), *VOCABULARIES) if root[1] in each.roots), None)
     if known is None:
         return None
     first_line = prolog[0].count("\n")
@@ -194,26 +191,26 @@ _PREDEFINED: Final = frozenset({"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"})
 
 
 def _decoded(body: bytes, content_type: str | None) -> charset.Decoded:
-    """As HTML is, and UTF-16 without a mark, which XML allows."""
+    """Decoded as HTML is; also UTF-16 without a mark, which XML allows."""
     for start, encoding in ((b"<\0?\0", "utf-16le"), (b"\0<\0?", "utf-16be")):
         if body.startswith(start):
-            found = charset.Decoded(encoding, charset.decode_as(body, encoding))
+            decoded = charset.Decoded(encoding, charset.decode_as(body, encoding))
             break
     else:
-        found = charset.decode(body, content_type)
-    return found._replace(text=_NOT_XML.sub("\ufffd", found.text))
+        decoded = charset.decode(body, content_type)
+    return decoded._replace(text=_NOT_XML.sub("\ufffd", decoded.text))
 
 
-def _character(found: re.Match[str]) -> str:
-    """A reference by a name that HTML defines and XML does not, as a character."""
-    if found[0] in _PREDEFINED:
-        return found[0]
-    text = decode_text(found[0])
-    return text if text == found[0] else escape(text)
+def _character(match: re.Match[str]) -> str:
+    """The character of a reference by a name that HTML defines and XML does not."""
+    if match[0] in _PREDEFINED:
+        return match[0]
+    text = decode_text(match[0])
+    return text if text == match[0] else escape(text)
 
 
 def _feed(reading: _Reading, source: str, first_line: int) -> str:
-    """Parse a root element; what is not well-formed about it, and in which line, or ""."""
+    """Parse a root element; -> the first fatal error and its line, or ""."""
     parser = etree.XMLParser(
         target=cast(Any, reading),
         encoding="utf-8",
@@ -237,15 +234,15 @@ def _feed(reading: _Reading, source: str, first_line: int) -> str:
 
 
 class _Enough(Exception):
-    """The document is longer than is read."""
+    """The document exceeds a limit; the rest is not read."""
 
 
 class _Item:
     """The page, or an entry: for each field the values of the best path so far.
 
     Attributes:
-        depth: of its element below the root.
-        values: by field, the path's rank and its values; of a text several, else one.
+        depth: depth of its element below the root.
+        values: by field, the path's rank and its values; several for `text`, else one.
     """
 
     def __init__(self, depth: int) -> None:
@@ -264,7 +261,7 @@ class _Item:
 
 
 class _Reading:
-    """Target of the parser: follows the path, and collects the values that the vocabulary names."""
+    """Target of the parser: tracks the path, and collects the values of the vocabulary's paths."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -280,18 +277,18 @@ class _Reading:
         self._own_namespace = ""
         self._elements = 0
         self._depth = 0
-        """Of the open element: 1 is the wrapper, 2 the root."""
+        """Depth of the open element: 1 is the wrapper, 2 the root."""
         self._path: list[str] = []
-        """Names from below the root to the open element, or to the one whose value is read."""
+        """Names from below the root to the open element, or to the element whose value is read."""
         self._bases = [""]
         self._is_over = False
         self._field: tuple[str, int] | None = None
-        """Whose value is read, with the rank of its path."""
+        """Field and rank of the path whose value is read."""
         self._field_depth = 0
         self._is_html = self._is_tagged = False
         self._pieces: list[str] = []
 
-    # --- for the parser
+    # --- called by the parser
 
     def start(self, tag: str, attributes: Mapping[str, str], namespaces: Mapping[str, str]) -> None:
         """An element begins."""
@@ -346,7 +343,7 @@ class _Reading:
     def close(self) -> None:
         """The document ends."""
 
-    # --- what it says
+    # --- values
 
     def _begin(self, attributes: Mapping[str, str]) -> None:
         """Look up the element that has just begun."""
@@ -374,7 +371,7 @@ class _Reading:
         return f"{name}[false]" if attributes.get("isPermaLink", "").strip().lower() == "false" else name
 
     def _name(self, tag: str) -> str:
-        """The name in paths of an element or attribute."""
+        """The name of an element or attribute in paths."""
         known = self._names.get(tag)
         if known is None:
             namespace, _, local = tag.rpartition("}")
@@ -419,7 +416,7 @@ class _Reading:
 
 
 def _joined(base: str, reference: str) -> str:
-    """A reference against a base, which may be relative itself; as written if it cannot be resolved."""
+    """A reference resolved against a base, which may be relative; as written if it cannot be resolved."""
     reference = reference.strip()
     try:
         return urljoin(base, reference) if base else reference
@@ -435,12 +432,12 @@ def parse(source: str) -> tuple[Vocabulary, ...]:
     """The vocabularies of a TOML file: a table for each, with `roots`, `entries` and paths by field, and one `entry`.
 
     Raises:
-        InvalidArgument: the file says something else; the message names the table and key.
+        InvalidArgument: the file is not such a table; the message names the table and key.
     """
     try:
         tables = tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidArgument(f"the vocabulary is no TOML: {error}") from error
+        raise InvalidArgument(f"the vocabulary is not TOML: {error}") from error
     return tuple(_vocabulary(name, table) for name, table in tables.items())
 
 

@@ -197,7 +197,7 @@ def test_a_file_takes_its_name_only_when_all_is_written(run: Terminal, tmp_path:
 
 def test_a_file_that_cannot_be_written_is_the_callers_fault(run: Terminal, tmp_path: Path) -> None:
     answer = run("export", "--output", str(tmp_path / "nowhere" / "pages.warc.gz"))
-    assert answer.code == 2 and "name a file in a folder that is there" in answer.err
+    assert answer.code == 2 and "name a file in a folder that exists" in answer.err
 
 
 def test_json_and_pages_do_not_share_stdout(run: Terminal) -> None:

@@ -232,7 +232,7 @@ def test_passwords_in_urls_are_named_and_left_out_on_request(run: Terminal, tmp_
     later = record(b"", "https://me:secret@b.example/", "revisit", date.format(secret))
     path.write_bytes(record(message(), secret) + later + record(message(), "https://user@c.example/p:q@r"))
     with_them = run("ingest", str(path), reader)
-    assert with_them.code == 0 and "URLs of 2 records name a user and a password" in with_them.err
+    assert with_them.code == 0 and "URLs of 2 records contain a user and a password" in with_them.err
     assert "secret" in run("scan").out
     other = ("--store", str(tmp_path / "other"))
     report = run.bare("ingest", str(path), reader, "--strip-passwords", "--create", "--json", *other)
@@ -268,7 +268,7 @@ def test_an_interrupted_run_leaves_a_sound_store_that_the_same_run_completes(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     answer = run("ingest", "-", "--json")
     assert (answer.code, answer.out) == (130, "")
-    assert "the same run again continues" in answer.err
+    assert "run the same command again to continue" in answer.err
     assert run("check").code == 0
     report = run("ingest", str(crawl), "--json").object()
     assert report["stored"] + report["known"] == 5
@@ -287,6 +287,6 @@ def test_revisits_that_cannot_be_resolved_give_exit_code_8_and_advice(run: Termi
     path.write_bytes(head.encode() + block + b"\r\n\r\n")
     answer = run("ingest", str(path))
     assert answer.code == 8
-    assert "1 revisit of what is not in the store" in answer.err
+    assert "1 revisit without an original in the store" in answer.err
     assert f"{path} at offset 0: revisit of https://gone.example/, which neither" in answer.err
     assert run("ingest", str(path), "--json").object()["skipped"] == {"revisit_unresolved": 1}

@@ -69,9 +69,9 @@ def test_what_works_on_files_refuses_another_backend(run: Terminal, tmp_path: Pa
     run("backup", str(tmp_path / "b"))
     elsewhere = "hbase://127.0.0.1:1/web"
     restored = run.bare("restore", str(tmp_path / "b"), elsewhere)
-    assert restored.code == 2 and "a restore makes the files of a store; `docstore copy`" in restored.err
+    assert restored.code == 2 and "a restore writes files of a store; use `docstore copy`" in restored.err
     salvaged = run.bare("salvage", "--store", elsewhere, "--output", str(tmp_path / "o"))
-    assert salvaged.code == 2 and "is no directory, and salvage reads the files of a store" in salvaged.err
+    assert salvaged.code == 2 and "is not a directory, and salvage reads the files of a store" in salvaged.err
 
 
 def test_restore_counts_what_is_there(run: Terminal, tmp_path: Path) -> None:

@@ -538,7 +538,7 @@ def test_get_follows_a_rejected_page_to_the_one_that_it_duplicates(
     assert run("get", SECOND_URL, "--follow-duplicates", "--snippet", "x").code == 2
     assert run("delete", URL, "--yes").code == 0
     gone = run("get", SECOND_URL, "--follow-duplicates")
-    assert gone.code == 1 and "gone or has changed, fetch this one again" in gone.err
+    assert gone.code == 1 and "gone or has changed, fetch this page again" in gone.err
 
 
 def test_history_and_dups_tell_of_a_rejected_page(run: Terminal, put: Callable[..., dict[str, object]]) -> None:
@@ -616,8 +616,8 @@ def test_diff_of_pages_without_bodies_compares_checksums(run: Terminal) -> None:
 @pytest.mark.parametrize(
     ("count", "says"),
     [
-        (0, "0 words; of less than 20 only the same bytes would"),
-        (30, "30 words; of less than 50 only the same bytes or the same text"),
+        (0, "0 words; with fewer than 20 only the same bytes would"),
+        (30, "30 words; with fewer than 50 only the same bytes or the same text"),
         (60, ""),
     ],
 )

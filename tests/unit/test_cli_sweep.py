@@ -197,7 +197,7 @@ def test_diff_marks_words_that_went_and_came(terminal: Terminal) -> None:
     old = terminal("diff", OTHER, OTHER, "--at", "4", "--at", "5", "--json").object()
     assert [page["timestamp"] for page in old["pages"]] == [4 * SECOND, 5 * SECOND]
     alone = terminal("diff", A)
-    assert (alone.code, f"no version before the only one of {A}" in alone.err) == (1, True)
+    assert (alone.code, f"no version of {A} before its only version" in alone.err) == (1, True)
     none = terminal("diff", A, "https://example.com/none")
     assert (none.code, "no page https://example.com/none" in none.err) == (1, True)
 

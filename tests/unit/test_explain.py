@@ -58,8 +58,8 @@ def test_combined_names_the_step_that_left_a_block_out() -> None:
 def test_main_text_without_a_word_of_title_or_headings_is_in_doubt() -> None:
     assert doubts("A walk in the hills", "A walk", STORY, STORY) == []
     assert doubts("Blue enamel lamp", "Lamp", STORY, STORY) == [
-        "no word of the title stands in the main text",
-        "no word of the headings stands in the main text",
+        "no word of the title is in the main text",
+        "no word of the headings is in the main text",
     ]
     assert doubts("Blue enamel lamp", "", "", "") == ["the page shows no text; a script may fetch it"]
     (doubt,) = doubts("", "", "few", "few" + STORY)

@@ -310,7 +310,7 @@ def test_diff_measures_prints_every_measure(terminal: Terminal) -> None:
     assert found["measures"]["same_checksum"] is True and found["measures"]["simhash_bits"] == 0
     nothing = terminal("diff", EMPTY, OTHER, "--measures")
     assert nothing.code == 0 and nothing.out.splitlines()[7].split() == ["simhash,", "equal", "bits", "-"]
-    assert "leave one of them out" in terminal("diff", A, NEAR, "--measures", "--all").err
+    assert "use only one of them" in terminal("diff", A, NEAR, "--measures", "--all").err
 
 
 def test_dups_by_simhash_lists_pages_or_all_pairs(terminal: Terminal, tmp_path: Path) -> None:

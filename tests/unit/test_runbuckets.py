@@ -295,7 +295,7 @@ def test_a_disk_that_fails_costs_no_write_and_is_made_good(store: Store, caplog:
     assert "EIO" in problem
     store.write(buckets, 30)
     assert store.all_found(buckets)
-    assert caplog.text.count("goes on in memory") >= 1
+    assert caplog.text.count("continues in memory") >= 1
     log = store.log_rows()
     files.broken = False
     store.write(buckets, 60)

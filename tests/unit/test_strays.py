@@ -74,5 +74,5 @@ def test_main_text_is_the_same_with_a_stray_and_without(where: tuple[int, ...]) 
 def test_explain_names_strays() -> None:
     blocks = explain(cards(12, ADVERT), "scored")
     assert [block.because for block in blocks if block.text == render(outline(split(ADVERT)).blocks)] == [
-        ("a long text that few of many alike elements have",)
+        ("a long text that few of many similar elements have",)
     ]
