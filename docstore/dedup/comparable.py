@@ -91,10 +91,11 @@ def is_doubtful(analysis: Analysis) -> bool:
     title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
     if not title_words or analysis.entries:
         return False
-    text = analysis.main_bytes
-    found = [word for word in title_words if word.encode("utf-8", "surrogatepass") in text]
-    if len(found) * LEAST_SHARE >= len(title_words):
-        return False  # most pages end here, and no text is decoded nor folded
+    text, found = analysis.main_bytes.lower(), 0  # of ASCII alone; what is found so is in the folded text, too
+    for word in title_words:
+        found += word.encode("utf-8", "surrogatepass") in text
+        if found * LEAST_SHARE >= len(title_words):
+            return False  # most pages end here, and no text is decoded nor folded
     folded = analysis.main.casefold()
     return sum(word in folded for word in title_words) * LEAST_SHARE < len(title_words)
 

@@ -418,7 +418,8 @@ class HashIndex:
         if not found:
             return None
         if self._rows is None or len(found) < FEW_PAGES:
-            return next((page for page in self._pages_of(row, new) if page.row_key != row_key and fits(page)), None)
+            pages = map(_pointer, found) if len(found) < FEW_PAGES else self._pages_of(row, new)
+            return next((page for page in pages if page.row_key != row_key and fits(page)), None)
         held = self._rows.get(row)
         asked = {} if held is None else held.oldest
         oldest = asked.get(condition)

@@ -23,6 +23,7 @@ Such pages are judged again, until none is left: an answer is always about what 
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections import deque
@@ -427,8 +428,10 @@ class Sequencer:
         """
         answers: list[Write] = []
         committed = 0
+        collects = gc.isenabled()  # if two stores write at once, the one that switched it off switches it on again
         with self._committer.lock:
             try:
+                gc.disable()  # it would look through thousands of objects that live as long as the group
                 self._prepare(pages)
                 for one, policy in zip(pages, policies, strict=True):
                     commits = self._commits
@@ -450,6 +453,8 @@ class Sequencer:
                 self._pages.begin()
                 return [_result(answer) for answer in answers[:committed]], error
             finally:
+                if collects:
+                    gc.enable()
                 if self._reads is not None:
                     self._reads.end()
         return [_result(answer) for answer in answers], None
