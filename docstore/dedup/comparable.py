@@ -91,10 +91,11 @@ def is_doubtful(analysis: Analysis) -> bool:
     title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
     if not title_words or analysis.entries:
         return False
-    text = analysis.main_bytes
-    in_text = [word for word in title_words if word.encode("utf-8", "surrogatepass") in text]
-    if len(in_text) * LEAST_SHARE >= len(title_words):
-        return False  # most pages end here, without decoding or folding a text
+    text, in_text = analysis.main_bytes.lower(), 0  # only ASCII is folded; what is in it is in the folded text, too
+    for word in title_words:
+        in_text += word.encode("utf-8", "surrogatepass") in text
+        if in_text * LEAST_SHARE >= len(title_words):
+            return False  # most pages end here, and no text is decoded nor folded
     folded = analysis.main.casefold()
     return sum(word in folded for word in title_words) * LEAST_SHARE < len(title_words)
 

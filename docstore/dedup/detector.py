@@ -355,11 +355,16 @@ class Detector:
             matches: from `matches`.
             least: Jaccard coefficient below which there is no verdict; such matches are kept unchecked.
         """
+        unlike = [
+            max(match.contained, match.contains) < self._thresholds.contained and match.jaccard < least
+            for match in matches
+        ]
+        if all(unlike):
+            return matches, []
         may_stand = self._may_stand(row_key, body, analysis, matches)
         standing: list[Match] = []
         apart: list[Match] = []
-        for match in matches:
-            is_unlike = max(match.contained, match.contains) < self._thresholds.contained and match.jaccard < least
+        for match, is_unlike in zip(matches, unlike, strict=True):
             if is_unlike or may_stand(match.pointer):
                 standing.append(match)
             elif (other := self._other_of_text(row_key, analysis.title, match.pointer, may_stand)) is not None:

@@ -415,7 +415,8 @@ class HashIndex:
         if not first:
             return None
         if self._rows is None or len(first) < FEW_PAGES:
-            return next((page for page in self._pages_of(row, new) if page.row_key != row_key and fits(page)), None)
+            pages = map(_pointer, first) if len(first) < FEW_PAGES else self._pages_of(row, new)
+            return next((page for page in pages if page.row_key != row_key and fits(page)), None)
         cached = self._rows.get(row)
         by_condition = {} if cached is None else cached.oldest
         oldest = by_condition.get(condition)

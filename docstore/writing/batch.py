@@ -60,12 +60,13 @@ class Write:
 
     __slots__ = (
         "arrived", "bases", "body_name", "columns", "commit_order", "error", "is_damaged", "is_stored", "judgement",
-        "kind", "known_as", "long", "page", "previous", "rewrites", "says", "seen", "timestamp", "verdict",
+        "kind", "known_as", "long", "page", "pointer", "previous", "rewrites", "says", "seen", "timestamp", "verdict",
     )  # fmt: skip
 
     def __init__(self, page: Prepared, timestamp: int, verdict: StoredVerdict, *, error: str = "") -> None:
         self.page = page
         self.timestamp = timestamp
+        self.pointer = PagePointer(timestamp, page.row_key)
         self.verdict = verdict
         self.error = error
         self.known_as = ""
@@ -80,11 +81,6 @@ class Write:
         self.bases: dict[Column, Base] = {}
         self.body_name = b""
         self.arrived = 0
-
-    @property
-    def pointer(self) -> PagePointer:
-        """Its row and time."""
-        return PagePointer(self.timestamp, self.page.row_key)
 
     def row(self) -> RowMutations:
         """Its mutation; all values must be stored."""

@@ -23,6 +23,7 @@ left, so an answer is always about what was committed.
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections import deque
@@ -426,8 +427,10 @@ class Sequencer:
         """
         answers: list[Write] = []
         committed = 0
+        collects = gc.isenabled()  # if two stores write at once, the one that switched it off switches it on again
         with self._committer.lock:
             try:
+                gc.disable()  # it would look through thousands of objects that live as long as the group
                 self._prepare(pages)
                 for page, policy in zip(pages, policies, strict=True):
                     commits = self._commits
@@ -449,6 +452,8 @@ class Sequencer:
                 self._pages.begin()
                 return [_result(answer) for answer in answers[:committed]], error
             finally:
+                if collects:
+                    gc.enable()
                 if self._reads is not None:
                     self._reads.end()
         return [_result(answer) for answer in answers], None
