@@ -31,7 +31,7 @@ from docstore.model.capture import (
     STORED_VISIT,
 )
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind
+from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
@@ -73,6 +73,7 @@ class IngestOptions:
             `WARC-Truncated: unspecified` then, and an error of the report names it.
         any_time: take pages of before 1990, and of more than a day ahead of the clock, too.
         strip_passwords: leave user and password out of URLs that name both; they are stored and listed otherwise.
+        crawl: label of the crawl that the pages are of, or "".
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -84,6 +85,7 @@ class IngestOptions:
     salvage: bool = False
     any_time: bool = False
     strip_passwords: bool = False
+    crawl: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,8 @@ def ingest(
         raise InvalidArgument(f"sources must be a list of files, such as [{str(sources)!r}], not one file")
     if options.threads < 1:
         raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
+    if options.crawl:
+        checked_crawl(options.crawl)
     if options.body_limit_bytes < 1:
         raise InvalidArgument(f"body_limit_bytes must be at least 1, not {options.body_limit_bytes}")
     run = _Run(store, options, sources, on_progress)
@@ -317,9 +321,16 @@ class _Run:
             self._note(portion.rest)
             for page, place in zip(portion.pages, portion.places, strict=True):
                 self._origins.append((place, len((page if isinstance(page, Page) else page.page).body)))
-                yield page
+                yield self._labelled(page)
                 del page
             del portion  # a long page must not be held until the next one is there
+
+    def _labelled(self, one: Pages) -> Pages:
+        """A page with the label of the crawl."""
+        crawl = self._options.crawl
+        if isinstance(one, Page):
+            return one._replace(crawl=crawl) if crawl else one
+        return one._replace(page=one.page._replace(crawl=crawl)) if crawl else one
 
     def _name(self, number: int) -> str:
         source = self._sources[number]
@@ -351,7 +362,7 @@ class _Run:
                     self.report.add_error(self._name(source), entry.offset, _lost(entry), entry.url)
                     continue
                 self._origins.append((Place(source, entry.offset), len(page.body)))
-                yield page
+                yield self._labelled(page)
                 del page
 
     def _resolve(self, entry: RevisitEntry) -> Page | None:

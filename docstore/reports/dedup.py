@@ -25,7 +25,7 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
 
@@ -43,6 +43,8 @@ class By(StrEnum):
     """Host and first segment of the path."""
     PARAMETER = "parameter"
     """Host and name of a query parameter; a page counts once for each."""
+    CRAWL = "crawl"
+    """Label of the crawl that fetched a capture."""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class DedupStats:
         groups: by name, where they were asked for.
         cluster_sizes: clusters of the last sweep by size.
         clustered: pages in them.
-        unseen: pages that the detector cannot see.
+        unseen: pages that the detector cannot see, of whichever crawl.
         traps: query parameters, those that never change the content first, by what they cost.
     """
 
@@ -135,24 +137,26 @@ class _Variant(NamedTuple):
     changing: bool
 
 
-def dedup_stats(store: DocumentStore, by: By | None = None) -> DedupStats:
+def dedup_stats(store: DocumentStore, by: By | None = None, crawl: str = "") -> DedupStats:
     """Count duplicates in the live rows of a store.
 
     Args:
         store: to read.
         by: also count by this.
+        crawl: only captures that the crawl of this label fetched.
     """
-    counting = _Counting(store, by)
+    counting = _Counting(store, by, crawl)
     for row in store.table.scan_captures():
         counting.take(row)
     return counting.done()
 
 
 class _Counting:
-    def __init__(self, store: DocumentStore, by: By | None) -> None:
+    def __init__(self, store: DocumentStore, by: By | None, crawl: str) -> None:
         self._store = store
         self._fetch = store.opened.placement.fetch
         self._by = by
+        self._crawl = crawl
         self._stats = DedupStats()
         self._clusters: Counter[bytes] = Counter()
         self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
@@ -161,7 +165,8 @@ class _Counting:
         """Count one row."""
         url = url_of(row.row_key)
         captures = list(self._store.table.row_captures(row.cells))
-        groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
+        if self._crawl:
+            captures = [one for one in captures if _label(one) == self._crawl]
         rejected: dict[int, StoredVerdict] = {}
         for one in captures:
             if capture.VERDICT in one.columns:
@@ -170,7 +175,9 @@ class _Counting:
                     continue
                 body = one.columns.get(capture.BODY)
                 stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
-                _count(groups, verdict, body, stored_bytes)
+                names = [_label(one)] if self._by is By.CRAWL else self._names(url)
+                groups = [self._stats.groups.setdefault(name, GroupCounts()) for name in names]
+                _count([self._stats.total, *groups], verdict, body, stored_bytes)
                 if verdict.stored == capture.STORED_REJECTED:
                     rejected[one.timestamp] = verdict
         newest = next((one for one in captures if one.shows_page and capture.TEXT_CHECKSUM in one.columns), None)
@@ -302,6 +309,10 @@ def _known_duplicate(row: Row) -> KnownDuplicate | None:
         of = (url_of(named.of_row_key), named.of_timestamp)
         return KnownDuplicate(*page, str(named.kind), named.similarity, *of, "verdict")
     return None
+
+
+def _label(one: LiveCapture) -> str:
+    return one.columns.get(capture.CRAWL, INLINE_TAG)[1:].decode()
 
 
 def _parameters(query: str) -> list[tuple[str, str]]:

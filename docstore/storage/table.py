@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import eq
 
-from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, NOTE_FAMILY, PAYLOAD_DIGEST, Column
+from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, CRAWL, NOTE_FAMILY, PAYLOAD_DIGEST, Column
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
@@ -49,6 +49,7 @@ from docstore.storage.captures import (
     without_body,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
+from docstore.storage.envelope import encode_inline
 
 TIMESTAMP_STEP_MICROS = 1000
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup", NOTE_FAMILY))
@@ -310,6 +311,11 @@ class Table:
 
     def _parts(self, spec: ReadSpec) -> tuple[frozenset[str], tuple[str, ...] | None]:
         """Families of captures that a spec asks for, and the others; None for all others."""
+        if spec.crawl:
+            of_captures = CAPTURE_FAMILIES.intersection(CAPTURE_FAMILIES if spec.families is None else spec.families)
+            if not of_captures:
+                raise InvalidArgument(f"crawls are of captures: name families of {', '.join(sorted(CAPTURE_FAMILIES))}")
+            return of_captures, ()
         if spec.families is None:
             return CAPTURE_FAMILIES, tuple(sorted(self._families.keys() - CAPTURE_FAMILIES))
         return CAPTURE_FAMILIES.intersection(spec.families), tuple(
@@ -344,10 +350,13 @@ class Table:
         computed: dict[int, list[Cell]] = {}
         for cell in later:
             computed.setdefault(cell.timestamp, []).append(cell)
+        label = encode_inline(spec.crawl.encode())
         for capture in captures:
             timestamp = capture.timestamp
             if timestamp < spec.start:
                 break
+            if spec.crawl and capture.columns.get(CRAWL) != label:
+                continue
             for (family, qualifier), value in capture.columns.items():
                 if family in families and qualifier.startswith(prefix):
                     by_column.setdefault((family, qualifier), []).append(Cell(family, qualifier, timestamp, value))
