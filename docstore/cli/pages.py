@@ -344,7 +344,10 @@ def run_history(args: argparse.Namespace) -> int:
         for document in documents:
             output.json_line(answers.capture_fields(document, document.newest))
     else:
-        output.table(map(_row, documents), ("time", "status", "previous", "stored", "verdict"), right=(1,))
+        has_crawl = any(document.newest.crawl for document in documents)
+        headings = ("time", "status", "previous", "stored", "verdict", *(("crawl",) if has_crawl else ()))
+        rows = ((*_row(document), document.newest.crawl)[: len(headings)] for document in documents)
+        output.table(rows, headings, right=(1,))
     return EXIT_OK
 
 

@@ -505,6 +505,7 @@ def test_commands_select_and_delete_by_crawl(run: Terminal, tmp_path: Path) -> N
     body.write_bytes(page(words(43, 80)))
     assert run("put", THIRD, str(body), "--crawl", "third").code == 0
     assert run("scan", "--crawl", "first", "--keys-only").out.split() == [URL]
+    assert [line.split()[-1] for line in run("history", URL).out.splitlines()] == ["crawl", "second", "first"]
     exported = tmp_path / "x.jsonl"
     assert run("export", "--crawl", "second", "--format", "jsonl", "--output", str(exported)).code == 0
     assert {json.loads(line)["crawl"] for line in exported.read_text().splitlines()} == {"second"}
