@@ -55,6 +55,7 @@ class Selection:
         status: only captures with this HTTP status.
         language: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
         min_words: only pages with at least this many normalised words of text.
+        crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
     """
 
     prefix: str | None = None
@@ -65,6 +66,7 @@ class Selection:
     status: int | None = None
     language: str = ""
     min_words: int = 0
+    crawl: str = ""
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
@@ -196,6 +198,7 @@ def _captures(
         end=selection.until,
         versions=1 if selection.newest else None,
         keys_only=True,
+        crawl=selection.crawl,
     )
     rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
     if selection.language:
@@ -261,6 +264,7 @@ def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> Exp
         ip=taken.ip or "",
         payload_digest=taken.payload_digest or "",
         docno=taken.docno or "",
+        crawl=taken.crawl,
     )
     verdict = taken.shown_verdict
     return ExportPage(
@@ -546,6 +550,7 @@ class JsonLinesExport:
             "ip": source.ip,
             "payload_digest": source.payload_digest,
             "docno": source.docno,
+            "crawl": source.crawl,
             "body_bytes": len(source.body),
         }
         if self._bodies:

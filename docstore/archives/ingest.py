@@ -30,7 +30,7 @@ from docstore.model.capture import (
     STORED_VISIT,
 )
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind
+from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
@@ -72,6 +72,7 @@ class IngestOptions:
             `WARC-Truncated: unspecified`, and an error of the report names it.
         any_time: also take pages from before 1990 or more than a day in the future.
         strip_passwords: remove user and password from URLs that have both; else they are stored and listed.
+        crawl: label of the crawl that the pages are of, or "".
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -83,6 +84,7 @@ class IngestOptions:
     salvage: bool = False
     any_time: bool = False
     strip_passwords: bool = False
+    crawl: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,8 @@ def ingest(
         raise InvalidArgument(f"sources must be a list of files, such as [{str(sources)!r}], not one file")
     if options.threads < 1:
         raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
+    if options.crawl:
+        checked_crawl(options.crawl)
     if options.body_limit_bytes < 1:
         raise InvalidArgument(f"body_limit_bytes must be at least 1, not {options.body_limit_bytes}")
     run = _Run(store, options, sources, on_progress)
@@ -320,9 +324,16 @@ class _Run:
             self._count_rest(portion.rest)
             for page, place in zip(portion.pages, portion.places, strict=True):
                 self._origins.append((place, len((page if isinstance(page, Page) else page.page).body)))
-                yield page
+                yield self._labelled(page)
                 del page
             del portion  # frees a long page before the next one is read
+
+    def _labelled(self, one: Pages) -> Pages:
+        """A page with the label of the crawl."""
+        crawl = self._options.crawl
+        if isinstance(one, Page):
+            return one._replace(crawl=crawl) if crawl else one
+        return one._replace(page=one.page._replace(crawl=crawl)) if crawl else one
 
     def _name(self, number: int) -> str:
         source = self._sources[number]
@@ -354,7 +365,7 @@ class _Run:
                     self.report.add_error(self._name(source), entry.offset, _unresolved_reason(entry), entry.url)
                     continue
                 self._origins.append((Place(source, entry.offset), len(page.body)))
-                yield page
+                yield self._labelled(page)
                 del page
 
     def _resolve(self, entry: RevisitEntry) -> Page | None:

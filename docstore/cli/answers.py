@@ -123,7 +123,7 @@ def time_fields(timestamp: int) -> dict[str, Any]:
 
 def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
     """One capture for JSON: the fields of the families that were read, without body and fingerprints."""
-    fields: dict[str, Any] = {"url": document.url, **time_fields(capture.timestamp)}
+    fields: dict[str, Any] = {"url": document.url, **time_fields(capture.timestamp), "crawl": capture.crawl}
     if document.via:
         fields["via"] = list(document.via)
     if capture.status is not None:

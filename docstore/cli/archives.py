@@ -45,6 +45,7 @@ docstore ingest crawl.warc.gz --on exact=reference --on near=reference
 curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
 docstore ingest crawl.warc.gz --dry-run
 docstore ingest crawl.warc.gz --anchors
+docstore ingest crawl.warc.gz --crawl 2024-05
 """
 
 SHOWN_ERRORS = 20
@@ -65,6 +66,7 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--dry-run", "compute every verdict, write nothing")
     declare(parser, "--anchors", "write each link's text into the anchor family of its target page")
     arguments.add_any_time(parser)
+    declare(parser, "--crawl LABEL", "label of the crawl of these pages; stored pages keep their label")
     declare(parser, "--salvage", "store the readable part of a page with a cut or broken record, marked as truncated")
     declare(
         parser,
@@ -127,6 +129,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             args.salvage,
             args.any_time,
             args.strip_passwords,
+            args.crawl or "",
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages
@@ -234,6 +237,7 @@ to the same pages."""
 
 EXPORT_EXAMPLES = """\
 docstore export --output all.warc.gz --versions all
+docstore export --crawl 2024-05 --output may.warc.gz
 docstore export --format trecweb --host example.com --output example.trec
 docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
 docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
@@ -253,6 +257,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
     )
     declare(parser, "--min-words N", "only pages with at least so many words of text", default=0)
+    arguments.add_crawl(parser)
     arguments.add_times(parser)
     declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")
     declare(parser, "--unique", "only one page of each cluster of duplicates: its canonical page if selected")
@@ -287,6 +292,7 @@ def run_export(args: argparse.Namespace) -> int:
             status=args.status,
             language=args.lang,
             min_words=args.min_words,
+            crawl=args.crawl or "",
         )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
         report = export(

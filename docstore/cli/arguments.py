@@ -13,7 +13,16 @@ from typing import Any
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
-from docstore.model.types import COUNT_MAX, DUPLICATES, Durability, Policy, VerdictKind, checked_policies, micros
+from docstore.model.types import (
+    COUNT_MAX,
+    DUPLICATES,
+    Durability,
+    Policy,
+    VerdictKind,
+    checked_crawl,
+    checked_policies,
+    micros,
+)
 
 DEFAULT_STORE = "webtable"
 STORE_VARIABLE = "DOCSTORE_STORE"
@@ -123,6 +132,10 @@ def add_create(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--create", "make the store first if it does not exist")
 
 
+def add_crawl(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "--crawl LABEL", "only captures that the crawl of this label fetched")
+
+
 def add_times(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--since TIME", "only from this time on")
     declare(parser, "--until TIME", "only before this time")
@@ -216,6 +229,14 @@ def header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def label(text: str) -> str:
+    """The label of a crawl."""
+    try:
+        return checked_crawl(text)
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def setting(text: str) -> tuple[str, str]:
     """NAME=VALUE."""
     name, sign, value = text.partition("=")
@@ -258,6 +279,7 @@ KINDS: dict[str, Callable[[str], Any]] = {
     "N": positive,
     "TIME": time_micros,
     "F:Q": column,
+    "LABEL": label,
     "J": share,
     "R": share,
     "P": share,

@@ -18,7 +18,7 @@ from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
 from docstore.cli.opening import open_in, open_named, stored_url
 from docstore.model import keys
-from docstore.model.capture import REASON_NOT_MODIFIED
+from docstore.model.capture import CRAWL, REASON_NOT_MODIFIED
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
 from docstore.model.types import DeleteCells, DeleteFamily, Mutation, ReadSpec
@@ -53,6 +53,7 @@ def add_put_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
     declare(parser, "--status N", "HTTP status (default: 200); 304 is a visit", arguments.status, 200)
     declare(parser, "--at TIME", "when it was fetched (default: now)")
+    declare(parser, "--crawl LABEL", "of the crawl that fetched it")
     arguments.add_any_time(parser)
     arguments.add_policies(parser)
     arguments.add_durability(parser)
@@ -74,6 +75,7 @@ def run_put(args: argparse.Namespace) -> int:
             fetched_at=args.at,
             policies=policies,
             any_time=args.any_time,
+            crawl=args.crawl or "",
         )
     if holds_password(url):
         output.note("the URL contains a user and a password; both are stored and listed with it")
@@ -340,7 +342,10 @@ def run_history(args: argparse.Namespace) -> int:
         for document in documents:
             output.json_line(answers.capture_fields(document, document.newest))
     else:
-        output.table(map(_row, documents), ("time", "status", "previous", "stored", "verdict"), right=(1,))
+        has_crawl = any(document.newest.crawl for document in documents)
+        headings = ("time", "status", "previous", "stored", "verdict", *(("crawl",) if has_crawl else ()))
+        rows = ((*_row(document), document.newest.crawl)[: len(headings)] for document in documents)
+        output.table(rows, headings, right=(1,))
     return EXIT_OK
 
 
@@ -372,6 +377,7 @@ docstore scan --family anchor --qualifier-regex 'https://news\\..*' --limit 100
 docstore scan --start 'com,example)/' --end 'com,example)/n' --family http --json
 docstore scan --since 2024-05-01 --until 2024-06-01 --family http --versions all
 docstore scan --lang en --family text --qualifier-prefix title
+docstore scan --crawl 2024-05 --keys-only
 """
 
 SHOWN_CHARACTERS = 100
@@ -385,6 +391,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--qualifier-prefix TEXT", "only qualifiers with this prefix", default="")
     declare(parser, "--qualifier-regex REGEX", "only qualifiers that match completely")
     declare(parser, "--lang TAG", "only pages in this language, as in `export --lang`")
+    arguments.add_crawl(parser)
     arguments.add_times(parser)
     declare(parser, "--versions N", "newest versions a column, or all (default: 1)", arguments.positive_or_all, 1)
     declare(parser, "--limit N", "most rows")
@@ -403,6 +410,7 @@ def run_scan(args: argparse.Namespace) -> int:
         end=args.until,
         versions=args.versions,
         keys_only=args.keys_only,
+        crawl=args.crawl or "",
     )
     count = 0
     with open_named(args) as store:
@@ -455,8 +463,11 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
 DELETE_DESCRIPTION = """\
 Delete a page with all its versions, or one family or column of it.  A delete
 removes what is stored now; what is put later is visible, whatever its time.
---prefix deletes every page whose URL has this prefix, after confirmation on
-the terminal; without a terminal --yes is required."""
+--prefix deletes every page whose URL has this prefix.  --crawl deletes the
+captures that a crawl fetched, of all pages or of those under --prefix, and the
+anchors that they wrote; a capture that a visit of another crawl confirms stays,
+with that crawl's label.  Repeat an interrupted delete to complete it.  Both ask
+for confirmation on the terminal; without a terminal --yes is required."""
 
 DELETE_EXAMPLES = """\
 docstore delete https://example.com/private
@@ -464,12 +475,14 @@ docstore delete https://example.com/ --family anchor
 docstore delete https://example.com/ --column anchor:https://spam.example/
 docstore delete --prefix https://example.com/calendar/ --yes
 docstore delete https://example.com/private --purge
+docstore delete --crawl 2024-05 --yes
 """
 
 
 def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL?", "of the page; https:// is added if the scheme is missing")
     declare(parser, "--prefix URL", "all pages whose URL has this prefix, with any scheme and port")
+    arguments.add_crawl(parser)
     part = parser.add_mutually_exclusive_group()
     declare(part, "--family NAME", "only this family of the row")
     declare(part, "--column F:Q", "only this column of the row")
@@ -479,23 +492,28 @@ def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
         "delete pages for good: also compacts the store, so that none of their bytes remain",
     )
     declare(parser, "--yes", "do not ask")
-    arguments.add_progress(parser, "with --purge: ")
+    arguments.add_progress(parser, "with --crawl or --purge: ")
     arguments.add_store(parser)
     arguments.add_json(parser, "one JSON object: {deleted}, the number of rows from which something was deleted")
 
 
 def run_delete(args: argparse.Namespace) -> int:
-    if (args.url is None) == (args.prefix is None):
-        raise InvalidArgument("delete takes either a URL or --prefix; see `docstore delete --help`")
-    if args.purge and (args.family is not None or args.column is not None):
-        raise InvalidArgument("--purge deletes whole pages; omit --family and --column")
+    if (args.url is None) == (args.prefix is None and args.crawl is None) or (args.url and args.crawl):
+        raise InvalidArgument("delete takes a URL, or --prefix, --crawl or both; see `docstore delete --help`")
+    if (args.purge or args.crawl) and (args.family is not None or args.column is not None):
+        raise InvalidArgument("--purge and --crawl delete whole captures; omit --family and --column")
     with ExitStack() as stack:
         store = open_in(stack, args)
-        if args.prefix is not None and not _agreed(args, store):
+        if args.url is None and not _agreed(args, store):
             output.note("nothing deleted")
             return EXIT_NOTHING_FOUND
-        urls = [complete_url(args.url)] if args.prefix is None else _urls(store, args.prefix)
-        deleted = sum(_delete(args, store, url) for url in urls)
+        if args.crawl is not None:
+            with ExitStack() as drawn:
+                show = output.progress_of_count(args, drawn, " rows", "delete")
+                deleted = store.delete_crawl(args.crawl, prefix=args.prefix, purge=args.purge, on_progress=show)
+        else:
+            urls = [complete_url(args.url)] if args.prefix is None else _urls(args, store)
+            deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
             report = store.compact(on_progress=output.progress_of_bytes(args, stack, "compact"))
             for sentence in report.advice:
@@ -514,15 +532,18 @@ def _agreed(args: argparse.Namespace, store: Store) -> bool:
         return True
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InvalidArgument(
-            "--prefix deletes many pages and asks for confirmation, but there is no terminal; add --yes to delete them"
+            "this may delete many pages and asks for confirmation, but there is no terminal; add --yes to delete them"
         )
-    count = sum(1 for _ in _urls(store, args.prefix))
+    count = sum(1 for _ in _urls(args, store))
     if not count:
         return True
-    return output.agrees(f"delete {_what(args)}{count} rows under {args.prefix}?")
+    where = "" if args.prefix is None else f" under {args.prefix}"
+    return output.agrees(f"delete {_what(args)}{count} rows{where}?")
 
 
 def _what(args: argparse.Namespace) -> str:
+    if args.crawl is not None:
+        return f"crawl {args.crawl} of "
     if args.family is not None:
         return f"family {args.family} of "
     if args.column is not None:
@@ -531,9 +552,10 @@ def _what(args: argparse.Namespace) -> str:
     return ""
 
 
-def _urls(store: Store, prefix: str) -> Iterator[str]:
-    for row in store.cells.scan(prefix=prefix, spec=ReadSpec(keys_only=True, cell_limit=1)):
-        yield row.url
+def _urls(args: argparse.Namespace, store: Store) -> Iterator[str]:
+    families = None if args.crawl is None else (CRAWL[0],)
+    spec = ReadSpec(families, keys_only=True, cell_limit=1, crawl=args.crawl or "")
+    return (row.url for row in store.cells.scan(prefix=args.prefix, spec=spec))
 
 
 def _delete(args: argparse.Namespace, store: Store, url: str) -> bool:

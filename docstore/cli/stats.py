@@ -38,11 +38,13 @@ docstore stats --text --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
 docstore stats --dedup --by pattern
+docstore stats --dedup --by crawl
+docstore stats --crawl 2024-05
 docstore stats --dedup --plot simhash.png
 """
 
 
-BY = ("host", "prefix", "parameter", "pattern")
+BY = ("host", "prefix", "parameter", "crawl", "pattern")
 SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
@@ -62,10 +64,11 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
         "--by",
-        "with --dedup: by host, by host and first path segment, by query parameter, or by pattern: shapes of URLs with "
-        "regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
+        "with --dedup: by host, by host and first path segment, by query parameter, by crawl, or by pattern: shapes of "
+        "URLs with regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
         BY,
     )
+    declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
     parser.add_argument(
         "--png",
@@ -80,6 +83,7 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_stats(args: argparse.Namespace) -> int:
+    args.dedup = args.dedup or bool(args.crawl)
     if args.text and args.dedup:
         raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
@@ -90,6 +94,8 @@ def run_stats(args: argparse.Namespace) -> int:
         raise InvalidArgument("--host and --top need --text")
     if args.png is not None and not args.dedup:
         raise InvalidArgument("--png (--plot) needs --text or --dedup")
+    if args.crawl and args.by == "pattern":
+        raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup and args.by == "pattern":
         return int(import_module("docstore.notes.patterns").run(args))
     if args.dedup:
@@ -153,10 +159,10 @@ def _run_dedup(args: argparse.Namespace) -> int:
     with open_named(args) as store:
         stats: DedupStats
         if isinstance(store, DocumentStore):
-            stats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by))
+            stats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by), args.crawl or "")
         else:
             report_of = import_module("docstore.serving.wire").report_of
-            stats = store.run_job("dedup-stats", {"by": args.by}, report_of(dedupstats.DedupStats))
+            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, report_of(dedupstats.DedupStats))
         pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
     if args.png is not None:
         output.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))

@@ -32,7 +32,7 @@ from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.manifest import Tablet
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Of the tables; another one is refused."""
 
 

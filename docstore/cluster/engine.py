@@ -485,10 +485,8 @@ class HBaseEngine:
     def _mutate(self, table: str, row: bytes, mutations: Sequence[Mutation], level: int) -> None:
         """Apply the mutations of one row, some of which delete."""
         deletes_row = any(isinstance(mutation, DeleteRow) for mutation in mutations)
-        if not (deletes_row and WRITERS in self._families(table)):
+        if not (_changes_records(table, mutations) or (deletes_row and WRITERS in self._families(table))):
             parts = self._parts(table, row, mutations, level)
-            if _changes_records(table, mutations):
-                parts.append(thrift.put(row, [new_generation()], level))
             if parts:
                 self._client.mutate_row(self.name(table), thrift.row_mutations(row, parts))
             return

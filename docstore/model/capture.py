@@ -50,6 +50,8 @@ PAYLOAD_DIGEST = ("http", b"payload_digest")
 DOCNO = ("http", b"docno")
 VISIT = ("http", b"visit")
 FETCHED_URL = ("http", b"url")
+CRAWL = ("http", b"crawl")
+"""Label of the crawl that a fetch was of: a visit shows its own, not that of the capture that it confirms."""
 TITLE = ("text", b"title")
 MAIN = ("text", b"main")
 DESCRIPTION = ("text", b"description")
@@ -71,7 +73,7 @@ NOTE_FAMILY = "note"
 
 COLUMNS = frozenset(
     {
-        *(BODY, STATUS, HEADERS, TYPE, CHARSET, IP, PAYLOAD_DIGEST, DOCNO, VISIT, FETCHED_URL),
+        *(BODY, STATUS, HEADERS, TYPE, CHARSET, IP, PAYLOAD_DIGEST, DOCNO, VISIT, FETCHED_URL, CRAWL),
         *(TITLE, MAIN, DESCRIPTION, KEYWORDS, HEADINGS, LANG, CANONICAL, PUBLISHED, ENTRIES),
         *(CHECKSUM, TEXT_CHECKSUM, SIMHASH, SKETCH, VERDICT, CLUSTER, CANONICAL_PAGE),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
@@ -96,6 +96,7 @@ CAPTURE_FIELDS = {
     22: ("dedup", b"simhash"),
     23: ("dedup", b"sketch"),
     24: ("dedup", b"verdict"),
+    25: ("http", b"crawl"),
 }
 """Fields of a capture record that are columns: number, a varint length, the cell value."""
 CAPTURE_ARRIVED = 64

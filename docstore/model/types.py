@@ -174,6 +174,7 @@ class ReadSpec(NamedTuple):
         cell_limit: stop after so many cells; None has no bound.
         after: give only cells after this position.
         keys_only: values are empty.
+        crawl: only captures that were fetched by the crawl of this label; then no family of cells is read.
     """
 
     families: tuple[str, ...] | None = None
@@ -184,6 +185,7 @@ class ReadSpec(NamedTuple):
     cell_limit: int | None = None
     after: Position | None = None
     keys_only: bool = False
+    crawl: str = ""
 
 
 def checked_families(families: Iterable[str]) -> tuple[str, ...]:
@@ -211,6 +213,8 @@ def checked_spec(spec: ReadSpec) -> ReadSpec:
             _check_count(name, count)
     if spec.after is not None:
         _check_type("after", spec.after, Position)
+    if spec.crawl != "":
+        checked_crawl(spec.crawl)
     families = None if spec.families is None else tuple(sorted(checked_families(spec.families)))
     end = None if spec.end is None else micros(spec.end)
     return spec._replace(families=families, start=micros(spec.start), end=end)
@@ -504,6 +508,7 @@ class Page(NamedTuple):
         ip: of the server, or "".
         payload_digest: as the crawler recorded it ("sha1:ABC..."), or "".
         docno: document number in the collection it came from, or "".
+        crawl: label of the crawl that fetched it, or "".
     """
 
     url: str
@@ -514,6 +519,7 @@ class Page(NamedTuple):
     ip: str = ""
     payload_digest: str = ""
     docno: str = ""
+    crawl: str = ""
 
     def _checked(self) -> dict[str, Any]:
         is_number = self.fetched_at is None or type(self.fetched_at) is int
@@ -551,10 +557,31 @@ class Verdict(NamedTuple):
     verified: int = 0
 
 
-def page_of(url: str, body: bytes, headers: Headers | Mapping[str, str], status: int, fetched_at: Time | None) -> Page:
+def page_of(
+    url: str,
+    body: bytes,
+    headers: Headers | Mapping[str, str],
+    status: int,
+    fetched_at: Time | None,
+    crawl: str,
+) -> Page:
     """A page made from the arguments of `put_page`."""
     pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
-    return Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at))
+    return Page(url, body, status, pairs, None if fetched_at is None else micros(fetched_at), crawl=crawl)
+
+
+MAX_CRAWL_BYTES = 200
+
+
+def checked_crawl(crawl: object) -> str:
+    """The label of a crawl, as a caller gave it.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
+    if isinstance(crawl, str) and crawl and crawl.isprintable() and len(crawl.encode()) <= MAX_CRAWL_BYTES:
+        return crawl
+    raise InvalidArgument(f"a crawl's label is printable text of 1 to {MAX_CRAWL_BYTES} bytes, not {crawl!r:.100}")
 
 
 class WriteOptions(NamedTuple):
@@ -670,6 +697,11 @@ def refusal_of_fields(page: Page) -> str:
         )
     if (length := len(headers) + len(": \r\n") * len(names)) > MAX_HEADERS_BYTES:
         return f"the headers have {length} bytes; at most {MAX_HEADERS_BYTES} are stored"
+    try:
+        if page.crawl != "":
+            checked_crawl(page.crawl)
+    except InvalidArgument as error:
+        return str(error)
     return ""
 
 

@@ -132,6 +132,7 @@ class Capture(NamedTuple):
         checksum, text_checksum: scheme byte and digest.
         simhash: of the text, 64 bits; None also if there is no word, or a policy hides it.
         sketch: of the text: scheme byte and one byte a bin; None as for `simhash`.
+        crawl: label of the crawl that fetched it; "" for none, and where nothing but the body was asked for.
         verdict: against other URLs when it was written, and against the version before it.
         served_from: URL whose body it shares under policy `reference`; else "".
         fetched_url: as fetched, if it differs from the URL of the row; else "".
@@ -162,6 +163,7 @@ class Capture(NamedTuple):
     fetched_url: str = ""
     simhash: int | None = None
     sketch: bytes | None = None
+    crawl: str = ""
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case folded; None if there is none."""
@@ -496,7 +498,7 @@ class DocumentReader:
             envelope = columns.get(column)
             return b"" if envelope is None else fetch_value(envelope)
 
-        fields: dict[str, object] = {}
+        fields: dict[str, object] = {"crawl": fetch(capture.CRAWL).decode()}
         if "page" in wanted and capture.BODY in columns:
             fields["body"] = _body(columns[capture.BODY], fetch_value)
         if "http" in wanted:

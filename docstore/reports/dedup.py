@@ -24,7 +24,7 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
 
@@ -42,6 +42,8 @@ class By(StrEnum):
     """Host and first segment of the path."""
     PARAMETER = "parameter"
     """Host and name of a query parameter; a page counts once for each."""
+    CRAWL = "crawl"
+    """Label of the crawl that fetched a capture."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class DedupStats:
         groups: by name, if requested.
         cluster_sizes: clusters of the last sweep by size.
         clustered: pages in them.
-        unseen: pages that the detector cannot see.
+        unseen: pages that the detector cannot see, of all crawls.
         traps: query parameters; those that never change the content first, then by superfluous URLs.
     """
 
@@ -134,24 +136,26 @@ class _Variant(NamedTuple):
     changing: bool
 
 
-def dedup_stats(store: DocumentStore, by: By | None = None) -> DedupStats:
+def dedup_stats(store: DocumentStore, by: By | None = None, crawl: str = "") -> DedupStats:
     """Count duplicates in the live rows of a store.
 
     Args:
         store: to read.
-        by: also count by host, prefix or parameter.
+        by: also count by this.
+        crawl: only captures that the crawl of this label fetched.
     """
-    counting = _Counting(store, by)
+    counting = _Counting(store, by, crawl)
     for row in store.table.scan_captures():
         counting.take(row)
     return counting.done()
 
 
 class _Counting:
-    def __init__(self, store: DocumentStore, by: By | None) -> None:
+    def __init__(self, store: DocumentStore, by: By | None, crawl: str) -> None:
         self._store = store
         self._fetch = store.opened.placement.fetch
         self._by = by
+        self._crawl = crawl
         self._stats = DedupStats()
         self._clusters: Counter[bytes] = Counter()
         self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
@@ -160,7 +164,8 @@ class _Counting:
         """Count one row."""
         url = url_of(row.row_key)
         captures = list(self._store.table.row_captures(row.cells))
-        groups = [self._stats.total, *(self._stats.groups.setdefault(name, GroupCounts()) for name in self._names(url))]
+        if self._crawl:
+            captures = [one for one in captures if _label(one) == self._crawl]
         rejected: dict[int, StoredVerdict] = {}
         for live in captures:
             if capture.VERDICT in live.columns:
@@ -169,7 +174,9 @@ class _Counting:
                     continue
                 body = live.columns.get(capture.BODY)
                 stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
-                _count(groups, verdict, body, stored_bytes)
+                names = [_label(live)] if self._by is By.CRAWL else self._names(url)
+                groups = [self._stats.groups.setdefault(name, GroupCounts()) for name in names]
+                _count([self._stats.total, *groups], verdict, body, stored_bytes)
                 if verdict.stored == capture.STORED_REJECTED:
                     rejected[live.timestamp] = verdict
         newest = next((live for live in captures if live.shows_page and capture.TEXT_CHECKSUM in live.columns), None)
@@ -301,6 +308,10 @@ def _known_duplicate(row: Row) -> KnownDuplicate | None:
         of = (url_of(named.of_row_key), named.of_timestamp)
         return KnownDuplicate(*page, str(named.kind), named.similarity, *of, "verdict")
     return None
+
+
+def _label(one: LiveCapture) -> str:
+    return one.columns.get(capture.CRAWL, INLINE_TAG)[1:].decode()
 
 
 def _parameters(query: str) -> list[tuple[str, str]]:

@@ -190,6 +190,7 @@ class StoreMiddleware:
             "fetched_at": page.fetched_at,
             "policies": self._options.policies,
             "anchors": self._options.anchors,
+            "crawl": self._options.crawl,
         }
         try:
             return self._store.put_page(page.url, page.body, **arguments)

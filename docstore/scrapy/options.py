@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from scrapy.settings import BaseSettings
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import DUPLICATES, SAME_PAGE, Durability, Policy, VerdictKind, checked_policies
+from docstore.model.types import DUPLICATES, SAME_PAGE, Durability, Policy, VerdictKind, checked_crawl, checked_policies
 from docstore.serving.client import RemoteStore, connect
 from docstore.store import DocumentStore, open_store
 
@@ -49,6 +49,7 @@ class Options(NamedTuple):
         item_field: where items get the verdict.
         drop_items: verdicts whose items the pipeline drops.
         fresh_seconds: a page seen so lately is taken from the store without a request.
+        crawl: label of the crawl, or "".
     """
 
     store: str
@@ -65,6 +66,7 @@ class Options(NamedTuple):
     item_field: str
     drop_items: frozenset[VerdictKind]
     fresh_seconds: float
+    crawl: str
 
 
 def options(settings: BaseSettings) -> Options:
@@ -95,6 +97,7 @@ def options(settings: BaseSettings) -> Options:
         item_field=str(settings.get(PREFIX + "ITEM_FIELD") or "docstore"),
         drop_items=_kinds(settings, "DROP_ITEMS", ()),
         fresh_seconds=_number(settings, "FRESH_SECONDS", 0),
+        crawl=_crawl(settings),
     )
 
 
@@ -104,6 +107,13 @@ def _policies(settings: BaseSettings) -> dict[VerdictKind, Policy] | None:
         return checked_policies(given) if given else None
     except ValueError as error:
         raise InvalidArgument(f"{PREFIX}POLICIES: {error}") from error
+
+
+def _crawl(settings: BaseSettings) -> str:
+    try:
+        return checked_crawl(str(settings.get(PREFIX + "CRAWL"))) if settings.get(PREFIX + "CRAWL") else ""
+    except ValueError as error:
+        raise InvalidArgument(f"{PREFIX}CRAWL: {error}") from error
 
 
 def _follow(settings: BaseSettings) -> FollowDuplicates:

@@ -70,6 +70,7 @@ class StorePipeline:
                 fetched_at=adapter.get("fetched_at"),
                 policies=self._options.policies,
                 anchors=self._options.anchors,
+                crawl=self._options.crawl,
             )
         except (DocstoreError, OSError) as error:
             self._count("errors")

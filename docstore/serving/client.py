@@ -165,6 +165,7 @@ class RemoteStore(StoreCalls, Blocking):
         links: bool = False,
         any_time: bool = False,
         keep_body: bool = True,
+        crawl: str = "",
     ) -> PutResult:
         """See `DocumentStore.put_page_async`; this one takes a thread, `docstore.aio` takes none."""
         result: PutResult = await import_module("asyncio").to_thread(
@@ -179,6 +180,7 @@ class RemoteStore(StoreCalls, Blocking):
             links=links,
             any_time=any_time,
             keep_body=keep_body,
+            crawl=crawl,
         )
         return result
 
@@ -226,6 +228,18 @@ class RemoteStore(StoreCalls, Blocking):
         where = str(Path(folder).absolute()) if self._session.address.is_local else str(folder)
         return self.run_job("backup", {"folder": where}, report_of(BackupReport), bytes_done(on_progress))
 
+    def delete_crawl(
+        self,
+        crawl: str,
+        *,
+        prefix: str | None = None,
+        purge: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """See `DocumentStore.delete_crawl`; a job of the server."""
+        show = None if on_progress is None else lambda _stage, done, _total: on_progress(done)
+        return self.run_job("delete-crawl", {"crawl": crawl, "prefix": prefix, "purge": purge}, int, show)
+
     def run_job(
         self,
         kind: str,
@@ -236,7 +250,7 @@ class RemoteStore(StoreCalls, Blocking):
         """Have the server do something long, and wait for it; Ctrl-C asks the server to stop it.
 
         Args:
-            kind: compact, sweep, backup, check, reindex or dedup-stats.
+            kind: compact, sweep, backup, check, reindex, dedup-stats or delete-crawl.
             options: of it.
             report: makes the result of what it gives, as plain data.
             on_progress: called with what it does now, how much of it is done, and of how much.

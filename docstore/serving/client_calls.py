@@ -224,10 +224,11 @@ class StoreCalls:
         links: bool = False,
         any_time: bool = False,
         keep_body: bool = True,
+        crawl: str = "",
     ) -> Steps[PutResult]:
         """See `DocumentStore.put_page`.  A task that is cancelled may have written its page."""
         options = write_options(policies, anchors, links, any_time, keep_body)
-        page = page_of(url, body, headers, status, fetched_at)
+        page = page_of(url, body, headers, status, fetched_at, crawl)
         if (refused := _refusal_of(page)) is not None:
             raise InvalidArgument(refused.error)
         message = {"page": _timed(page), **_sent_options(options, policies)}

@@ -176,6 +176,7 @@ async def put_body(
     anchors: FromQuery[bool] = False,
     links: FromQuery[bool] = False,
     any_time: FromQuery[bool] = False,
+    crawl: FromQuery[str] = "",
 ) -> Response[bytes]:
     """Write one page whose body is the body of the request: for `curl --upload-file`."""
     pairs = [_pair(one, "header", "Name: value") for one in header or ()]
@@ -184,7 +185,7 @@ async def put_body(
         pairs.append(("Content-Type", content_type))
     policies = dict(_pair(one, "policy", "exact:reject") for one in policy or ()) if policy else None
     body = await context_of(request.scope).body()
-    page = Page(url, body, status, tuple(pairs), fetched_at)
+    page = Page(url, body, status, tuple(pairs), fetched_at, crawl=crawl)
     result = await service.put_page(page, policies=policies, anchors=anchors, links=links, any_time=any_time)
     return reply(request, result)
 

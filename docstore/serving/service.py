@@ -559,11 +559,18 @@ def _index(store: DocumentStore, progress: Progress, *, again: bool = False) -> 
     return store.search_index().update(lambda pages: progress("pages", pages, 0), again=again)
 
 
-def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None) -> Any:
+def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None, crawl: str = "") -> Any:
     """See `docstore.reports.dedup`."""
     if by is not None and by not in list(By):
         raise InvalidArgument(f"by is one of {', '.join(By)}, not {by[:100]!r}")
-    return dedup_stats(store, None if by is None else By(by))
+    return dedup_stats(store, None if by is None else By(by), crawl)
+
+
+def _delete_crawl(
+    store: DocumentStore, progress: Progress, *, crawl: str, prefix: str | None = None, purge: bool = False
+) -> Any:
+    """See `DocumentStore.delete_crawl`."""
+    return store.delete_crawl(crawl, prefix=prefix, purge=purge, on_progress=lambda rows: progress("rows", rows, 0))
 
 
 KINDS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -573,5 +580,6 @@ KINDS: Final[Mapping[str, Callable[..., Any]]] = {
     "check": _check,
     "reindex": _reindex,
     "dedup-stats": _dedup_stats,
+    "delete-crawl": _delete_crawl,
     "index": _index,
 }

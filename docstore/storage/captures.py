@@ -18,13 +18,14 @@ capture as long as the stored capture before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from docstore.model.capture import (
     BODY,
     CHECKSUM,
+    CRAWL,
     REASON_NOT_MODIFIED,
     SIMHASH,
     SKETCH,
@@ -323,7 +324,9 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
     columns = record.columns
     if source is not None and source is not record:
         if record.kind == CAPTURE_NOT_MODIFIED:
-            columns = source.columns | columns
+            columns = {**source.columns, CRAWL: b"", **columns}
+            if not columns[CRAWL]:
+                del columns[CRAWL]
             verdict = b"" if VERDICT in record.columns else columns.get(VERDICT, b"")
             if verdict[:1] == INLINE_TAG:  # the visit was written before the capture that it confirms
                 columns[VERDICT] = INLINE_TAG + encode_verdict(not_modified(decode_verdict(verdict[1:])))
@@ -339,6 +342,35 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
     if source is None:
         return LiveCapture(record.timestamp, record.kind, columns, 0, record.arrived)
     return LiveCapture(record.timestamp, record.kind, columns, source.timestamp, record.arrived, source.body_name)
+
+
+def without_crawl(records: Sequence[CaptureRecord], label: bytes) -> tuple[list[CaptureRecord], list[CaptureRecord]]:
+    """Of all records of a row, newest first: those that go with a crawl, and those that stay with another label.
+
+    A capture that visits of other crawls confirm stays; it gets the label of the oldest of these visits.
+
+    Args:
+        records: whether or not a policy hides them.
+        label: cell value of the crawl's label.
+    """
+    found = {record.timestamp: record for record in records}
+    heirs: dict[int, CaptureRecord] = {}
+    for one in live(records, found.get, GCPolicy(), GCPolicy(), 0):
+        record = found[one.timestamp]
+        if record.columns.get(CRAWL) != label:
+            heirs[one.source] = heirs[record.confirms] = record
+    gone, kept = [], []
+    for record in records:
+        if record.columns.get(CRAWL) == label:
+            heir = heirs.get(record.timestamp)
+            if heir is None:
+                gone.append(record)
+                continue
+            columns = {column: value for column, value in record.columns.items() if column != CRAWL}
+            if CRAWL in heir.columns:
+                columns[CRAWL] = heir.columns[CRAWL]
+            kept.append(record._replace(columns=columns))
+    return gone, kept
 
 
 def not_modified(verdict: StoredVerdict) -> StoredVerdict:

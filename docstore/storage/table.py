@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import eq
 
-from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, NOTE_FAMILY, PAYLOAD_DIGEST, Column
+from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, CRAWL, NOTE_FAMILY, PAYLOAD_DIGEST, Column
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, TIMESTAMP_MAX
 from docstore.model.types import (
@@ -47,6 +47,7 @@ from docstore.storage.captures import (
     without_body,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
+from docstore.storage.envelope import encode_inline
 
 TIMESTAMP_STEP_MICROS = 1000
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup", NOTE_FAMILY))
@@ -309,6 +310,13 @@ class Table:
 
     def _parts(self, spec: ReadSpec) -> tuple[frozenset[str], tuple[str, ...] | None]:
         """The families of captures in a spec, and its other families; None for all others."""
+        if spec.crawl:
+            of_captures = CAPTURE_FAMILIES.intersection(CAPTURE_FAMILIES if spec.families is None else spec.families)
+            if not of_captures:
+                raise InvalidArgument(
+                    f"a label of a crawl selects captures; families are {', '.join(sorted(CAPTURE_FAMILIES))}"
+                )
+            return of_captures, ()
         if spec.families is None:
             return CAPTURE_FAMILIES, tuple(sorted(self._families.keys() - CAPTURE_FAMILIES))
         return CAPTURE_FAMILIES.intersection(spec.families), tuple(
@@ -343,10 +351,13 @@ class Table:
         computed: dict[int, list[Cell]] = {}
         for cell in later:
             computed.setdefault(cell.timestamp, []).append(cell)
+        label = encode_inline(spec.crawl.encode())
         for capture in captures:
             timestamp = capture.timestamp
             if timestamp < spec.start:
                 break
+            if spec.crawl and capture.columns.get(CRAWL) != label:
+                continue
             for (family, qualifier), value in capture.columns.items():
                 if family in families and qualifier.startswith(prefix):
                     by_column.setdefault((family, qualifier), []).append(Cell(family, qualifier, timestamp, value))

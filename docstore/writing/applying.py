@@ -23,11 +23,9 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import (
-    DeleteCells,
     Mutation,
     Page,
     Policy,
-    ReadSpec,
     RowMutations,
     VerdictKind,
     header_of,
@@ -37,11 +35,13 @@ from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.envelope import INLINE_TAG, is_ref
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, is_later
 from docstore.writing.batch import PAGES, Batch, Write
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.prepare import Prepared
 from docstore.writing.writer import WriteSide
+
+_REJECTED = (capture.CHECKSUM, capture.CRAWL)
+"""Columns that a capture keeps if it is rejected after its write."""
 
 
 class Applied(NamedTuple):
@@ -141,7 +141,7 @@ class DuplicateApplier:
         base = None if rejects else self._pages.base(of)
         kept = self._kept_as_bases(first)
         if rejects:
-            gone, added = self._reject(pointer, judgement, [first, *visits], plan), set[bytes]()
+            gone, added = self._reject(pointer.row_key, judgement, [first, *visits], plan), set[bytes]()
         else:
             gone, added = self._refer(one, pointer, judgement, first, visits, base, plan)
         size = self._placement.stored_bytes
@@ -170,26 +170,21 @@ class DuplicateApplier:
                     found.add(value)
         return found
 
-    def _reject(
-        self, pointer: PagePointer, judgement: Judgement, records: Sequence[CaptureRecord], plan: Plan
-    ) -> set[bytes]:
-        """Keep checksum and verdict of each capture, and that a visit was one; -> values that go."""
-        row_key = pointer.row_key
+    def _reject(self, row_key: bytes, judgement: Judgement, records: Sequence[CaptureRecord], plan: Plan) -> set[bytes]:
+        """Keep checksum, verdict and crawl of each capture, and that a visit was one; -> values that go."""
         first = self._stored_verdict(records[0])
-        changed: list[Mutation] = []
-        gone: dict[bytes, capture.Column] = {}
+        changed: list[Mutation] = list(self._side.deleter.forget(row_key, records, plan))
         for record in records:
-            gone |= {value: column for column, value in record.refs}
+            columns = {column: record.columns[column] for column in _REJECTED if column in record.columns}
             if record.kind == CAPTURE_NOT_MODIFIED:  # named by what it found: it must not confirm an older page
                 found = records[0]
-                columns = {
+                columns |= {
                     capture.VISIT: record.columns[capture.VISIT],
                     capture.CHECKSUM: found.columns[capture.CHECKSUM],
                 }
                 changed.append(record._replace(columns=columns, confirms=0, body_name=found.body_name).cell())
                 continue
             verdict = self._stored_verdict(record)
-            columns = {column: value for column, value in record.columns.items() if column == capture.CHECKSUM}
             if verdict is not None and first is not None:
                 rejected = verdict._replace(
                     stored=capture.STORED_REJECTED,
@@ -198,19 +193,8 @@ class DuplicateApplier:
                 )
                 columns[capture.VERDICT] = self._verdict(row_key, record.timestamp, rejected, judgement)
             changed.append(record._replace(kind=CAPTURE_REJECTED, columns=columns, confirms=0).cell())
-        end, now = records[-1].timestamp + TIMESTAMP_STEP_MICROS, self._side.clock()
-        for column in sorted(set(gone.values())):
-            self._placement.mark_deleted(row_key, DeleteCells(*column, pointer.timestamp, end), now)
-        times = {record.timestamp for record in records}
-        posted = [posted for posted in self._side.deleter.posted(row_key) if posted.timestamp in times]
-        spec = ReadSpec(tuple(sorted(LATER_FAMILIES)), start=pointer.timestamp, end=end, keys_only=True)
-        for column in sorted({cell[:2] for cell in self._table.stored_row(row_key, spec) if is_later(cell[:2])}):
-            gone_cells = DeleteCells(*column, pointer.timestamp, end)
-            self._placement.mark_deleted(row_key, gone_cells, now)
-            changed.append(gone_cells)
         plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
-        plan.remove(Stage.POSTINGS, self._side.poster.index.remove(row_key, posted))
-        return set(gone)
+        return {value for record in records for _, value in record.refs}
 
     def _refer(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import (
     DeleteCells,
     DeleteRow,
+    Mutation,
     ReadSpec,
     RowMutations,
     SetCell,
@@ -36,31 +37,23 @@ from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
 from docstore.storage.bases import value_name
-from docstore.storage.captures import CaptureRecord, sound_records
+from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
 from docstore.storage.counts import corrected, totals
-from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
+from docstore.storage.envelope import INLINE_TAG, encode_inline, envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
-from docstore.storage.table import Table
+from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, Table, is_later
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.anchors import outgoing
+from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.batch import PAGES, counts_of
 
 SLICE_POSTINGS = 256
 """Captures whose postings go under one hold of the lock; those of the first go with their row."""
 
 
-class _Body(NamedTuple):
-    """A stored body, what it is named by among shared ones, and the header that says what it is."""
-
-    name: bytes
-    raw: bytes
-    content_type: str | None
-
-
 class PageDeleter:
-    """Deletes rows of pages.
+    """Deletes rows of pages, and single captures of them.
 
     Args:
         opened: the backend.
@@ -94,22 +87,93 @@ class PageDeleter:
             purge: also the anchor texts that its stored versions gave to other pages, and an interrupted compaction's
                 note; the next compaction of all tablets rewrites all segments.
         """
-        captures = self.posted(row_key)
-        linked = {row for body in self._bodies(row_key) for row in self._linked_from(row_key, body)} if purge else set()
+        captures = self._posted(self._records(row_key))
+        links = self._links(row_key) if purge else {}
         with self._committer.lock:
-            plan = Plan()
-            if purge:  # before the row: without it, the same call again finds nothing to do
-                token = os.urandom(8)  # compaction removes it under b"" once the bytes are gone; the other stays
-                tokens = [SetCell(META_FAMILY, qualifier, 0, token) for qualifier in (b"", PURGED_LAST)]
-                plan.write(Stage.ALLOCATION, [RowMutations("meta", PURGED_ROW, tokens)])
-                plan.write(Stage.ALLOCATION, [RowMutations("meta", COMPACTION_ROW, [DeleteRow()])])
-                plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, sorted(linked)))
+            plan = self._purging() if purge else Plan()
+            plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, links))
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
             plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, captures[:SLICE_POSTINGS]))
             self._placement.mark_deleted(row_key, DeleteRow(), self._clock())
             self._committer.commit(plan)
         with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
             self._clear(row_key, captures)
+
+    def rows_of_crawl(self, crawl: str, start: bytes, end: bytes | None) -> Iterator[bytes]:
+        """Rows in a range with a capture that a crawl fetched, hidden by a policy or not: it may come to be shown."""
+        label = encode_inline(crawl.encode())
+        for row in self._table.scan_captures(start, end):
+            if any(record.columns.get(capture.CRAWL) == label for record in sound_records(row.cells)):
+                yield row.row_key
+
+    def delete_crawl(self, row_keys: Sequence[bytes], crawl: str, *, anchors: bool, purge: bool = False) -> int:
+        """Delete the captures of some rows that a crawl fetched, with what they said of other pages.
+
+        Each commit leaves rows in order: visits go before the captures that they confirm.
+
+        Args:
+            row_keys: of the rows.
+            crawl: its label.
+            anchors: whether pages may have anchors.
+            purge: as in `delete`.
+        Returns:
+            Rows that had one.
+        """
+        label = encode_inline(crawl.encode())
+        waiting, changed = list(row_keys), set[bytes]()
+        links = {row_key: self._links(row_key) for row_key in waiting if anchors}
+        while waiting:
+            with self._committer.lock:
+                plan = self._purging() if purge else Plan()
+                targets: dict[bytes, list[Mutation]] = {}
+                room = SLICE_POSTINGS
+                while waiting and room > 0:
+                    row_key = waiting.pop()
+                    gone, kept = without_crawl(list(self._records(row_key)), label)
+                    if not gone and not kept:
+                        continue
+                    times = {record.timestamp for record in gone}
+                    for row in self._anchors_taken_back(row_key, links.pop(row_key, {}), times):
+                        targets.setdefault(row.row_key, []).extend(row.mutations)
+                    if len(gone) > room:
+                        waiting.append(row_key)
+                    gone = gone[:room]
+                    room -= len(gone)
+                    mutations: list[Mutation] = [record.cell() for record in kept]
+                    mutations += (DeleteCells(CAPTURE_FAMILY, b"", *_moment(record.timestamp)) for record in gone)
+                    mutations += self.forget(row_key, gone, plan)
+                    plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, mutations)])
+                    changed.add(row_key)
+                plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in targets.items()))
+                self._committer.commit(plan)
+        return len(changed)
+
+    def forget(self, row_key: bytes, records: Collection[CaptureRecord], plan: Plan) -> list[DeleteCells]:
+        """Take away what captures have beside their records; the caller holds the lock, and changes the records.
+
+        The plan removes their postings, and segments say that their values are deleted.
+
+        Returns:
+            The mutations that delete what was computed for them after their write.
+        """
+        places = {(*column, record.timestamp) for record in records for column, _ in record.refs}
+        times = {record.timestamp for record in records}
+        spec = ReadSpec(tuple(sorted(LATER_FAMILIES)), keys_only=True)
+        cells = self._table.stored_row(row_key, spec)
+        later = {cell[:3] for cell in cells if cell.timestamp in times and is_later(cell[:2])}
+        for family, qualifier, timestamp in sorted(places | later):
+            gone = DeleteCells(family, qualifier, *_moment(timestamp))
+            self._placement.mark_deleted(row_key, gone, self._clock())
+        plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, self._posted(records)))
+        return [DeleteCells(family, qualifier, *_moment(at)) for family, qualifier, at in sorted(later)]
+
+    @staticmethod
+    def _purging() -> Plan:
+        """A plan that says that something is purged; it goes first: without it, the same call again finds nothing."""
+        token = os.urandom(8)  # compaction removes it under b"" once the bytes are gone; the other stays
+        tokens = [SetCell(META_FAMILY, qualifier, 0, token) for qualifier in (b"", PURGED_LAST)]
+        rows = [RowMutations("meta", PURGED_ROW, tokens), RowMutations("meta", COMPACTION_ROW, [DeleteRow()])]
+        return Plan().write(Stage.ALLOCATION, rows)
 
     def _clear(self, row_key: bytes, captures: Sequence[Posted]) -> None:
         """Remove what nothing leads to after a delete."""
@@ -120,10 +184,10 @@ class PageDeleter:
                 gone = [one for one in some if self._pages.page(PagePointer(one.timestamp, row_key)) is None]
                 self._committer.commit(Plan().remove(Stage.POSTINGS, self._poster.index.remove(row_key, gone)))
 
-    def posted(self, row_key: bytes) -> list[Posted]:
-        """The captures of a row, hidden by a policy or not, and under which names they may have been posted."""
+    def _posted(self, records: Iterable[CaptureRecord]) -> list[Posted]:
+        """Under which names captures may have been posted."""
         found = []
-        for record in self._records(row_key):
+        for record in records:
             if capture.CHECKSUM not in record.columns:
                 continue
             values = dict.fromkeys((capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO), b"")
@@ -143,42 +207,63 @@ class PageDeleter:
             )
         return found
 
-    def _bodies(self, row_key: bytes) -> Iterator[_Body]:
-        """The different bodies of a row that can still be read."""
-        seen: set[bytes] = set()
+    def _records(self, row_key: bytes) -> Iterator[CaptureRecord]:
+        """The capture records of a row, hidden by a policy or not; a damaged one must not keep its page from going."""
+        return sound_records(self._table.stored_row(row_key, ReadSpec((CAPTURE_FAMILY,))))
+
+    def _links(self, row_key: bytes) -> dict[int, tuple[Anchor, ...]]:
+        """What the stored captures of a row say of other pages, by time; of those whose body can still be read."""
+        found: dict[int, tuple[Anchor, ...]] = {}
+        said: dict[bytes, tuple[Anchor, ...]] = {}
         for record in self._records(row_key):
-            if record.kind != CAPTURE_STORED:
-                continue
             try:
                 raw = self._placement.fetch(record.columns.get(capture.BODY, INLINE_TAG))
                 headers = self._placement.fetch(record.columns.get(capture.HEADERS, INLINE_TAG))
             except CorruptionError:
                 continue
-            if not raw or (name := value_name(raw)) in seen:
-                continue
-            seen.add(name)
-            content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
-            yield _Body(name, raw, content_type)
+            if raw and record.columns.get(capture.STATUS, b"")[1:2] == b"2":
+                name = value_name(raw)
+                if name not in said:
+                    content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
+                    analysis = self._poster.kernel.analyse(raw, content_type, links=True)
+                    said[name] = outgoing(keys.url_of(row_key), raw, content_type, analysis)
+                found[record.timestamp] = said[name]
+        return found
 
-    def _records(self, row_key: bytes) -> Iterator[CaptureRecord]:
-        """The capture records of a row, hidden by a policy or not; a damaged one must not keep its page from going."""
-        return sound_records(self._table.stored_row(row_key, ReadSpec((CAPTURE_FAMILY,))))
+    def _anchors_taken_back(
+        self, row_key: bytes, links: Mapping[int, Sequence[Anchor]], times: Collection[int] | None = None
+    ) -> Iterator[RowMutations]:
+        """The mutations that take back what a row's captures say of others, in the rows of those.
 
-    def _linked_from(self, row_key: bytes, body: _Body) -> Iterator[bytes]:
-        """Rows that a body of a page has given anchors to."""
-        analysis = self._poster.kernel.analyse(body.raw, body.content_type, links=True)
-        for anchor in outgoing(keys.url_of(row_key), body.raw, body.content_type, analysis):
-            yield anchor.row_key
-
-    def _anchors_taken_back(self, row_key: bytes, linked: Sequence[bytes]) -> Iterator[RowMutations]:
-        """The mutations that delete what a page says of others, in the rows of those."""
+        Args:
+            row_key: of the captures.
+            links: what they say, by time.
+            times: of those that go; what the others say stays.  None for all.
+        """
         source = keys.url_of(row_key).encode()
         spec = ReadSpec(families=(ANCHOR_FAMILY,), qualifier_prefix=source, keys_only=True)
-        for target in linked:
-            if any(cell.qualifier == source for cell in self._engine.read_row(PAGES, target, spec)):
-                gone = DeleteCells(ANCHOR_FAMILY, source)
+        for target in sorted({anchor.row_key for anchors in links.values() for anchor in anchors}):
+            cells = self._engine.read_row(PAGES, target, spec)
+            at = {cell.timestamp for cell in cells if cell.qualifier == source}
+            changes: list[Mutation] = [
+                DeleteCells(ANCHOR_FAMILY, source, *_moment(timestamp))
+                for timestamp in sorted(at if times is None else at.intersection(times))
+            ]
+            for gone in changes:
                 self._placement.mark_deleted(target, gone, self._clock())
-                yield RowMutations(PAGES, target, [gone])
+            text: bytes | None = None
+            for timestamp in sorted(links.keys() - times) if changes and times is not None else ():
+                for anchor in links[timestamp]:
+                    if anchor.row_key == target and anchor.text != text:  # else it was not written
+                        text = anchor.text
+                        changes.append(SetCell(ANCHOR_FAMILY, source, timestamp, encode_inline(text)))
+            if changes:
+                yield RowMutations(PAGES, target, changes)
+
+
+def _moment(timestamp: int) -> tuple[int, int]:
+    """The bounds of one time."""
+    return timestamp, timestamp + TIMESTAMP_STEP_MICROS
 
 
 MADE_AGAIN = frozenset(column for column in capture.COLUMNS if column[0] == "text") | frozenset(

@@ -54,6 +54,8 @@ def set_columns(write: Write) -> None:
         write.long = {column: value for column, value in long.items() if column in kept}
     checksum = one.analysed.body_checksum
     write.body_name = b"" if decides_alone(checksum) else value_name(one.page.body)
+    if one.page.crawl:
+        write.columns[capture.CRAWL] = encode_inline(one.page.crawl.encode())
     _set_verdict(write)
 
 
@@ -71,6 +73,8 @@ def set_visit_columns(write: Write) -> None:
         if capture.CHECKSUM in confirmed.columns:
             write.columns[capture.CHECKSUM] = confirmed.columns[capture.CHECKSUM]
         _set_verdict(write)
+    if page.crawl:
+        write.columns[capture.CRAWL] = encode_inline(page.crawl.encode())
 
 
 def _set_verdict(write: Write) -> None:

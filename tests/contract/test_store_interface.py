@@ -504,3 +504,23 @@ def test_threads_write_and_read_at_the_same_time(own: Any) -> None:
 def test_a_page_is_written_without_its_body(store: Any) -> None:
     result = store.put_page("https://without.example/", b"<p>" + b"some words " * 30, fetched_at=AT, keep_body=False)
     assert result.stored == "text" and store.get("https://without.example/").body is None
+
+
+def test_captures_carry_the_label_of_their_crawl_and_are_deleted_by_it(own: Any) -> None:
+    url, other = "https://crawls.example/a", "https://crawls.example/b"
+    own.put_page(url, body("one"), fetched_at=AT, crawl="first")
+    asyncio.run(own.put_page_async(url, body("two"), fetched_at=AT + DAY, crawl="second"))
+    list(own.put_pages([Page(other, body("three"), fetched_at=AT, crawl="second")]))
+    assert [document.newest.crawl for document in own.history(url)] == ["second", "first"]
+    spec = ReadSpec(("http",), b"crawl", crawl="second")
+    found = [(row.url, [cell.value for cell in row.cells]) for row in own.cells.scan(spec=spec)]
+    assert found == [(url, [b"second"]), (other, [b"second"])]
+    with pytest.raises(docstore.InvalidArgument, match="a crawl's label"):
+        own.put_page(url, body("four"), crawl="\n")
+    with pytest.raises(docstore.InvalidArgument, match="a crawl's label"):
+        own.delete_crawl("")
+    told: list[int] = []
+    assert own.delete_crawl("second", prefix=url, on_progress=told.append) == 1
+    assert told[-1:] == [1]
+    assert own.delete_crawl("second", purge=True) == 1
+    assert [document.newest.crawl for document in own.history(url)] == ["first"] and other not in own

@@ -419,6 +419,19 @@ def delete(stage: Stage) -> None:
     stage.delete("https://h0.example/0")
 
 
+def delete_crawl(stage: Stage) -> None:
+    """A page of one crawl alone, and one that another crawl had fetched before."""
+    stage.open()
+    before = stage.promise.pages
+    urls = ("https://x.example/1", "https://c.example/")
+    stage.put(*(a_page(url[8:], near(30 + n, 1), 3)._replace(crawl="x") for n, url in enumerate(urls)))
+    now = stage.promise.pages
+    after = {url: before.get(url) for url in urls}
+    stage.promised(in_flight={url: tuple(one and one[0] for one in (now[url], after[url])) for url in urls})
+    stage.store.delete_crawl("x")
+    stage.promised(pages=now | after, in_flight={})
+
+
 def purge(stage: Stage) -> None:
     """A page whose bytes are in a segment, and one that a dictionary was sampled from."""
     stage.open()
@@ -504,6 +517,7 @@ def copy_store(stage: Stage) -> None:
 PROTOCOLS: dict[str, Callable[[Stage], None]] = {
     "put": put_groups,
     "delete": delete,
+    "delete a crawl": delete_crawl,
     "purge": purge,
     "compact": compact,
     "dictionaries": dictionaries,

@@ -101,6 +101,40 @@ def test_every_acknowledged_page_survives_sigkill_and_is_found(tmp_path: Path, d
         assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.NEAR, "https://h0.example/0")
 
 
+DELETER = """
+import sys
+import docstore
+with docstore.open(sys.argv[1], durability=sys.argv[2]) as store:
+    store.delete_crawl("x", purge=True, on_progress=lambda rows: print(rows, flush=True))
+"""
+
+
+def test_a_delete_of_a_crawl_goes_on_after_sigkill(tmp_path: Path) -> None:
+    kept = {f"https://k.example/{n}": page(changed(words(n, 300), n, 9)) for n in range(40)}
+    with docstore.open(tmp_path / "s", create=True) as store:
+        for crawl, day in (("x", 0), ("y", 1)):
+            bodies = [page(changed(words(n, 300), n, 1)) for n in range(40)] if crawl == "x" else kept.values()
+            at = T0 + day * 10**9
+            pages = [Page(url, body, 200, HTML, at, crawl=crawl) for url, body in zip(kept, bodies, strict=True)]
+            list(store.put_pages(pages))
+        list(store.put_pages(Page(f"https://x.example/{n}", body_of(n), 200, HTML, T0, crawl="x") for n in range(260)))
+    left = 300
+    for lines in (1, 2):
+        write_until_killed(DELETER, tmp_path / "s", "flush", 0, lines)
+        with docstore.open(tmp_path / "s") as store:
+            assert store.lost == () and list(check(store.opened)) == []
+            now = sum(1 for _ in store.cells.scan(spec=docstore.ReadSpec(("http",), crawl="x")))
+            assert now <= left - 64 * lines
+            left = now
+    with docstore.open(tmp_path / "s") as store:
+        assert store.delete_crawl("x", purge=True) == left
+        for _ in range(2):
+            assert list(check(store.opened)) == []
+            assert [row.url for row in store.cells.scan(spec=docstore.ReadSpec(keys_only=True))] == sorted(kept)
+            assert all(one is not None and one.body == kept[one.url] for one in store.get_many(kept))
+            store.compact()
+
+
 def test_a_store_without_its_index_folder_opens_and_finds_what_it_held(tmp_path: Path) -> None:
     pages = [Page(f"https://a.example/{n}", page(words(n, 200)), 200, HTML, T0) for n in range(30)]
     with docstore.open(tmp_path / "s", create=True) as store:

@@ -161,6 +161,23 @@ def purge(store: DocumentStore) -> None:
     store.delete("https://l.example/0", purge=True)
 
 
+def two_crawls(store: DocumentStore) -> None:
+    """Pages of a crawl that goes: with links, a delta and a base, and one that a visit of another crawl confirms."""
+    with_links(store)
+    pages = [
+        a_page("a.example/1", near(1, 1), 1, crawl="x"),
+        a_page("a.example/2", near(2, 1), 1, crawl="x"),
+        a_page("l.example/0", linking(30, 2), 1, crawl="x"),
+        a_page("l.example/9", linking(9), crawl="x"),
+    ]
+    put(store, pages, anchors=True)
+    visit = Page("https://a.example/2", b"", 304, (), T0 + 2 * DAY, crawl="y")
+    put(store, [visit, a_page("b.example/9", near(1, 2))])
+
+
+OF_CRAWL = ("https://a.example/1", "https://l.example/0", "https://l.example/9")
+
+
 def interrupted_compaction(store: DocumentStore) -> None:
     with_links(store)
     row = RowMutations("meta", PURGED_ROW, [SetCell("m", b"", 0, b"an earlier purge")])
@@ -230,6 +247,8 @@ KINDS = {
     "delete": Kind(with_links, lambda store: store.delete("https://a.example/0"), ("https://a.example/0",)),
     "delete an original": Kind(refer, lambda store: store.delete("https://a.example/0"), ("https://a.example/0",)),
     "purge": Kind(interrupted_compaction, purge, ("https://l.example/0",)),
+    "delete a crawl": Kind(two_crawls, lambda store: store.delete_crawl("x"), OF_CRAWL),
+    "purge a crawl": Kind(two_crawls, lambda store: store.delete_crawl("x", purge=True), OF_CRAWL),
     "compaction": Kind(worn, compact_all),
     "compaction and policies": Kind(worn, compact_all, schema=TWO_VERSIONS),
     "sweep": Kind(every_page, sweep),

@@ -46,6 +46,7 @@ from tests.model.store_model import (
     Body,
     Capture,
     Delete,
+    DeleteCrawl,
     Do,
     Expected,
     Fetch,
@@ -98,6 +99,10 @@ class Run:
             self.model.changed(row_key)
             was_there = self.store.delete(url_of(operation.url), purge=operation.purge)
             self._same("delete", was_there, row is not None and bool(row.captures))
+        elif isinstance(operation, DeleteCrawl):
+            rows = self.model.delete_crawl(operation.crawl)
+            self._same("rows", self.store.delete_crawl(operation.crawl, purge=operation.purge), rows)
+            self._do(Do("check"))
         elif isinstance(operation, Ask):
             self._similar(operation.of) if operation.what == "similar" else self._find(operation.of)
         else:
@@ -157,6 +162,7 @@ class Run:
                 HTML,
                 T0 + one.day * DAY,
                 docno=one.docno,
+                crawl=one.crawl,
             )
             for one in put.fetches
         ]
@@ -308,7 +314,8 @@ class Run:
                 next((one.at for one in live if one.at <= T0 + 4 * DAY), None),
             )
             shown = [one for one in self.store.history(url) if not _is_rejected(one)]
-            self._same(f"history {url}", [one.timestamp for one in shown], [one.at for one in live])
+            times = [(one.timestamp, one.newest.crawl) for one in shown]
+            self._same(f"history {url}", times, [(one.at, one.capture.crawl) for one in live])
             if live and found is not None:
                 self._same(f"status {url}", found.status, live[0].status)
                 body = live[0].page.body
@@ -446,6 +453,7 @@ def random_life(seed: int) -> tuple[Setting, list[Operation]]:
             choose.choice([200] * 12 + [404, 500, 304, 304, 304]),
             choose.randint(0, 8),
             choose.choice(["", "", "D1", "D2"]),
+            choose.choice(["", "x", "x", "y"]),
         )
 
     def put() -> Put:
@@ -469,8 +477,10 @@ def random_life(seed: int) -> tuple[Setting, list[Operation]]:
             operations.append(put())
         elif kind < 0.57:
             operations.append(crowd())
-        elif kind < 0.68:
+        elif kind < 0.66:
             operations.append(Delete(choose.choice(urls), choose.random() < 0.3))
+        elif kind < 0.69:
+            operations.append(DeleteCrawl(choose.choice("xy"), choose.random() < 0.3))
         elif kind < 0.78:
             operations.append(Ask("similar", choose.choice(urls)))
         elif kind < 0.82:

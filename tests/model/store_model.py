@@ -88,6 +88,7 @@ class Fetch(NamedTuple):
     status: int = 200
     day: int = 0
     docno: str = ""
+    crawl: str = ""
 
 
 class Put(NamedTuple):
@@ -105,6 +106,13 @@ class Delete(NamedTuple):
     purge: bool = False
 
 
+class DeleteCrawl(NamedTuple):
+    """Delete what a crawl fetched, or purge it."""
+
+    crawl: str
+    purge: bool = False
+
+
 class Ask(NamedTuple):
     """`similar` to a stored page, or `find` of a document number."""
 
@@ -119,7 +127,7 @@ class Do(NamedTuple):
     days: int = 0
 
 
-Operation = Put | Delete | Ask | Do
+Operation = Put | Delete | DeleteCrawl | Ask | Do
 
 
 def url_of(name: str) -> str:
@@ -256,6 +264,7 @@ class Capture:
         self.at, self.fetch, self.body, self.status = at, fetch, body, status
         self.stored, self.verdict, self.confirms = stored, verdict, confirms
         self.original: Capture | None = None
+        self.crawl = fetch.crawl
         self.has_body = True
 
     @property
@@ -490,6 +499,27 @@ class Model:
             capture.original = self.row(of_row).captures.get(of_at)
         self.rows.setdefault(row_key, Row()).captures[at] = capture
         self.changed(row_key)
+
+    def delete_crawl(self, crawl: str) -> int:
+        """A capture that a visit of another crawl shows goes to the crawl of the oldest such visit; -> rows changed."""
+        rows = 0
+        for row_key, row in self.rows.items():
+            captures = sorted(row.captures.values(), key=lambda one: one.at)
+            rows += any(one.crawl == crawl for one in captures)
+            pages = [one for one in captures if one.source is not None]
+            heirs: dict[int, str] = {}
+            for one in captures:
+                below = [page.source for page in pages if page.at < one.at]
+                shown = one.source or (below[-1] if below and one.stored == "visit" else None)
+                if shown is not None and one.crawl != crawl:
+                    heirs.setdefault(shown.at, one.crawl)
+            for one in captures:
+                if one.crawl == crawl and one.source is one and one.at in heirs:
+                    one.crawl = heirs[one.at]
+                elif one.crawl == crawl:
+                    del row.captures[one.at]
+            self.changed(row_key)
+        return rows
 
     def compact(self) -> None:
         """What policies hide is removed."""

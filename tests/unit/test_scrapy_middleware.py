@@ -333,6 +333,7 @@ def test_a_crawl_does_not_start_without_its_store(tmp_path: Path) -> None:
         ("POLICIES", {"exact": "burn"}),
         ("DURABILITY", "some"),
         ("ERROR_STATUSES", ["4xx"]),
+        ("CRAWL", "two\nlines"),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path: Path, name: str, value: Any) -> None:
@@ -362,6 +363,16 @@ def test_the_pipeline_stores_items_that_hold_a_page_and_drops_duplicates(crawl: 
         assert "docstore" not in process({"url": A, "body": b"x"})
     assert one.stats()["items"] == 2
     assert one.stats()["errors"] == 1
+
+
+def test_pages_and_items_carry_the_label_of_the_crawl(crawl: Callable[..., Crawl]) -> None:
+    one = crawl(DOCSTORE_CRAWL="2024-05")
+    one.gives(answer(A, redirect_urls=["https://a.example/old"], redirect_reasons=[301]))
+    with pipeline(one) as process:
+        process({"url": B, "body": COPY, "headers": TYPE})
+    for url in (A, B, "https://a.example/old"):
+        found = one.store.get(url)
+        assert found is not None and found.newest.crawl == "2024-05"
 
 
 def cache_of(one: Crawl) -> StoreCache:

@@ -211,7 +211,7 @@ def test_any_bytes_are_a_message_or_refused(raw: bytes) -> None:
         ({"url": "u", "body": "b", "status": True}, ".status must be a whole number"),
         ({"url": "u", "body": {"base64": "?"}}, ".body is no base64"),
         ({"url": "u", "body": "b", "headers": [["a"]]}, ".headers[0] must be an array of 2"),
-        (["u"], "an array of 2 to 8"),
+        (["u"], "an array of 2 to 9"),
         ("u", "must be a map"),
     ],
 )
