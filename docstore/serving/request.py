@@ -324,6 +324,13 @@ class RequestContext:
                 raise Refusal(415, f"Content-Encoding {encoding!r:.50} is none of zstd, identity")
         return self._body
 
+    async def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        """Send a whole answer; see `send`."""
+        named = [(name.encode(), value.encode()) for name, value in headers.items()]
+        named.append((b"content-length", b"%d" % len(body)))
+        await self.send({"type": "http.response.start", "status": status, "headers": named})
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
     async def send(self, message: Any) -> None:
         """Send a part of the answer; the client has to take it in time.
 
