@@ -215,27 +215,27 @@ class Middleware:
     def _note(self, context: RequestContext, seconds: float, trouble: str | None) -> None:
         scope: Any = context.scope
         self._metrics.count_request(scope.get("path_template") or "other", scope["method"], context.status, seconds)
-        more = {"received_bytes": context.received_bytes, "error": trouble}
-        if context.is_local:
-            more["client"] = "unix"
         _log_request(
             self._log, scope, context.status, context.sent_bytes, seconds,
-            id=context.request_id, client_name=context.client_name or None, **more,
+            id=context.request_id, client_name=context.client_name or None, received_bytes=context.received_bytes,
+            error=trouble,
         )  # fmt: skip
 
 
 def _log_request(log: Log, scope: Any, status: int, sent_bytes: int, seconds: float, **more: object) -> None:
-    client = scope["client"][0] if scope.get("client") else None
-    said = {
-        "client": client,
-        "method": scope["method"],
-        "path": scope["path"][:SHOWN_CHARACTERS],
-        "query": scope["query_string"].decode("latin-1")[:SHOWN_CHARACTERS] or None,
-        "status": status,
-        "sent_bytes": sent_bytes,
-        "milliseconds": round(seconds * 1000, 2),
-    }
-    log.write("request", **said | more)
+    client, server = scope.get("client"), scope.get("server")
+    is_local = server is not None and server[1] is None
+    log.write(
+        "request",
+        client="unix" if is_local else client[0] if client else None,
+        method=scope["method"],
+        path=scope["path"][:SHOWN_CHARACTERS],
+        query=scope["query_string"].decode("latin-1")[:SHOWN_CHARACTERS] or None,
+        status=status,
+        sent_bytes=sent_bytes,
+        milliseconds=round(seconds * 1000, 2),
+        **more,
+    )
 
 
 def _check_query(query: bytes) -> None:

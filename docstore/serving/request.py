@@ -216,6 +216,8 @@ SCOPE_NAME: Final = "docstore.request"
 """Under which an ASGI scope has its context."""
 ABORT: Final = "docstore.abort"
 """Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
+FLOW: Final = "docstore.flow"
+"""Under which an ASGI scope has the flow control of its connection: to wait with a timeout takes as long as to send."""
 ZSTD: Final = "zstd"
 IDEMPOTENCY_KEY: Final = "idempotency-key"
 _WINDOW_BYTES: Final = 8 << 20
@@ -338,13 +340,13 @@ class RequestContext:
             Refusal: 429, there is no room for a long answer that was read; that nothing was done is true of GET alone.
         """
         if message["type"] == "http.response.start":
-            sent = list(message.get("headers", ()))
-            length = int(dict(sent).get(b"content-length", b"0"))
+            sent = {name.lower(): value for name, value in message.get("headers", ())}
+            length = int(sent.get(b"content-length", b"0"))
             if self.method == "GET" and length > _COUNTED_BYTES:
                 self.hold(length)
             self.status = message["status"]
-            names = {name.lower() for name, _ in sent}
-            message["headers"] = [*sent, *(pair for pair in self.answer_headers if pair[0] not in names)]
+            more = [pair for pair in self.answer_headers if pair[0] not in sent]
+            message["headers"] = [*message.get("headers", ()), *more]
             await self._send_part(message)
             return
         body = message.get("body", b"")
@@ -355,6 +357,10 @@ class RequestContext:
 
     async def _send_part(self, message: Any) -> None:
         self.sent_bytes += len(message.get("body", b""))
+        flow: Any = self.scope.get(FLOW)
+        if flow is not None and not flow.write_paused:  # the client takes what it is sent: nothing is waited for
+            await self._send(message)
+            return
         try:
             async with asyncio.timeout(self._limits.send_seconds):
                 await self._send(message)
@@ -558,10 +564,9 @@ class Admission:
         return host
 
     def _check_origin(self, context: RequestContext, host: str) -> None:
-        origins = _values(context, b"origin")
-        own = {f"http://{host}", f"https://{host}"}
+        origins = _values(context, b"origin") if "origin" in context.headers else []
         for origin in origins:
-            if origin.lower() not in self._origins | own:
+            if origin.lower() not in self._origins | {f"http://{host}", f"https://{host}"}:
                 raise Refusal(
                     403, f"pages of {origin[:100]!r} may not ask; `docstore serve --allow-origin ORIGIN` lets them"
                 )
