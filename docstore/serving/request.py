@@ -217,7 +217,7 @@ SCOPE_NAME: Final = "docstore.request"
 ABORT: Final = "docstore.abort"
 """Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
 FLOW: Final = "docstore.flow"
-"""Under which an ASGI scope has the flow control of its connection: to wait with a timeout takes as long as to send."""
+"""Under which an ASGI scope has the flow control of its connection."""
 ZSTD: Final = "zstd"
 IDEMPOTENCY_KEY: Final = "idempotency-key"
 _WINDOW_BYTES: Final = 8 << 20
@@ -329,7 +329,8 @@ class RequestContext:
     async def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         """Send a whole answer; see `send`."""
         named = [(name.encode(), value.encode()) for name, value in headers.items()]
-        named.append((b"content-length", b"%d" % len(body)))
+        if status != 304:
+            named.append((b"content-length", b"%d" % len(body)))
         await self.send({"type": "http.response.start", "status": status, "headers": named})
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -357,8 +358,7 @@ class RequestContext:
 
     async def _send_part(self, message: Any) -> None:
         self.sent_bytes += len(message.get("body", b""))
-        flow: Any = self.scope.get(FLOW)
-        if flow is not None and not flow.write_paused:  # the client takes what it is sent: nothing is waited for
+        if takes_at_once(self.scope):
             await self._send(message)
             return
         try:
@@ -487,6 +487,12 @@ def _next_piece(pieces: Iterator[bytes]) -> bytes:
 async def _in_thread_if_long(length: int, call: Callable[..., bytes], *args: Any) -> bytes:
     """Call what takes as long as its bytes are many: for many in a thread, so that the event loop goes on."""
     return call(*args) if length < LONG_BYTES else await asyncio.to_thread(call, *args)
+
+
+def takes_at_once(scope: Any) -> bool:
+    """Whether the connection takes the next part of an answer without waiting: a timeout takes as long as to send."""
+    flow = scope.get(FLOW)
+    return flow is not None and not flow.write_paused
 
 
 def context_of(scope: Any) -> RequestContext:

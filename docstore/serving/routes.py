@@ -50,7 +50,6 @@ from docstore.serving.messages import (
     AnyRequest,
     Asked,
     HasScope,
-    answer,
     ask,
     encoder,
     headers_of,
@@ -62,7 +61,7 @@ from docstore.serving.messages import (
 )
 from docstore.serving.request import Refusal, RequestContext, Role, absent, busy, check_role, context_of, failure
 from docstore.serving.service import PutOptions, Service
-from docstore.serving.wire import to_json
+from docstore.serving.wire import JSON, to_json
 from docstore.version import __version__
 
 # --- the store as a whole
@@ -156,7 +155,7 @@ BODY_HEADERS: Final = {
 }
 """Stored bytes are data, whatever they look like: no browser may run or show them from here."""
 
-_PLAIN_NUMBER: Final = re.compile("[0-9]{1,16}")
+_PLAIN_NUMBER: Final = re.compile("0|[1-9][0-9]{0,15}")
 
 Families = Annotated[str | None, QueryParameter(description="names with commas: page, http, text, dedup")]
 Url = Annotated[str, QueryParameter(description="of the page")]
@@ -249,8 +248,8 @@ async def get_page(
             else f": it was rejected as {said.kind} of {said.of_url}; follow_duplicates gives that page"
         )
         raise absent(url, of[:1000])
-    etag, is_known = _etag(context_of(request.scope), raw)
-    return answer(request, b"" if is_known else raw, 304 if is_known else 200, {"etag": etag})
+    status, raw, named = _page_answer(context_of(request.scope), raw)
+    return Response(raw, status_code=status, headers=named, media_type=named["content-type"])
 
 
 @head("/page", opt=opens(Role.READ))
@@ -305,8 +304,7 @@ async def plain_answer(context: RequestContext, service: Service) -> tuple[int, 
         return None
     if is_body:
         return 200, raw, BODY_HEADERS
-    etag, is_known = _etag(context, raw)
-    return 304 if is_known else 200, b"" if is_known else raw, headers_of(context, raw, {"etag": etag})
+    return _page_answer(context, raw)
 
 
 @delete("/page", status_code=200, opt=opens(Role.WRITE, gives={"deleted": bool}))
@@ -565,11 +563,13 @@ def _shown_families(request: HasScope, given: str | None) -> tuple[str, ...] | N
     return tuple(name for name in given.split(",") if name)
 
 
-def _etag(context: RequestContext, raw: bytes) -> tuple[str, bool]:
-    """The entity tag of an answer, and whether the client has it."""
-    etag = f'"{blake3(raw).hexdigest(16)}"'
+def _page_answer(context: RequestContext, raw: bytes) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers of the answer with an encoded page, or of the one that says that the client has it."""
+    named = headers_of(context, raw, {"etag": f'"{blake3(raw).hexdigest(16)}"'})
     given = context.headers.get("if-none-match", "")
-    return etag, given.strip() == "*" or etag in (one.strip().removeprefix("W/") for one in given.split(","))
+    if given.strip() == "*" or named["etag"] in (one.strip().removeprefix("W/") for one in given.split(",")):
+        return 304, b"", {"vary": named["vary"], "etag": named["etag"], "content-type": JSON}
+    return 200, raw, named
 
 
 def _pair(given: str, name: str, example: str) -> tuple[str, str]:
