@@ -125,28 +125,39 @@ class PageDeleter:
         while waiting:
             with self._committer.lock:
                 plan = self._purging() if purge else Plan()
-                targets: dict[bytes, list[Mutation]] = {}
-                room = SLICE_POSTINGS
-                while waiting and room > 0:
-                    row_key = waiting.pop()
-                    gone, kept = without_crawl(list(self._records(row_key)), label)
-                    if not gone and not kept:
-                        continue
-                    times = {record.timestamp for record in gone}
-                    for row in self._anchors_taken_back(row_key, links.pop(row_key, {}), times):
-                        targets.setdefault(row.row_key, []).extend(row.mutations)
-                    if len(gone) > room:
-                        waiting.append(row_key)
-                    gone = gone[:room]
-                    room -= len(gone)
-                    mutations: list[Mutation] = [record.cell() for record in kept]
-                    mutations += (DeleteCells(CAPTURE_FAMILY, b"", *_moment(record.timestamp)) for record in gone)
-                    mutations += self.forget(row_key, gone, plan)
-                    plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, mutations)])
-                    changed.add(row_key)
-                plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in targets.items()))
-                self._committer.commit(plan)
+                try:
+                    changed.update(self._without_crawl(label, waiting, links, plan))
+                    self._committer.commit(plan)
+                except BaseException:
+                    self._committer.drop_placed()
+                    raise
         return len(changed)
+
+    def _without_crawl(
+        self, label: bytes, waiting: list[bytes], links: dict[bytes, dict[int, tuple[Anchor, ...]]], plan: Plan
+    ) -> Iterator[bytes]:
+        """Plan the next deletes, as many as go into a commit; gives the rows that change, and takes those that are
+        done from what waits."""
+        targets: dict[bytes, list[Mutation]] = {}
+        room = SLICE_POSTINGS
+        while waiting and room > 0:
+            row_key = waiting.pop()
+            gone, kept = without_crawl(list(self._records(row_key)), label)
+            if not gone and not kept:
+                continue
+            times = {record.timestamp for record in gone}
+            for row in self._anchors_taken_back(row_key, links.pop(row_key, {}), times):
+                targets.setdefault(row.row_key, []).extend(row.mutations)
+            if len(gone) > room:
+                waiting.append(row_key)
+            gone = gone[:room]
+            room -= len(gone)
+            mutations: list[Mutation] = [record.cell() for record in kept]
+            mutations += (DeleteCells(CAPTURE_FAMILY, b"", *_moment(record.timestamp)) for record in gone)
+            mutations += self.forget(row_key, gone, plan)
+            plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, mutations)])
+            yield row_key
+        plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in targets.items()))
 
     def forget(self, row_key: bytes, records: Collection[CaptureRecord], plan: Plan) -> list[DeleteCells]:
         """Take away what captures have beside their records; the caller holds the lock, and changes the records.

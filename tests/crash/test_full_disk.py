@@ -274,6 +274,17 @@ def test_a_disk_that_others_have_filled_is_left_so_that_the_store_can_be_opened(
             assert list(check(store.opened)) == []
 
 
+def test_a_crawl_can_be_deleted_and_the_store_compacted(small_disk: Path) -> None:
+    with docstore.open(small_disk / "s", create=True) as store:
+        list(store.put_pages(filler(number)._replace(crawl="x" if number >= 20 else "y") for number in range(200)))
+    fill(small_disk)
+    with docstore.open(small_disk / "s") as store:
+        fill(small_disk)  # LevelDB frees room when it opens
+        assert store.delete_crawl("x", purge=True) == 180
+        assert store.compact().rows == 20
+        assert list(check(store.opened)) == []
+
+
 def test_pages_can_be_deleted_and_the_store_compacted(
     small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

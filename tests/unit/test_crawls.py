@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,21 @@ import pytest
 import warc_records
 from cli_case import Terminal
 from pages import changed, page, words
-from stores import everything_on_disk
+from stores import everything_on_disk, records_of
 
 import docstore
-from docstore import InvalidArgument, Note, Page, Policy, ReadSpec, VerdictKind
+from docstore import InvalidArgument, Note, Page, Policy, ReadSpec, StorageError, VerdictKind
 from docstore.archives.copying import copy
 from docstore.archives.export import Selection, selected
 from docstore.cluster import upkeep, upkeep_postings
+from docstore.model.format import RECORD_DELETE_COLUMN
 from docstore.model.keys import url_of
 from docstore.model.types import GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.reports.dedup import By, dedup_stats
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
+from docstore.tablets.salvage import Salvage
 from docstore.writing import maintenance
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
@@ -377,6 +380,40 @@ def test_a_purge_leaves_no_byte(store: docstore.DocumentStore) -> None:
     assert not any(secret.encode() in piece for piece in everything_on_disk(store))
     assert problems(store) == []
     assert crawls(store, OTHER) == {1: "second"}
+
+
+def test_a_salvage_brings_back_what_is_left_alone(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True) as store:
+        for day in range(6):
+            put(store, URL, changed(words(5, 400), day, 9), day, "first" if day % 3 else "second")
+        visit(store, 7, "second")
+        store.delete_crawl("first")
+        left = {T0 + day * DAY: page(changed(words(5, 400), day, 9)) for day in (0, 3, 5)}
+        assert {document.timestamp for document in store.history(URL)} == {*left, T0 + 7 * DAY}
+    shutil.rmtree(tmp_path / "s" / "engine")
+    assert {one.timestamp: one.body for one in Salvage(tmp_path / "s").captures()} == left
+
+
+def test_a_delete_that_fails_leaves_no_mark_for_the_next_commit(
+    store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url in (URL, OTHER):
+        put(store, url, words(len(url), 400), 0, "first")
+    real, rows = type(store.table).stored_row, []
+
+    def stored_row(table: Any, row_key: bytes, spec: ReadSpec) -> Any:
+        rows.append(row_key)
+        if len(rows) == 4:  # two reads of each row
+            raise StorageError("a disk error")
+        return real(table, row_key, spec)
+
+    with monkeypatch.context() as patch, pytest.raises(StorageError):
+        patch.setattr(type(store.table), "stored_row", stored_row)
+        store.delete_crawl("first")
+    put(store, THIRD, words(3, 400), 0)
+    segments = [one.kind for row in store.opened.manifest.segments() for one in records_of(store, row.number)]
+    assert RECORD_DELETE_COLUMN not in segments
+    assert URL in store and OTHER in store and problems(store) == []
 
 
 def test_a_name_and_a_digest_lead_to_no_deleted_capture(store: docstore.DocumentStore) -> None:
