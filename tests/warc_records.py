@@ -1,4 +1,4 @@
-"""WARC records made here, and what a reader gives of them, for tests of archive formats."""
+"""Generated WARC records, and helpers for the entries of a reader, for tests of archive formats."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def run(raw: bytes) -> list[Entry]:
     return list(read(io.BytesIO(raw)))
 
 
-def urls(found: list[Entry]) -> list[str]:
-    return [entry.page.url for entry in found if isinstance(entry, PageEntry)]
+def urls(entries: list[Entry]) -> list[str]:
+    return [entry.page.url for entry in entries if isinstance(entry, PageEntry)]
 
 
-def page(found: list[Entry], index: int = 0) -> Page:
-    return [entry.page for entry in found if isinstance(entry, PageEntry)][index]
+def page(entries: list[Entry], index: int = 0) -> Page:
+    return [entry.page for entry in entries if isinstance(entry, PageEntry)][index]
 
 
-def reasons(found: list[Entry]) -> list[str]:
-    return [entry.reason for entry in found if isinstance(entry, DamagedEntry)]
+def reasons(entries: list[Entry]) -> list[str]:
+    return [entry.reason for entry in entries if isinstance(entry, DamagedEntry)]
 
 
 def numbered(count: int) -> list[bytes]:
@@ -59,6 +59,6 @@ def packings() -> list[tuple[str, list[bytes]]]:
     frame = zstandard.ZstdCompressor(write_checksum=True)
     return [
         ("plain", plain),
-        ("gzip", [gzip.compress(one, mtime=0) for one in plain]),
-        ("zstd", [frame.compress(one) for one in plain]),
+        ("gzip", [gzip.compress(raw_record, mtime=0) for raw_record in plain]),
+        ("zstd", [frame.compress(raw_record) for raw_record in plain]),
     ]

@@ -1,4 +1,4 @@
-"""Notes: what annotators say of stored captures, and what links say of pages that are not stored.
+"""Notes that annotators derive from stored captures, and the graph of links with pages that are not stored.
 
-An extra on top of the public class of a store, which may be one that a server holds; nothing imports it.
+An extra on top of the public interface of a store, which may be served.
 """

@@ -1,14 +1,17 @@
-"""`docstore annotate`: columns that are derived from stored captures, one mechanism for all of them.
+"""`docstore annotate`: columns that are derived from stored captures.
 
 An annotator is a function from a document to fields, or from a store to an iterator of captures with their fields.
-What it says of a capture is one cell of family `note`: the qualifier is the annotator's name, the value a JSON object
-of its version and its fields.  It stands at the capture's time, is shown and collected with the capture, and is purged
-with it.
+Its result for a capture is one cell of family `note`, with the capture's timestamp:
 
-A pass reads the notes of all live captures, and computes those that are absent or have another version.  So what has
-arrived since the last pass is found, whatever time it was fetched at, and so is all that an annotator of a new version
-has to do again.  Notes are committed in groups as any write is, next to a crawl.  A pass that was killed goes on where
-it was.  An annotator of a whole store computes everything each time; only notes that differ are written.
+    qualifier   name of the annotator
+    value       JSON object of the annotator's version and the fields
+
+The note is shown, collected and purged with the capture.
+
+A pass reads the notes of all live captures, and computes those that are missing or have another version.  So it finds
+captures of any timestamp that arrived since the last pass, and does all again for a new version of the annotator.
+Notes are committed in groups, also during a crawl.  After a kill the next pass computes what is missing.  An annotator
+of a whole store computes everything in each pass, but only notes that differ are written.
 """
 
 from __future__ import annotations
@@ -39,11 +42,11 @@ if TYPE_CHECKING:
     from docstore.attach import Store
 
 Fields: TypeAlias = Mapping[str, Any]
-"""What an annotator says of a capture: names with values that JSON has."""
+"""The fields of a note: names with JSON values."""
 GROUP: Final = 256
 """Captures that are read together, and whose notes are committed together."""
 GROUP_BYTES: Final = 1 << 18
-"""Notes of so many bytes are committed at once: a request to a server takes a megabyte."""
+"""Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
 LANG: Final = "lang"
 BUILT_IN: Final = {
     LANG: ("docstore.notes.words", "language"),
@@ -51,7 +54,7 @@ BUILT_IN: Final = {
     "entities": ("docstore.notes.words", "entities"),
     "links": ("docstore.notes.links", "links"),
 }
-"""Annotators of docstore: the module and the function that makes each, of a store and the lists of `--list`."""
+"""Annotators of docstore: module and function, called with a store and the lists of `--list`."""
 ENTRY_POINTS: Final = "docstore.annotators"
 
 
@@ -60,11 +63,11 @@ class Annotator(NamedTuple):
 
     Attributes:
         name: qualifier of the notes.
-        version: a capture whose note has it is left out; raise it with every change of what is said.
-        of_document: fields of a document; None for nothing to say.  The document's `lang` is that of its note, if it
-            has one.
-        of_store: or, of a whole store, row key and time of captures with their fields.
-        families: of a document, that are read: of page, http, text, dedup.
+        version: captures with a note of this version are skipped; raise it with each change of the fields.
+        of_document: computes the fields of a document; None for no fields.  The document's `lang` is that of its note,
+            if there is one.
+        of_store: instead, computes for a whole store row key, timestamp and fields of captures.
+        families: families of a document to read, among page, http, text, dedup.
     """
 
     name: str
@@ -76,13 +79,13 @@ class Annotator(NamedTuple):
 
 @dataclass(slots=True)
 class Annotated:
-    """What a pass did.
+    """The report of a pass.
 
     Attributes:
         name, version: of the annotator.
-        captures: that were looked at.
-        written: notes that were written.
-        failed: captures on which the annotator failed; the next pass tries them again.
+        captures: number of captures that were checked.
+        written: number of notes that were written.
+        failed: captures for which the annotator failed; the next pass tries them again.
         error: of the first of these.
         seconds: wall time.
     """
@@ -103,9 +106,9 @@ def annotate(store: Store, annotator: Annotator, on_progress: Callable[[int], No
     """Compute and write the notes of one annotator.
 
     Args:
-        store: whose captures.
-        annotator: what computes them.
-        on_progress: called with captures looked at so far.
+        store: to read and write.
+        annotator: computes the notes.
+        on_progress: called with the number of captures checked so far.
     """
     return _Pass(store, annotator, on_progress).run()
 
@@ -114,10 +117,10 @@ class _Pending(NamedTuple):
     """A capture without a note of this version.
 
     Attributes:
-        row_key, url: its page.
-        timestamps: of the capture, and of visits next to it that found the same bytes, newest first.
-        lang: of its note; "" for none.
-        is_newest: no capture of the page is newer.
+        row_key, url: of the page.
+        timestamps: of the capture and of adjacent captures with the same bytes, newest first.
+        lang: of its note, or "".
+        is_newest: whether it is the newest capture of the page.
     """
 
     row_key: bytes
@@ -158,43 +161,44 @@ class _Pass:
             yield from self._pending_of(row)
 
     def _pending_of(self, row: Row) -> Iterator[_Pending]:
-        noted, lang = (NOTE_FAMILY, self._annotator.name.encode()), (NOTE_FAMILY, LANG.encode())
+        note, lang = (NOTE_FAMILY, self._annotator.name.encode()), (NOTE_FAMILY, LANG.encode())
         start = encode_note(self._annotator.version, {})[:-1]
         captures: dict[int, dict[tuple[str, bytes], bytes]] = {}
         for cell in row.cells:
             captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
         times = sorted((at for at, columns in captures.items() if TEXT_CHECKSUM in columns), reverse=True)
         self._report.captures += len(times)
-        missing = [at for at in times if not captures[at].get(noted, b"").startswith((start + b",", start + b"}"))]
+        missing = [at for at in times if not captures[at].get(note, b"").startswith((start + b",", start + b"}"))]
         for _, visits in groupby(missing, key=lambda at: (captures[at].get(CHECKSUM), captures[at][TEXT_CHECKSUM])):
             same = tuple(visits)
-            declared = str(decode_note(captures[same[0]].get(lang, b"")).get("lang", ""))
-            yield _Pending(row.row_key, row.url, same, declared, same[0] == times[0])
+            language = str(decode_note(captures[same[0]].get(lang, b"")).get("lang", ""))
+            yield _Pending(row.row_key, row.url, same, language, same[0] == times[0])
 
     def _annotate(self, group: Sequence[_Pending]) -> None:
         of_document, families = self._annotator.of_document, self._annotator.families
         assert of_document is not None
-        newest = self._store.get_many([one.url for one in group if one.is_newest], families=families)
-        for one in group:
-            at = one.timestamps[0]
-            try:  # of one document, by code that is not ours, or of a damaged value: the others are annotated
+        newest = self._store.get_many([pending.url for pending in group if pending.is_newest], families=families)
+        for pending in group:
+            at = pending.timestamps[0]
+            try:  # a failure of the annotator, or a damaged value, must not stop the pass
                 try:
-                    found = next(newest, None) if one.is_newest else None
+                    document = next(newest, None) if pending.is_newest else None
                 except errors.CorruptionError:  # the documents after it are read one at a time
-                    found, newest = None, iter(())
-                found = self._store.get(one.url, at=at, families=families) if found is None else found
-                if found is None or found.timestamp != at:
-                    continue  # it has changed since the scan: the next pass sees to it
-                if one.lang and "text" in families:
-                    found = found._replace(captures=(found.newest._replace(lang=one.lang),))
-                value = encode_note(self._annotator.version, of_document(found) or {})
+                    document, newest = None, iter(())
+                if document is None:
+                    document = self._store.get(pending.url, at=at, families=families)
+                if document is None or document.timestamp != at:
+                    continue  # it has changed since the scan: the next pass annotates it
+                if pending.lang and "text" in families:
+                    document = document._replace(captures=(document.newest._replace(lang=pending.lang),))
+                value = encode_note(self._annotator.version, of_document(document) or {})
             except (errors.StorageError, errors.StoreUnavailable):
                 raise
             except Exception as error:
                 self._report.failed += 1
-                self._report.error = self._report.error or f"{one.url}: {type(error).__name__}: {error}"
+                self._report.error = self._report.error or f"{pending.url}: {type(error).__name__}: {error}"
             else:
-                self._add(one.row_key, one.timestamps, value)
+                self._add(pending.row_key, pending.timestamps, value)
         self._commit()
 
     def _add(self, row_key: bytes, timestamps: Iterable[int], value: bytes) -> None:
@@ -212,27 +216,27 @@ class _Pass:
             self._on_progress(self._report.captures)
 
 
-# --- which annotators there are
+# --- finding an annotator
 
 
 def find_annotator(name: str, store: Store, lists: Mapping[str, Path]) -> Annotator:
-    """An annotator of docstore, or of a package that is installed.
+    """An annotator of docstore or of an installed package, by name.
 
     Args:
-        name: of it.
-        store: that is annotated.
+        name: of the annotator.
+        store: to annotate.
         lists: files of names by the name of the list, for `entities`.
     Raises:
-        InvalidArgument: there is none of that name, or it lacks something.
+        InvalidArgument: there is no such annotator, or it needs an extra or a list.
     """
     if name in BUILT_IN:
         module, function = BUILT_IN[name]
-        found: Annotator = getattr(import_module(module), function)(store, lists)
-        return found
+        annotator: Annotator = getattr(import_module(module), function)(store, lists)
+        return annotator
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in installed:
-        there = ", ".join(sorted({*BUILT_IN, *installed}))
-        raise InvalidArgument(f"there is no annotator {name!r}; there are {there}, and --python MODULE:NAME")
+        names = ", ".join(sorted({*BUILT_IN, *installed}))
+        raise InvalidArgument(f"there is no annotator {name!r}; there are {names}, and --python MODULE:NAME")
     return _annotator(installed[name].load(), name)
 
 
@@ -240,7 +244,7 @@ def load_annotator(path: str) -> Annotator:
     """An annotator by the path `module:name` of an `Annotator`, or of a function from a document to fields.
 
     Raises:
-        InvalidArgument: there is nothing of that path, or something else.
+        InvalidArgument: the path cannot be imported, or is not an annotator.
     """
     module, _, name = path.partition(":")
     if "" not in sys.path:
@@ -251,25 +255,25 @@ def load_annotator(path: str) -> Annotator:
         raise InvalidArgument(f"cannot load the annotator {path!r}, which must be MODULE:NAME: {error}") from error
 
 
-def _annotator(found: object, name: str) -> Annotator:
-    if isinstance(found, Annotator):
-        return found
-    if not callable(found):
-        raise InvalidArgument(f"annotator {name!r} is no function and no Annotator, but {found!r:.100}")
-    return Annotator(name, str(getattr(found, "version", "1")), of_document=found)
+def _annotator(loaded: object, name: str) -> Annotator:
+    if isinstance(loaded, Annotator):
+        return loaded
+    if not callable(loaded):
+        raise InvalidArgument(f"annotator {name!r} must be a function or an Annotator, not {loaded!r:.100}")
+    return Annotator(name, str(getattr(loaded, "version", "1")), of_document=loaded)
 
 
 # --- docstore annotate
 
 
 ANNOTATE_DESCRIPTION = """\
-Compute columns of stored captures and write them next to these, as notes:
-lang (language with score), keyphrases, entities (names of your lists), links
-(rank and in-links of pages, hub and authority, weight of the host), or what
---python or an installed package brings.  Only captures without a note of the
-annotator's version are read; a killed run continues where it was.  Crawls and
-servers go on meanwhile.  `docstore get URL --column note:lang` shows a note.
-Exit code 8 if an annotator failed on a page."""
+Compute columns of stored captures and store them as notes: lang (language with
+score), keyphrases, entities (names of your lists), links (rank and in-links of
+pages, hub and authority, weight of the host), or an annotator from --python or
+an installed package.  Only captures without a note of the annotator's version
+are read; a killed run resumes.  Crawls and servers may run at the same time.
+`docstore get URL --column note:lang` shows a note.  Exit code 8 if an annotator
+failed on a page."""
 
 ANNOTATE_EXAMPLES = """\
 docstore annotate lang
@@ -295,7 +299,7 @@ def add_annotate_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=arguments.setting,
-        help="with entities: names to find, one a line; may be repeated",
+        help="with entities: names to find, one on each line; may be repeated",
     )
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -312,18 +316,17 @@ def run_annotate(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
         lists = {name: Path(file) for name, file in args.list}
-        chosen = [find_annotator(name, store, lists) for name in args.names] + [
-            load_annotator(one) for one in args.python
-        ]
-        for annotator in chosen:
-            with ExitStack() as shown:
-                show = output.progress_of_count(args, shown, " captures", annotator.name)
+        annotators = [find_annotator(name, store, lists) for name in args.names]
+        annotators += [load_annotator(path) for path in args.python]
+        for annotator in annotators:
+            with ExitStack() as progress:
+                show = output.progress_of_count(args, progress, " captures", annotator.name)
                 report = annotate(store, annotator, show)
             failed += report.failed
             if args.json:
                 output.json_line(asdict(report))
                 continue
-            output.line(f"{report.name}: {report.written} notes written, {report.captures} captures looked at")
+            output.line(f"{report.name}: {report.written} notes written, {report.captures} captures checked")
             if report.failed:
                 output.note(f"{report.name} failed on {report.failed} captures; the first: {report.error}")
     return errors.EXIT_RECORDS_SKIPPED if failed else errors.EXIT_OK

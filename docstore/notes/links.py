@@ -1,13 +1,13 @@
-"""What links say: rank of pages and weight of hosts, as notes; and which link targets to fetch next.
+"""The graph of links: ranks of pages and weights of hosts, as notes; and the frontier, which pages to fetch next.
 
-The graph is that of `anchor:` cells: the row is the target, the qualifier the page that links to it.  So targets that
-are not stored are in it, too.  Entries of stored feeds and site maps are links of these for `frontier`.
+The edges are the `anchor:` cells: the row is the target, the qualifier the page that links to it.  So targets that are
+not stored are in the graph.  For `frontier`, entries of stored feeds and site maps are links too.
 
-*PageRank* (Brin and Page 1998, damping .85): a page without links gives its rank to all.  It is shown as a multiple of
-the average page, so that 1 is average in a store of any size.  *HITS* (Kleinberg 1999): hub and authority, the largest
-is 1.  The weight of a host is the sum of the ranks of its pages, as a multiple of the average host.
+*PageRank* (Brin and Page 1998, damping .85): the rank of a page without links is distributed to all pages.  Ranks are
+multiples of the average page, so that 1 is average in a store of any size.  *HITS* (Kleinberg 1999): hub and authority,
+scaled to a maximum of 1.  The weight of a host is the sum of the ranks of its pages, as a multiple of the average host.
 
-Memory: about 200 bytes a URL and 8 bytes a link.
+Memory: about 200 bytes for each URL and 8 bytes for each link.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 Numbers: TypeAlias = NDArray[np.float64]
 DAMPING: Final = 0.85
-MOST_ROUNDS: Final = 200
-STEADY: Final = 1e-9
-"""Sum of the changes of a round, of ranks that add up to 1, after which there is no other."""
+MAX_ROUNDS: Final = 200
+TOLERANCE: Final = 1e-9
+"""The iteration ends when the sum of the changes is smaller; all ranks add up to 1."""
 WEB: Final = ("http://", "https://")
 STORED, KNOWN = 1, 2
-"""A page with a body; a row with captures of another kind, such as a rejected page: nothing to fetch either."""
+"""A page with a body; a row with other captures, such as a rejected page, which is not fetched either."""
 
 
 @dataclass(slots=True)
@@ -50,14 +50,14 @@ class LinkGraph:
     """Pages and links, n URLs.
 
     Attributes:
-        urls: of each.
-        hosts: (n,) int64 number of its host.
-        host_names: of each host.
+        urls: (n,) of the pages.
+        hosts: (n,) int64 index into host_names.
+        host_names: of the hosts.
         states: (n,) uint8 STORED, KNOWN, or 0 for a target that is not stored.
         timestamps: (n,) int64 of the newest capture of a stored page.
-        sources, targets: (links,) int64 numbers of URLs.
-        listed: how many stored feeds and site maps list a URL; where entries were asked for.
-        published: the newest date that one of them gives it.
+        sources, targets: (links,) int64 indices of URLs.
+        listed: how many stored feeds and site maps list a URL; empty without entries.
+        published: the newest date of a URL in one of them.
     """
 
     urls: list[str]
@@ -76,12 +76,12 @@ class LinkGraph:
         outgoing = np.bincount(self.sources, minlength=size)
         shares = 1.0 / outgoing[self.sources]
         ranks = np.full(size, 1.0 / max(1, size))
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             moved = np.bincount(self.targets, ranks[self.sources] * shares, minlength=size)
             changed = (1 - DAMPING) / size + DAMPING * (moved + ranks[outgoing == 0].sum() / size) if size else ranks
-            steady = float(np.abs(changed - ranks).sum()) < STEADY
+            converged = float(np.abs(changed - ranks).sum()) < TOLERANCE
             ranks = changed
-            if steady:
+            if converged:
                 break
         return ranks * size
 
@@ -89,12 +89,12 @@ class LinkGraph:
         """HITS of each URL; the largest of each kind is 1."""
         size = len(self.urls)
         hubs, authorities = np.ones(size), np.zeros(size)
-        for _ in range(MOST_ROUNDS if len(self.sources) else 0):
-            authorities = _largest_is_1(np.bincount(self.targets, hubs[self.sources], minlength=size))
-            changed = _largest_is_1(np.bincount(self.sources, authorities[self.targets], minlength=size))
-            steady = float(np.abs(changed - hubs).max()) < STEADY
+        for _ in range(MAX_ROUNDS if len(self.sources) else 0):
+            authorities = _scaled_to_1(np.bincount(self.targets, hubs[self.sources], minlength=size))
+            changed = _scaled_to_1(np.bincount(self.sources, authorities[self.targets], minlength=size))
+            converged = float(np.abs(changed - hubs).max()) < TOLERANCE
             hubs = changed
-            if steady:
+            if converged:
                 break
         return (hubs, authorities) if len(self.sources) else (np.zeros(size), authorities)
 
@@ -116,7 +116,7 @@ def read_graph(store: Store, *, entries: bool = False) -> LinkGraph:
 
     Args:
         store: to read.
-        entries: pages that feeds and site maps list are links of these.
+        entries: also take entries of feeds and site maps as links.
     """
     numbers: dict[str, int] = {}
     states, timestamps = array("B"), array("q")
@@ -133,7 +133,7 @@ def read_graph(store: Store, *, entries: bool = False) -> LinkGraph:
 
     spec = ReadSpec((ANCHOR_FAMILY, "dedup", "http"), versions=1, keys_only=True)
     for row in store.cells.scan(spec=spec):
-        if not row.url.startswith(WEB):  # crawlers keep what they have learnt in rows of their own
+        if not row.url.startswith(WEB):  # rows with the state of crawlers are not pages
             continue
         number = number_of(row.url)
         for cell in row.cells:
@@ -171,21 +171,21 @@ def read_graph(store: Store, *, entries: bool = False) -> LinkGraph:
 
 
 def _entries(store: Store) -> Iterator[tuple[str, str, str]]:
-    """Pages that stored feeds and site maps list: URL of the list, of the page, and its date or ""."""
+    """Entries of stored feeds and site maps: URL of the feed, of the entry, and its date or ""."""
     family, qualifier = ENTRIES
     for row in store.cells.scan(spec=ReadSpec((family,), qualifier, versions=1)):
         for cell in row.cells:
             try:
-                found = decode_entries(cell.value)
+                entries = decode_entries(cell.value)
             except CorruptionError:  # `docstore check` lists it
                 continue
-            for url in dict.fromkeys(entry.url for entry in found):
+            for url in dict.fromkeys(entry.url for entry in entries):
                 resolved = keys.resolve(row.url, url)
                 if resolved is not None and resolved.startswith(WEB):
-                    yield row.url, resolved, next(entry.published for entry in found if entry.url == url)
+                    yield row.url, resolved, next(entry.published for entry in entries if entry.url == url)
 
 
-def _largest_is_1(values: NDArray[Any]) -> Numbers:
+def _scaled_to_1(values: NDArray[Any]) -> Numbers:
     return np.asarray(values / max(float(values.max()), 1e-300), np.float64)
 
 
@@ -222,22 +222,22 @@ def _link_notes(store: Store) -> Iterator[tuple[bytes, int, Fields]]:
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")  # so that a few new pages far away do not change the notes of all
+    return float(f"{value:.3g}")  # so that a few new pages do not change the notes of all others
 
 
 # --- docstore frontier
 
 
 class Target(NamedTuple):
-    """A page that is not stored, and that stored pages link to.
+    """A page that is not stored and that stored pages link to.
 
     Attributes:
-        url: of it.
+        url: of the page.
         rank: PageRank, 1 for the average URL.
-        inlinks, internal: stored pages of other hosts, and of its own, that link to it or list it.
+        inlinks, internal: number of stored pages of other hosts, and of its own host, that link to it or list it.
         listed: of these, feeds and site maps.
-        published: the newest date that one of those gives it, or "".
-        host: of it.
+        published: its newest date in one of those, or "".
+        host: of the page.
         host_weight: sum of the ranks of the host's pages, 1 for the average host.
     """
 
@@ -279,7 +279,7 @@ def frontier(graph: LinkGraph, by: str = "rank", host: str | None = None) -> Ite
     external, internal = graph.incoming()
     weights = graph.host_weights(ranks)
     absent = np.flatnonzero(graph.states == 0)
-    # The last key of lexsort counts most; equal ones stay in the order of rows.
+    # The last key of lexsort is the primary one; ties keep the order of rows.
     first: list[NDArray[Any]] = [-weights[graph.hosts]] if by == "host" else [-external if by == "inlinks" else -ranks]
     order = np.lexsort([key[absent] for key in (-internal, -external, -ranks, graph.hosts * (by == "host"), *first)])
     wanted = None if host is None else host.lower()
@@ -304,18 +304,18 @@ def host_table(graph: LinkGraph) -> list[Host]:
     size = len(graph.host_names)
     stored = np.bincount(graph.hosts[graph.states == STORED], minlength=size)
     absent = np.bincount(graph.hosts[graph.states == 0], minlength=size)
-    found = [
+    hosts = [
         Host(name, _rounded(weights[number]), int(stored[number]), int(absent[number]))
         for number, name in enumerate(graph.host_names)
     ]
-    return sorted(found, key=lambda one: (-one.weight, one.host))
+    return sorted(hosts, key=lambda host: (-host.weight, host.host))
 
 
 FRONTIER_DESCRIPTION = """\
-List pages that stored pages link to, and that are not stored: what to crawl
-next, one URL a line, the best first.  Entries of stored feeds and site maps
-are among them.  Needs the texts of links: `ingest --anchors`, or the setting
-of your crawler.  --hosts lists hosts with their weight in place of URLs."""
+List pages that stored pages link to and that are not stored: what to crawl
+next, one URL on each line, the best first, with entries of stored feeds and
+site maps.  Needs the texts of links: `ingest --anchors`, or the setting of your
+crawler.  --hosts lists hosts with their weight instead of URLs."""
 
 FRONTIER_EXAMPLES = """\
 docstore frontier --limit 1000 > next-urls.txt
@@ -338,7 +338,7 @@ def add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most lines")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line, with rank, in-links and what lists it")
+    arguments.add_json(parser, "one JSON object a line, with rank, in-links and number of lists")
 
 
 def run_frontier(args: argparse.Namespace) -> int:
@@ -347,17 +347,17 @@ def run_frontier(args: argparse.Namespace) -> int:
         raise InvalidArgument("--hosts lists all hosts by weight; leave --host and --by out")
     with ExitStack() as stack:
         graph = read_graph(open_in(stack, args), entries=True)
-    found = 0
-    for one in host_table(graph) if args.hosts else frontier(graph, args.by, args.host):
-        if found == args.limit:
+    printed = 0
+    for item in host_table(graph) if args.hosts else frontier(graph, args.by, args.host):
+        if printed == args.limit:
             break
-        found += 1
+        printed += 1
         if args.json:
-            output.json_line(one._asdict())
-        elif isinstance(one, Host):
-            output.line(f"{one.weight:g}\t{one.stored}\t{one.targets}\t{one.host}")
+            output.json_line(item._asdict())
+        elif isinstance(item, Host):
+            output.line(f"{item.weight:g}\t{item.stored}\t{item.targets}\t{item.host}")
         else:
-            output.line(one.url)
-    if not found:
+            output.line(item.url)
+    if not printed:
         output.note("no link target is missing" if len(graph.sources) else "the store has no links: `ingest --anchors`")
-    return EXIT_OK if found else EXIT_NOTHING_FOUND
+    return EXIT_OK if printed else EXIT_NOTHING_FOUND

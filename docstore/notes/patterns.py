@@ -1,11 +1,10 @@
-"""`docstore stats --dedup --by pattern`: URLs by shape: which repeat pages, and the expression that matches them.
+"""`docstore stats --dedup --by pattern`: URLs by shape: which shapes repeat pages, and a regular expression for each.
 
-The shape of a URL is what is left when numbers, dates, ids, repeated parts of the path and values of parameters are
-taken for any of their kind: ``https://a.example/gone/{number}/(deeper/)+`` or ``.../calendar?month={number}``.  Of a
-last part of several words only that it is a name counts; so does a shape that one URL alone has, where others differ
-from it in their last part.
+The shape of a URL has placeholders for numbers, dates, ids, repeated parts of the path and values of parameters:
+``https://a.example/gone/{number}/(deeper/)+`` or ``.../calendar?month={number}``.  A last part of several words becomes
+``{name}``.  So does the last part of a URL whose shape is unique, because other URLs may differ from it only there.
 
-A page that says "not found" with status 200 has one text at many URLs: `SameText`.
+A page that says "not found" with status 200 has the same text at many URLs: `SameText`.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
     from docstore.attach import Store
 
 LEAST_URLS: Final = 5
-"""URLs of one host that show one text, before it is listed."""
+"""A text is listed if at least this many URLs of one host have it."""
 MOSTLY: Final = 0.9
-"""Share of a pattern's URLs that show a text, for its expression to stand for the text."""
+"""A pattern's expression is listed with a text if at least this share of its URLs has the text."""
 LONGEST_REPEAT: Final = 3
-"""Parts of a path that are looked at as one, for repeats."""
+"""Longest sequence of parts of a path that is recognised as a repetition."""
 LONG_NAME: Final = 30
 SHOWN: Final = 20
-"""Patterns, and texts, that are printed; JSON has all."""
+"""Patterns and texts that are printed; JSON has all."""
 NAME_WORDS: Final = 3
 
 _NUMBER, _DATE, _ID, _NAME, _VALUE = "{number}", "{date}", "{id}", "{name}", "{value}"
@@ -64,11 +63,11 @@ class Pattern:
     """URLs of one shape.
 
     Attributes:
-        shape: what they have in common.
+        shape: their common shape.
         expression: a regular expression that matches each of them as a whole.
-        urls: how many.
-        duplicates: of these, those whose newest fetch another URL's page makes superfluous.
-        texts: different texts or bodies among them.
+        urls: number of URLs.
+        duplicates: of these, URLs whose newest fetch duplicates a page of another URL.
+        texts: number of different texts or bodies.
         example: one of the URLs.
     """
 
@@ -82,13 +81,13 @@ class Pattern:
 
 @dataclass(slots=True)
 class SameText:
-    """URLs of a host that show one text: an empty list, a login page, "not found" with status 200.
+    """URLs of a host with the same text: an empty list, a login page, "not found" with status 200.
 
     Attributes:
         host: of the URLs.
-        urls: how many.
+        urls: number of URLs.
         example: one of them.
-        expressions: of the patterns that show hardly anything else.
+        expressions: of the patterns with mostly this text.
     """
 
     host: str
@@ -98,7 +97,7 @@ class SameText:
 
 
 class PatternCounts:
-    """Counts URLs by shape.  Memory: about 150 bytes a URL."""
+    """Counts URLs by shape.  Memory: about 150 bytes for each URL."""
 
     def __init__(self) -> None:
         self._patterns: dict[str, Pattern] = {}
@@ -106,25 +105,25 @@ class PatternCounts:
         self._examples: dict[tuple[str, bytes], str] = {}
 
     def add(self, url: str, content: bytes, is_duplicate: bool) -> None:
-        """Count a URL; `content` names what it shows, b"" is nothing."""
+        """Count a URL; `content` is a checksum of its content, or b""."""
         self._count(Pattern(*shape_of(url), 1, int(is_duplicate), 0, url), Counter([content] if content else []))
         if content:
             self._examples.setdefault((_host(url), content), url)
 
-    def _count(self, found: Pattern, texts: Counter[bytes]) -> None:
-        pattern = self._patterns.setdefault(found.shape, Pattern(found.shape, found.expression, example=found.example))
-        pattern.urls += found.urls
-        pattern.duplicates += found.duplicates
-        self._texts.setdefault(found.shape, Counter()).update(texts)
+    def _count(self, part: Pattern, texts: Counter[bytes]) -> None:
+        pattern = self._patterns.setdefault(part.shape, Pattern(part.shape, part.expression, example=part.example))
+        pattern.urls += part.urls
+        pattern.duplicates += part.duplicates
+        self._texts.setdefault(part.shape, Counter()).update(texts)
 
     def done(self) -> tuple[list[Pattern], list[SameText]]:
-        """Patterns of two URLs and more, those with most duplicates first; and texts of many URLs of a host."""
-        for lone in [pattern for pattern in self._patterns.values() if pattern.urls == 1]:
-            shape, expression = shape_of(lone.example, any_name=True)
-            if shape != lone.shape:
-                del self._patterns[lone.shape]
-                lone.shape, lone.expression, texts = shape, expression, self._texts.pop(lone.shape)
-                self._count(lone, texts)
+        """Patterns of at least two URLs, those with most duplicates first; and texts of many URLs of a host."""
+        for unique in [pattern for pattern in self._patterns.values() if pattern.urls == 1]:
+            shape, expression = shape_of(unique.example, any_name=True)
+            if shape != unique.shape:
+                del self._patterns[unique.shape]
+                unique.shape, unique.expression, texts = shape, expression, self._texts.pop(unique.shape)
+                self._count(unique, texts)
         urls: Counter[tuple[str, bytes]] = Counter()
         expressions: dict[tuple[str, bytes], list[str]] = {}
         for pattern in self._patterns.values():
@@ -140,8 +139,8 @@ class PatternCounts:
             if count >= LEAST_URLS
         ]
         patterns = [pattern for pattern in self._patterns.values() if pattern.urls > 1]
-        patterns.sort(key=lambda one: (-one.duplicates, -one.urls, one.shape))
-        return patterns, sorted(same, key=lambda one: (-one.urls, one.example))
+        patterns.sort(key=lambda pattern: (-pattern.duplicates, -pattern.urls, pattern.shape))
+        return patterns, sorted(same, key=lambda text: (-text.urls, text.example))
 
 
 def shape_of(url: str, *, any_name: bool = False) -> tuple[str, str]:
@@ -149,7 +148,7 @@ def shape_of(url: str, *, any_name: bool = False) -> tuple[str, str]:
 
     Args:
         url: with or without a host.
-        any_name: take the last part of the path for any name.
+        any_name: replace the last part of the path by `{name}`.
     """
     address, mark, query = url.partition("?")
     start = address.find("/", address.find("://") + 3)
@@ -159,8 +158,8 @@ def shape_of(url: str, *, any_name: bool = False) -> tuple[str, str]:
     last = max((number for number, part in enumerate(parts) if part), default=-1)
     number = 0
     while number < len(parts):
-        found, length = _run_of(parts, number) or (_part(parts[number], number == last, any_name), 1)
-        shown.append(found)
+        part, length = _date_or_repeat(parts, number) or (_part(parts[number], number == last, any_name), 1)
+        shown.append(part)
         number += length
     shape, expression = ("/".join(texts) for texts in zip(*shown, strict=True))
     if mark:
@@ -170,8 +169,8 @@ def shape_of(url: str, *, any_name: bool = False) -> tuple[str, str]:
     return shape, f"^{expression}$"
 
 
-def _run_of(parts: list[str], start: int) -> tuple[tuple[str, str], int] | None:
-    """A date of several parts, or parts that are repeated, with how many parts that is; None for neither."""
+def _date_or_repeat(parts: list[str], start: int) -> tuple[tuple[str, str], int] | None:
+    """A date of several parts, or repeated parts: shape and expression, and the number of parts; None for neither."""
     if start + 1 < len(parts) and _YEAR.fullmatch(parts[start]) and _MONTH_OR_DAY.fullmatch(parts[start + 1]):
         has_day = start + 2 < len(parts) and _MONTH_OR_DAY.fullmatch(parts[start + 2])
         return ("{y/m/d}", r"\d{4}/\d{1,2}(?:/\d{1,2})?"), 3 if has_day else 2
@@ -182,7 +181,7 @@ def _run_of(parts: list[str], start: int) -> tuple[tuple[str, str], int] | None:
             end += length
         if end > start + length and all(unit) and not all(map(str.isdigit, unit)):
             shapes, expressions = (
-                "/".join(texts) for texts in zip(*(_part(one, False, False) for one in unit), strict=True)
+                "/".join(texts) for texts in zip(*(_part(part, False, False) for part in unit), strict=True)
             )
             return (f"({shapes}/)+", f"(?:{expressions}/)+{expressions}"), end - start
     return None
@@ -203,24 +202,24 @@ def _part(text: str, is_last: bool, any_name: bool) -> tuple[str, str]:
 def _parameter(text: str) -> tuple[str, str]:
     """Shape and expression of one parameter with its value."""
     name, sign, value = text.partition("=")
-    found = _VARYING.fullmatch(value)
-    kind = _kind(found) if found else _VALUE if value else ""
+    match = _VARYING.fullmatch(value)
+    kind = _kind(match) if match else _VALUE if value else ""
     return f"{name}{sign}{kind}", _literal(f"{name}{sign}") + _EXPRESSIONS.get(kind, "")
 
 
 def _varying(text: str) -> tuple[str, str]:
-    """A text with what varies in it taken for its kind."""
+    """Shape and expression of a text, with placeholders for numbers, dates and ids."""
     shape, expression, end = "", "", 0
-    for found in _VARYING.finditer(text) if "%" not in text else ():
-        between = text[end : found.start()]
-        shape += between + _kind(found)
-        expression += _literal(between) + _EXPRESSIONS[_kind(found)]
-        end = found.end()
+    for match in _VARYING.finditer(text) if "%" not in text else ():
+        between = text[end : match.start()]
+        shape += between + _kind(match)
+        expression += _literal(between) + _EXPRESSIONS[_kind(match)]
+        end = match.end()
     return shape + text[end:], expression + _literal(text[end:])
 
 
-def _kind(found: re.Match[str]) -> str:
-    return {"uuid": _ID, "id": _ID, "date": _DATE, "number": _NUMBER}[found.lastgroup or "number"]
+def _kind(match: re.Match[str]) -> str:
+    return {"uuid": _ID, "id": _ID, "date": _DATE, "number": _NUMBER}[match.lastgroup or "number"]
 
 
 def _literal(text: str) -> str:
@@ -235,23 +234,23 @@ def _host(url: str) -> str:
 
 
 def url_patterns(store: Store) -> tuple[list[Pattern], list[SameText]]:
-    """Patterns and repeated texts of a store's live rows; reads no text and no body."""
+    """Patterns and repeated texts of a store's live rows; reads checksums, not texts or bodies."""
     counts = PatternCounts()
 
     @lru_cache(maxsize=100_000)
-    def named(row_key: bytes, timestamp: int) -> bytes:
+    def content_at(row_key: bytes, timestamp: int) -> bytes:
         row = store.cells.read_row(row_key, ReadSpec(("dedup",), start=timestamp, end=timestamp + 1))
         return b"" if row is None else _content_of({cell[:2]: cell.value for cell in row.cells})
 
     for row in store.cells.scan(spec=ReadSpec(("dedup",)), qualifier_regex="checksum|text_checksum|verdict"):
-        verdict, content = _shown(row, named)
+        verdict, content = _verdict_and_content(row, content_at)
         if verdict is not None:
             counts.add(row.url, content[:9], verdict.kind in DUPLICATES)
     return counts.done()
 
 
-def _shown(row: Row, named: Callable[[bytes, int], bytes]) -> tuple[StoredVerdict | None, bytes]:
-    """The newest verdict of a row, and what its newest capture with content shows, or the page that it repeats."""
+def _verdict_and_content(row: Row, content_at: Callable[[bytes, int], bytes]) -> tuple[StoredVerdict | None, bytes]:
+    """The newest verdict of a row, and the content of its newest capture that has some, or of the page it repeats."""
     captures: dict[int, dict[Column, bytes]] = {}
     for cell in row.cells:
         captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
@@ -264,7 +263,7 @@ def _shown(row: Row, named: Callable[[bytes, int], bytes]) -> tuple[StoredVerdic
         content = content or _content_of(columns)
         is_copy = verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT)
         if not content and is_copy and verdict is not None and verdict.stored == capture.STORED_REJECTED:
-            content = named(verdict.of_row_key, verdict.of_timestamp)
+            content = content_at(verdict.of_row_key, verdict.of_timestamp)
         if newest is not None and content:
             break
     return newest, content
@@ -281,18 +280,18 @@ def _content_of(columns: Mapping[Column, bytes]) -> bytes:
 def run(args: argparse.Namespace) -> int:
     """Print the patterns of a store."""
     if args.png is not None:
-        raise InvalidArgument("--png (--plot) goes not with --by pattern; leave one of them out")
+        raise InvalidArgument("--png (--plot) cannot be used with --by pattern; leave one of them out")
     with open_named(args) as store:
         patterns, same = url_patterns(store)
     if args.json:
         shown = [{**asdict(pattern), "share": pattern.duplicates / pattern.urls} for pattern in patterns]
-        output.json_line({"patterns": shown, "same_texts": [asdict(one) for one in same]})
+        output.json_line({"patterns": shown, "same_texts": [asdict(text) for text in same]})
         return EXIT_OK
     for pattern in patterns[:SHOWN]:
         share = pattern.duplicates / pattern.urls
         output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {share:.0%} duplicates  {pattern.shape}")
         output.line(f"  {pattern.expression}\n  {output.shown_url(pattern.example)}")
-    for one in same[:SHOWN]:
-        output.line(f"{one.urls} URLs of {one.host} show one text, as {output.shown_url(one.example)}")
-        output.line("".join(f"  {expression}\n" for expression in one.expressions).rstrip("\n"))
+    for text in same[:SHOWN]:
+        output.line(f"{text.urls} URLs of {text.host} show one text, as {output.shown_url(text.example)}")
+        output.line("".join(f"  {expression}\n" for expression in text.expressions).rstrip("\n"))
     return EXIT_OK

@@ -1,14 +1,14 @@
-"""Annotators of texts: the language, the key phrases, and names that lists have.
+"""Annotators of texts: the language, the key phrases, and the names of lists.
 
-Words are those by which pages are compared (`reference.words`), for every script.
+Words are those of `reference.words`, by which pages are compared, for every script.
 
-*Key phrases* (Matsuo and Ishizuka 2004): a term matters if it occurs next to some of the page's frequent terms more
-often than by chance.  Terms are words and runs of up to four words that occur three times (twice in a short text).
-Frequent terms that share their sentences are one cluster.  The weight of a term is the sum over the clusters of
-(observed - expected)^2 / expected, without its largest part.  Stop words, which begin and end no phrase, are the words
-that most pages of the language have in this very store: no list of a language is needed.  What is simpler here than in
-the original: words have no stems, frequent terms are joined by mutual information alone, and what is expected is
-counted in sentences.
+*Key phrases* (Matsuo and Ishizuka 2004): a term is important if it occurs together with some of the page's frequent
+terms more often than by chance.  Terms are words and sequences of up to four words that occur three times (twice in a
+short text).  Frequent terms of the same sentences are one cluster.  The weight of a term is the sum over the clusters
+of (observed - expected)^2 / expected, without its largest part.  A phrase does not begin or end with a stop word; stop
+words are the most frequent words of the store's pages in the language, so that no list of a language is needed.
+Simpler here than in the original: words are not stemmed, frequent terms are clustered by mutual information alone, and
+the expected value is counted in sentences.
 
 *Entities*: at each word the longest name of a list that begins there; a name inside a longer one does not count.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 # --- lang
 
 LANG_CHARACTERS: Final = 2_000
-"""Of a text, that are looked at."""
+"""Only this many characters of a text are classified."""
 
 
 def language(_store: Store, _lists: Mapping[str, Path]) -> Annotator:
@@ -57,49 +57,49 @@ def language(_store: Store, _lists: Mapping[str, Path]) -> Annotator:
         text = " ".join(filter(None, (document.title, document.text)))[:LANG_CHARACTERS]
         if not any(map(str.isalpha, text)):
             return None
-        found, score = identifier.classify(text)
-        return {"lang": found, "score": round(float(score), 3)}
+        lang, score = identifier.classify(text)
+        return {"lang": lang, "score": round(float(score), 3)}
 
     return Annotator(LANG, "1", of_document)
 
 
 # --- keyphrases
 
-MOST_PHRASES: Final = 10
-MOST_WORDS: Final = 5_000
-"""Of a text, that are read."""
+MAX_PHRASES: Final = 10
+MAX_WORDS: Final = 5_000
+"""Only this many words of a text are read."""
 LONGEST_PHRASE: Final = 4
 SHORT_TEXT_WORDS: Final = 300
 FREQUENT_TERMS: Final = 30
 FREQUENT_SHARE: Final = 0.3
-"""Frequent terms are those that make up this share of all, at most so many."""
+"""The frequent terms are the first ones that make up this share of all words, at most FREQUENT_TERMS."""
 LEAST_INFORMATION: Final = log(2)
-"""Two frequent terms with more mutual information are one cluster."""
+"""Two frequent terms with more mutual information are in one cluster."""
 SAMPLE_PAGES: Final = 2_000
 STOP_SHARE: Final = 0.15
-"""Share of the pages of a language that have a stop word of it."""
-MOST_STOP_WORDS: Final = 400
+"""A stop word is in at least this share of the pages of its language."""
+MAX_STOP_WORDS: Final = 400
 _SENTENCE: Final = re.compile(r"[.!?;](?=\s)|[。！？।॥؟۔…\n]+")
 
 
 def keyphrases(store: Store, _lists: Mapping[str, Path]) -> Annotator:
-    """`keyphrases`: the phrases that say most of a text, the best first, with their weights."""
+    """`keyphrases`: the key phrases of a text with their weights, the best first."""
     stop: dict[str, frozenset[str]] = {}
 
     def of_document(document: Document) -> Fields | None:
         if not stop:
             stop.update(stop_words(store))
         lang = _primary(document.newest.lang or "")
-        found = key_phrases(document.text or "", stop.get(lang) or stop[""])
-        return {"phrases": [[phrase, round(weight, 1)] for phrase, weight in found]} if found else None
+        phrases = key_phrases(document.text or "", stop.get(lang) or stop[""])
+        return {"phrases": [[phrase, round(weight, 1)] for phrase, weight in phrases]} if phrases else None
 
     return Annotator("keyphrases", "1", of_document)
 
 
 def stop_words(store: Store) -> dict[str, frozenset[str]]:
-    """The words that most pages have, by language, of a sample of the store; of all pages under "".
+    """Stop words by language, from a sample of the store; those of all languages under "".
 
-    A page of the sample is chosen by a hash of its row key, so that two runs choose the same.
+    The sample is chosen by a hash of the row key, so that two runs choose the same pages.
     """
     pages = int(store.stats()["totals"].get("urls", 0))
     counts: dict[str, Counter[str]] = {"": Counter()}
@@ -107,19 +107,19 @@ def stop_words(store: Store) -> dict[str, frozenset[str]]:
     chosen = _sample(store, max(1, -(-pages // SAMPLE_PAGES)))
     while group := list(islice(chosen, GROUP)):
         documents = store.get_many([url for url, _ in group], families=("text",))
-        for (_, noted), document in zip(group, documents, strict=True):
+        for (_, noted_lang), document in zip(group, documents, strict=True):
             if document is None or not document.text:
                 continue
-            read = words(document.text)[:MOST_WORDS]
-            found = {*read, *(a + b for a, b in pairwise(read) if a[0] in UNSPACED and b[0] in UNSPACED)}
-            for lang in {"", _primary(noted or document.newest.lang or "")}:
-                counts.setdefault(lang, Counter()).update(found)
+            read = words(document.text)[:MAX_WORDS]
+            distinct = {*read, *(a + b for a, b in pairwise(read) if a[0] in UNSPACED and b[0] in UNSPACED)}
+            for lang in {"", _primary(noted_lang or document.newest.lang or "")}:
+                counts.setdefault(lang, Counter()).update(distinct)
                 sizes[lang] += 1
     return {lang: _frequent(counts[lang], sizes[lang]) for lang in counts}
 
 
 def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:
-    """URLs of one page in `step`, each with the language of its note."""
+    """URL of one page in `step`, with the language of its note."""
     for row in store.cells.scan(
         spec=ReadSpec(("dedup", NOTE_FAMILY), versions=1), qualifier_regex="text_checksum|lang"
     ):
@@ -131,7 +131,7 @@ def _sample(store: Store, step: int) -> Iterator[tuple[str, str]]:
 
 def _frequent(counts: Counter[str], pages: int) -> frozenset[str]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    most = min(MOST_STOP_WORDS, len(ordered) // 20)
+    most = min(MAX_STOP_WORDS, len(ordered) // 20)
     return frozenset(word for word, count in ordered[:most] if count >= max(2, STOP_SHARE * pages))
 
 
@@ -142,16 +142,16 @@ def _primary(lang: str) -> str:
 Phrase: TypeAlias = tuple[str, ...]
 
 
-def key_phrases(text: str, stop: frozenset[str], most: int = MOST_PHRASES) -> list[tuple[str, float]]:
-    """The phrases that say most of a text, the best first, with their weights; none of a text that repeats nothing."""
+def key_phrases(text: str, stop: frozenset[str], most: int = MAX_PHRASES) -> list[tuple[str, float]]:
+    """The key phrases of a text with their weights, the best first; none if the text repeats no term."""
     sentences: list[list[str]] = []
     total = 0
     for part in _SENTENCE.split(text):
-        found = words(part)
-        if found:
-            sentences.append(found)
-            total += len(found)
-            if total >= MOST_WORDS:
+        sentence = words(part)
+        if sentence:
+            sentences.append(sentence)
+            total += len(sentence)
+            if total >= MAX_WORDS:
                 break
     terms = _terms(sentences, stop, 3 if total > SHORT_TEXT_WORDS else 2)
     if not terms:
@@ -166,7 +166,7 @@ def key_phrases(text: str, stop: frozenset[str], most: int = MOST_PHRASES) -> li
     expected = np.maximum(np.outer(occurs @ lengths, joined @ lengths / total), 1e-9) * (len(sentences) / total)
     parts = (observed - expected) ** 2 / expected
     for column, cluster in enumerate(clusters):
-        parts[cluster, column] = 0.0  # a term is no neighbour of itself
+        parts[cluster, column] = 0.0  # a term does not co-occur with itself
     weights = parts.sum(axis=1) - parts.max(axis=1)
     order = np.lexsort((np.arange(len(terms)), -weights))
     best = [(terms[number][0], float(weights[number])) for number in order.tolist() if weights[number] > 0]
@@ -176,17 +176,17 @@ def key_phrases(text: str, stop: frozenset[str], most: int = MOST_PHRASES) -> li
             kept.append((phrase, weight))
             if len(kept) == most:
                 break
-    return [(_written(phrase), weight) for phrase, weight in kept]
+    return [(_render(phrase), weight) for phrase, weight in kept]
 
 
 def _terms(sentences: Sequence[Sequence[str]], stop: frozenset[str], least: int) -> list[tuple[Phrase, list[int]]]:
-    """Words and runs of words that occur often enough, with the sentence of each time, the most frequent first.
+    """Frequent words and sequences of words, with the sentence of each occurrence, the most frequent first.
 
-    No part of one that is as frequent as the whole.
+    A part of a sequence is left out if it is not more frequent than the whole.
     """
-    found: dict[Phrase, list[int]] = {}
+    terms: dict[Phrase, list[int]] = {}
     places = [(number, start) for number, sentence in enumerate(sentences) for start in range(len(sentence))]
-    for length in range(1, LONGEST_PHRASE + 1):  # a run is frequent only if the run without its last word is
+    for length in range(1, LONGEST_PHRASE + 1):  # a sequence is frequent only if it is without its last word
         runs: dict[Phrase, list[tuple[int, int]]] = {}
         for place in places:
             number, start = place
@@ -194,27 +194,27 @@ def _terms(sentences: Sequence[Sequence[str]], stop: frozenset[str], least: int)
             if len(run) == length:
                 runs.setdefault(run, []).append(place)
         frequent = {run: of for run, of in runs.items() if len(of) >= least}
-        found |= {run: [number for number, _ in of] for run, of in frequent.items() if _is_phrase(run, stop)}
+        terms |= {run: [number for number, _ in of] for run, of in frequent.items() if _is_phrase(run, stop)}
         places = [place for of in frequent.values() for place in of]
-    wholes: set[Phrase] = set()
-    for run, of in found.items():
+    redundant: set[Phrase] = set()
+    for run, of in terms.items():
         for part in (run[:-1], run[1:]):
-            if len(run) > 1 and part in found and len(found[part]) == len(of):
-                wholes.add(part)
-    chosen = [(run, of) for run, of in found.items() if run not in wholes]
+            if len(run) > 1 and part in terms and len(terms[part]) == len(of):
+                redundant.add(part)
+    chosen = [(run, of) for run, of in terms.items() if run not in redundant]
     return sorted(chosen, key=lambda term: (-len(term[1]), term[0]))
 
 
 def _is_phrase(run: Phrase, stop: frozenset[str]) -> bool:
     if run[0] in stop or run[-1] in stop or all(word.isdigit() for word in run):
         return False
-    if run[0][0] in UNSPACED:  # these stop words are single letters and pairs of them
+    if run[0][0] in UNSPACED:  # stop words of these scripts are one or two letters
         return len(run) > 1 and "".join(run[:2]) not in stop and "".join(run[-2:]) not in stop
     return len(run) > 1 or len(run[0]) > 1
 
 
 def _clusters(terms: Sequence[tuple[Phrase, list[int]]], occurs: Any, least_words: float) -> list[list[int]]:
-    """Numbers of the frequent terms, those that share their sentences together."""
+    """Indices of the frequent terms, clustered by common sentences."""
     frequent, counted = 0, 0
     while frequent < min(FREQUENT_TERMS, len(terms)) and (counted < least_words or not frequent):
         counted += len(terms[frequent][1])
@@ -237,8 +237,8 @@ def _within(phrase: Phrase, other: Phrase) -> bool:
     return any(other[start : start + len(phrase)] == phrase for start in range(len(other) - len(phrase) + 1))
 
 
-def _written(phrase: Phrase) -> str:
-    """A phrase as it is written: with blanks, but for scripts that have none."""
+def _render(phrase: Phrase) -> str:
+    """A phrase as text: with spaces, except between words of scripts without them."""
     shown = phrase[0]
     for before, word in pairwise(phrase):
         shown += word if before[0] in UNSPACED and word[0] in UNSPACED else f" {word}"
@@ -249,23 +249,23 @@ def _written(phrase: Phrase) -> str:
 
 
 def entities(_store: Store, lists: Mapping[str, Path]) -> Annotator:
-    """`entities`: names of lists that a text has, most frequent first: [name, how often, words before the first]."""
+    """`entities`: names of lists in a text, the most frequent first: [name, count, words before the first]."""
     if not lists:
         raise InvalidArgument("entities needs a list of names: --list NAME=FILE")
     names = {name: _names(file) for name, file in lists.items()}
-    finders = {name: EntityFinder(found) for name, found in names.items()}
+    finders = {name: EntityFinder(entries) for name, entries in names.items()}
     version = blake3(json.dumps([1, sorted(names.items())]).encode("utf-8", "replace")).hexdigest(8)
 
     def of_document(document: Document) -> Fields | None:
-        found = words("\n".join(filter(None, (document.title, document.text))))
-        fields = {name: finder.find(found) for name, finder in finders.items()}
-        return {name: said for name, said in fields.items() if said}
+        text = words("\n".join(filter(None, (document.title, document.text))))
+        fields = {name: finder.find(text) for name, finder in finders.items()}
+        return {name: matches for name, matches in fields.items() if matches}
 
     return Annotator("entities", version, of_document)
 
 
 def _names(file: Path) -> list[str]:
-    """The names of a list: one a line, without empty lines and those that begin with #."""
+    """The names of a list: one on each line; empty lines and lines that begin with # are ignored."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
@@ -274,32 +274,32 @@ def _names(file: Path) -> list[str]:
 
 
 class EntityFinder:
-    """Finds names in texts, whatever their case and spelling of characters.
+    """Finds names in texts, ignoring case and Unicode variants.
 
     Args:
-        names: as they are shown.
+        names: as they are returned.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names: dict[str, dict[tuple[str, ...], str]] = {}
         for name in names:
-            found = tuple(words(name))
-            if found:
-                self._names.setdefault(found[0], {}).setdefault(found, name)
+            key = tuple(words(name))
+            if key:
+                self._names.setdefault(key[0], {}).setdefault(key, name)
         self._lengths = {first: sorted({*map(len, of)}, reverse=True) for first, of in self._names.items()}
 
     def find(self, text: Sequence[str]) -> list[list[str | int]]:
-        """Names in the words of a text: [name, how often, words before the first], the most frequent first."""
-        found: dict[str, list[int]] = {}
-        behind = 0
+        """Names in the words of a text: [name, count, words before the first], the most frequent first."""
+        places: dict[str, list[int]] = {}
+        end = 0
         for place, word in enumerate(text):
-            if place < behind or word not in self._names:
+            if place < end or word not in self._names:
                 continue
             for length in self._lengths[word]:
                 name = self._names[word].get(tuple(text[place : place + length]))
                 if name is not None:
-                    found.setdefault(name, []).append(place)
-                    behind = place + length
+                    places.setdefault(name, []).append(place)
+                    end = place + length
                     break
-        shown: list[list[str | int]] = [[name, len(places), places[0]] for name, places in found.items()]
-        return sorted(shown, key=lambda one: (-int(one[1]), int(one[2])))
+        matches: list[list[str | int]] = [[name, len(of_name), of_name[0]] for name, of_name in places.items()]
+        return sorted(matches, key=lambda match: (-int(match[1]), int(match[2])))

@@ -1,4 +1,4 @@
-"""Scrapy writes its pages into docstore and stops at duplicates.
+"""Scrapy components that store crawled pages in docstore and do not follow links of duplicates.
 
 ADDONS = {"docstore.scrapy.Docstore": 500}
 DOCSTORE_STORE = "webtable"
@@ -17,14 +17,14 @@ from docstore.scrapy.pipeline import StorePipeline
 __all__ = ["AlwaysAsk", "Docstore", "StoreCache", "StoreMiddleware", "StorePipeline"]
 
 BEFORE_HTTP_ERRORS = 45
-"""Order of the spider middleware: before Scrapy's HttpErrorMiddleware (50), which hides errors from what follows it.
-So it sees links after Scrapy has dropped some: one that is too deep is not followed."""
+"""Order of the spider middleware: before Scrapy's HttpErrorMiddleware (50), which hides error responses from later
+middlewares.  So it gets the links after Scrapy has dropped some, such as those that are too deep."""
 AFTER_CLEANING = 900
-"""Order of the pipeline: last, so that items are written as the project's other pipelines leave them."""
+"""Order of the pipeline: last, after all other pipelines have changed the items."""
 
 
 class Docstore:
-    """`ADDONS = {"docstore.scrapy.Docstore": 500}` turns everything on."""
+    """The add-on: `ADDONS = {"docstore.scrapy.Docstore": 500}` turns on all components."""
 
     def update_settings(self, settings: BaseSettings) -> None:
         """Add the spider middleware and the pipeline; the cache if `DOCSTORE_CONDITIONAL` is true."""

@@ -1,7 +1,7 @@
-"""Scrapy's HTTP cache on the store: a page seen before is asked for by a conditional request, and a 304 gives it back.
+"""Scrapy's HTTP cache on the store: stored pages get conditional requests, and a 304 returns the stored page.
 
-Knows Scrapy's cache storage and cache policy.  Reads alone: the spider middleware writes pages, and the visit of a 304.
-Scrapy calls a cache storage in its own thread, so each look-up here holds up the crawl for its time.
+It only reads: the spider middleware writes pages, and the visit of a 304.  Scrapy calls a cache storage in its event
+loop, so each read here blocks the crawl.
 """
 
 from __future__ import annotations
@@ -17,83 +17,83 @@ from scrapy.utils.misc import load_object
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.scrapy.captures import CACHED, NOT_MODIFIED, now_micros
 from docstore.scrapy.middleware import StoreMiddleware
-from docstore.scrapy.options import hold, options, release
+from docstore.scrapy.options import acquire, options, release
 
 logger = logging.getLogger(__name__)
 
 LAST_VISIT = b"X-Docstore-Last-Visit"
 """Header of a response from the store, for the policy: when the page was last fetched or confirmed, in microseconds."""
-OF_THE_TRANSFER = {"content-encoding", "content-length", "transfer-encoding"}
-"""Headers of how a body was sent; the store keeps it decoded."""
+ENCODING_HEADERS = {"content-encoding", "content-length", "transfer-encoding"}
+"""Headers that say how a body was sent; they are dropped, because stored bodies are decoded."""
 
 
 class StoreCache:
-    """`HTTPCACHE_STORAGE = "docstore.scrapy.StoreCache"`; the add-on sets it under `DOCSTORE_CONDITIONAL`."""
+    """`HTTPCACHE_STORAGE = "docstore.scrapy.StoreCache"`; the add-on sets it if `DOCSTORE_CONDITIONAL` is true."""
 
     def __init__(self, settings: BaseSettings) -> None:
         self._options = options(settings)
         parts = settings.getdict("SPIDER_MIDDLEWARES").items()
         if not any(issubclass(load_object(part), StoreMiddleware) for part, order in parts if order is not None):
             raise InvalidArgument(
-                "StoreCache reads pages that docstore.scrapy.StoreMiddleware writes, which is not in "
-                'SPIDER_MIDDLEWARES; turn both on by ADDONS = {"docstore.scrapy.Docstore": 500}'
+                "StoreCache needs docstore.scrapy.StoreMiddleware, which writes the pages and is not in "
+                'SPIDER_MIDDLEWARES; turn both on with ADDONS = {"docstore.scrapy.Docstore": 500}'
             )
 
     def open_spider(self, spider: Spider) -> None:
-        """Called by Scrapy as the crawl begins."""
-        self._store = hold(self._options)
+        """Open the store; called by Scrapy."""
+        self._store = acquire(self._options)
 
     def close_spider(self, spider: Spider) -> None:
-        """Called by Scrapy as the crawl ends."""
+        """Release the store; called by Scrapy."""
         release(self._options)
 
     def retrieve_response(self, spider: Spider, request: Request) -> Response | None:
-        """The stored page of a request, if a conditional request for it makes sense; else None."""
+        """The stored page of a request, if it is fresh or has a validator; else None."""
         if request.method != "GET":
             return None
         try:
-            return self._retrieved(request)
+            return self._read(request)
         except (DocstoreError, OSError) as error:
-            logger.error("docstore: %s is asked for in full: %s", request.url, error)
+            logger.error("docstore: cannot read %s from the store, so it is fetched in full: %s", request.url, error)
             return None
 
-    def _retrieved(self, request: Request) -> Response | None:
+    def _read(self, request: Request) -> Response | None:
         validators = self._store.validators(request.url)
         if validators is None:
             return None
         last_visit = int(validators["last_visit"])
-        can_ask = bool(validators["etag"] or validators["last_modified"])
-        if not can_ask and last_visit + self._options.fresh_seconds * 1_000_000 < now_micros():
+        has_validator = bool(validators["etag"] or validators["last_modified"])
+        if not has_validator and last_visit + self._options.fresh_seconds * 1_000_000 < now_micros():
             return None
         document = self._store.get(request.url, families=("page", "http"))
         if document is None or document.body is None or not document.status or document.status >= 300:
-            return None  # kept no body, or a redirect or an error: ask again
+            return None  # no body, a redirect or an error: fetch it
         headers = Headers()
         for name, value in document.newest.headers or ():
-            if name.lower() not in OF_THE_TRANSFER:
+            if name.lower() not in ENCODING_HEADERS:
                 headers.appendlist(name.encode("utf-8", "surrogateescape"), value.encode("utf-8", "surrogateescape"))
         headers[LAST_VISIT] = str(last_visit)
         kind = responsetypes.from_args(headers=headers, url=request.url, body=document.body)
         return kind(url=request.url, headers=headers, status=document.status, body=document.body)
 
     def store_response(self, spider: Spider, request: Request, response: Response) -> None:
-        """Pages are written by the spider middleware; a confirmed one is marked for it."""
+        """Mark a confirmed page for the spider middleware, which writes all pages."""
         if CACHED in response.flags:
             response.flags.append(NOT_MODIFIED)
 
 
 class AlwaysAsk:
-    """`HTTPCACHE_POLICY = "docstore.scrapy.AlwaysAsk"`: ask the site each time, by a conditional request.
+    """`HTTPCACHE_POLICY = "docstore.scrapy.AlwaysAsk"`: send a conditional request for each stored page.
 
-    Pages seen within `DOCSTORE_FRESH_SECONDS` are taken from the store without a request, so that a crawl that was cut
-    short begins again where it stopped.
+    Pages visited within `DOCSTORE_FRESH_SECONDS` are taken from the store without a request, so that a stopped crawl
+    resumes where it stopped.
     """
 
     def __init__(self, settings: BaseSettings) -> None:
         self._fresh_micros = options(settings).fresh_seconds * 1_000_000
 
     def should_cache_request(self, request: Request) -> bool:
-        """Whether the store may have it."""
+        """Whether the store may have the page."""
         return request.method == "GET" and request.url.startswith(("http:", "https:"))
 
     def should_cache_response(self, response: Response, request: Request) -> bool:
@@ -101,7 +101,7 @@ class AlwaysAsk:
         return True
 
     def is_cached_response_fresh(self, cachedresponse: Response, request: Request) -> bool:
-        """Whether it was seen lately; else the request is made conditional."""
+        """Whether the page was visited recently; if not, make the request conditional."""
         seen = cachedresponse.headers.pop(LAST_VISIT, [b"0"])
         if int(seen[0]) + self._fresh_micros >= now_micros():
             return True
@@ -112,5 +112,5 @@ class AlwaysAsk:
         return False
 
     def is_cached_response_valid(self, cachedresponse: Response, response: Response, request: Request) -> bool:
-        """Whether the site has confirmed it."""
+        """Whether the site has confirmed the page."""
         return response.status == 304

@@ -1,23 +1,21 @@
-"""Whether the links of a duplicate page are followed: decided by where links of such pages have led.
+"""Decide whether to follow the links of duplicate pages, by the results of links that were followed before.
 
-Knows shapes of URLs and counts; must not know Scrapy, responses or stores.
+A duplicate page may have links to new pages: a gallery of pictures without words, the first pages of an archive.  Or it
+is a page of a crawler trap (a session id in each link, an endless calendar), whose links lead to duplicates for ever.
+Only the results of its links tell which.  So pages are grouped by the shape of their URL.  A shape has three states:
 
-A page can show the same text as another and lead elsewhere: a gallery of pictures without words, the first pages of an
-archive.  And a page of a trap (a session id in each link, a calendar without end) leads to duplicates for ever.  The
-page alone does not tell which it is; its links do.  So pages are grouped by the shape of their URL, and for each shape:
+- undecided: a few links of each duplicate page are followed, and the others are held;
+- closed, after ENOUGH results that are nearly all duplicates: held and later links are dropped, except one link of one
+  page in ONE_IN, whose result is counted too;
+- open, after ENOUGH results with more new pages: held links and all later ones are followed.
 
-- at first a few links of each duplicate page are followed and the others are held;
-- when ENOUGH of these have been judged and nearly all were duplicates, the shape is closed: held links are dropped,
-  links of further duplicates too, but for one link of each page in ONE_IN: what it leads to is judged as well;
-- when more than that were something new, the shape is open: held links and all later ones are followed.
+The last RECENT results of a shape count, so a closed shape may open later, and the reverse.  When the crawl is idle,
+held links are released, so that no link is dropped because the sample was too small.  A shape that an earlier crawl
+closed starts closed (`LinkGate.close`), because the same links would lead to the same duplicates.
 
-What led where is remembered for the last RECENT links, so that a shape closes or opens later, too.  When a crawl has
-nothing else to do, held links are released: a crawl that ends has dropped none for want of a sample.  A shape that an
-earlier crawl closed starts closed (`LinkGate.close`): the same links would lead to the same duplicates.
-
-A duplicate of a page that only an earlier crawl has seen stands for it, but that page may still come: the links wait
-for it (`defer`).  If it comes unchanged, they are links of a duplicate like others; if the crawl has nothing else to
-do, they are followed.
+A duplicate of a page that only an earlier crawl has seen replaces that page in this crawl.  But that page may still
+arrive, so the links of the duplicate wait for it (`defer`).  If it arrives unchanged, they are treated as links of a
+duplicate.  If the crawl is idle, they are followed.
 """
 
 from __future__ import annotations
@@ -34,25 +32,25 @@ T = TypeVar("T")
 AT_FIRST = 3
 """Links of a duplicate page that are followed before its shape is decided."""
 ENOUGH = 10
-"""Judged links that decide a shape."""
+"""Number of results that decide a shape."""
 RECENT = 30
-"""Judged links of a shape that are remembered."""
+"""Number of results that are kept for a shape."""
 MOST_NEW = 0.1
-"""Share of judged links that may lead to something new in a closed shape."""
+"""Highest share of new pages among the results of a closed shape."""
 ONE_IN = 16
-"""Of so many duplicate pages of a closed shape one has one link followed.  That is less than one page for each, so that
-samples of an endless trap die out."""
-MOST_HELD = 20_000
-MOST_SHAPES = 10_000
-"""Shapes remembered; the one not used for longest goes first."""
+"""One duplicate page in this many of a closed shape has one link followed.  That is less than one link for each page,
+so the samples of an endless trap come to an end."""
+MAX_HELD_LINKS = 20_000
+MAX_SHAPES = 10_000
+"""Number of shapes that are kept; the least recently used is dropped first."""
 
 _NUMBERED = re.compile(r"\d")
 
 
 def shape_of(url: str) -> str:
-    """Host, first part of the path and names of the query: what pages made by one template share.
+    """Host, first part of the path and parameter names of the query: what pages of one template have in common.
 
-    A part with a digit in it may be a number or a session id and is not told apart from others.
+    A first part with a digit becomes "#", because it may be a number or a session id.
     """
     parts = urlsplit(url)
     first, _, rest = parts.path.lstrip("/").partition("/")
@@ -62,7 +60,7 @@ def shape_of(url: str) -> str:
 
 
 class State(Enum):
-    """What is known of a shape."""
+    """The decision about a shape."""
 
     UNDECIDED = "undecided"
     CLOSED = "closed"
@@ -70,13 +68,13 @@ class State(Enum):
 
 
 class Passed(NamedTuple, Generic[T]):
-    """What becomes of some links.
+    """The decision about some links.
 
     Attributes:
-        follow: these are followed.
-        held: so many wait for a decision.
-        dropped: so many will not be followed.
-        change: the shape has just changed to this state; else None.
+        follow: links to follow.
+        held: number of links that wait for a decision.
+        dropped: number of links that will not be followed.
+        change: the new state of the shape if it has just changed; else None.
     """
 
     follow: list[T]
@@ -97,20 +95,20 @@ class LinkGate(Generic[T]):
     """Decides about links of duplicate pages.  Not thread-safe.
 
     Args:
-        most_held: links held at a time; further ones are followed.
-        seed: of the choice among a page's links.
+        max_held: limit of held links; further ones are followed.
+        seed: of the random choice among a page's links.
     """
 
-    def __init__(self, most_held: int = MOST_HELD, seed: int = 0) -> None:
-        self._most_held = most_held
+    def __init__(self, max_held: int = MAX_HELD_LINKS, seed: int = 0) -> None:
+        self._max_held = max_held
         self._random = Random(seed)
         self._shapes: OrderedDict[str, _Shape[T]] = OrderedDict()
         self._deferred: dict[str, tuple[str, list[T]]] = {}
-        """Shape and links of pages that stand for another, by its URL."""
+        """By URL of an original: shape and links of the page that replaces it."""
         self.held = 0
 
     def state(self, shape: str) -> State:
-        """What is known of a shape now."""
+        """The state of a shape."""
         known = self._shapes.get(shape)
         return State.UNDECIDED if known is None else known.state
 
@@ -123,7 +121,7 @@ class LinkGate(Generic[T]):
         if known.state is State.CLOSED:
             sample = self._random.sample(links, min(1, len(links))) if known.pages % ONE_IN == 0 else []
             return Passed(sample, dropped=len(links) - len(sample))
-        if self.held + len(links) > self._most_held:
+        if self.held + len(links) > self._max_held:
             return Passed(links)
         order = self._random.sample(links, len(links))
         known.held += order[AT_FIRST:]
@@ -131,7 +129,7 @@ class LinkGate(Generic[T]):
         return Passed(order[:AT_FIRST], held=len(order[AT_FIRST:]))
 
     def learn(self, shape: str, *, is_new: bool) -> Passed[T]:
-        """A link that was followed from a duplicate page of this shape led to something new, or to a duplicate."""
+        """Record the result of a link that was followed from a duplicate page of this shape."""
         known = self._known(shape)
         known.led_to_new.append(is_new)
         if len(known.led_to_new) < ENOUGH:
@@ -146,42 +144,42 @@ class LinkGate(Generic[T]):
         return Passed(held, change=state) if state is State.OPEN else Passed([], dropped=len(held), change=state)
 
     def close(self, shape: str) -> None:
-        """Start with a shape closed, as an earlier crawl left it; what its samples lead to can open it."""
+        """Close a shape that an earlier crawl closed; the results of its samples can open it."""
         known = self._known(shape)
         if known.state is State.UNDECIDED and True not in known.led_to_new:
             known.state = State.CLOSED
             known.led_to_new.extend([False] * ENOUGH)
 
     def defer(self, original: str, shape: str, links: list[T]) -> Passed[T]:
-        """Let the links of a page that stands for another wait until that one comes."""
-        if original in self._deferred or self.held + len(links) > self._most_held:
+        """Hold the links of a page that replaces an original until the original arrives."""
+        if original in self._deferred or self.held + len(links) > self._max_held:
             return Passed(links)
         self._deferred[original] = shape, links
         self.held += len(links)
         return Passed([], held=len(links))
 
-    def met(self, original: str) -> tuple[str, list[T]]:
-        """Shape and links of the page that waits for this one, which has come; no links if none waits."""
+    def arrived(self, original: str) -> tuple[str, list[T]]:
+        """When an original arrives: shape and links of the page that replaced it; no links if there is none."""
         shape, links = self._deferred.pop(original, ("", []))
         self.held -= len(links)
         return shape, links
 
     def release(self) -> list[T]:
-        """Some held links to follow when a crawl has nothing else to do; empty when none is held."""
-        found = [link for original in list(self._deferred)[:AT_FIRST] for link in self.met(original)[1]]
-        if found:
-            return found  # these may lead to the pages for which others wait
+        """Some held links to follow when the crawl is idle; empty if none is held."""
+        released = [link for original in list(self._deferred)[:AT_FIRST] for link in self.arrived(original)[1]]
+        if released:
+            return released  # they may lead to the originals of other deferred links
         for known in self._shapes.values():
-            taken, known.held = known.held[:ENOUGH], known.held[ENOUGH:]
-            found += taken
-        self.held -= len(found)
-        return found
+            released += known.held[:ENOUGH]
+            del known.held[:ENOUGH]
+        self.held -= len(released)
+        return released
 
     def _known(self, shape: str) -> _Shape[T]:
         known = self._shapes.setdefault(shape, _Shape())
         self._shapes.move_to_end(shape)
-        if len(self._shapes) > MOST_SHAPES:
-            oldest = next((name for name, one in self._shapes.items() if not one.held and name != shape), None)
+        if len(self._shapes) > MAX_SHAPES:
+            oldest = next((name for name, other in self._shapes.items() if not other.held and name != shape), None)
             if oldest is not None:
                 del self._shapes[oldest]
         return known

@@ -1,22 +1,22 @@
-"""The spider middleware: writes each response, puts the verdict into items, holds back links of duplicates.
+"""The spider middleware: writes each response, puts the verdict into items, and filters links of duplicates.
 
-Knows Scrapy's calls.  What a response is as a page stands in `captures`, which links are followed in `links`.
-Whatever the store does, the crawl goes on: failures are counted and logged, and links of such a page are followed.
+`captures` converts a response into a page, and `links` decides which links are followed.  If the store fails, the crawl
+continues: failures are counted and logged, and all links of the page are followed.
 
 A page repeats another if its verdict is one of `DOCSTORE_DUPLICATE_KINDS`, and the page that it names is of the same
-host, was seen in this crawl before it, and is known for longer.  Its links can be left out if that page had links.
-Each of these conditions saves a site that would be lost:
+host, was visited in this crawl before it, and was first stored earlier.  Its links are filtered if that page had links.
+Without each of these conditions a part of a site would be missed:
 
-- another host: whoever copies a page and is crawled first would stop the crawl of the page's own site;
-- not seen in this crawl: it may be gone, or lie behind this very page;
-- in both cases the first page of a host that duplicates the original stands for it from then on: a trap of which
-  another host or an earlier crawl had pages would be endless again;
-- not before it: of two pages that arrive at the same time each could be taken for a copy of the other;
-- known for a shorter time: at the next crawl an original is a duplicate of its own copies;
-- no links: the other page was at the depth limit, or its callback failed.
+- same host: else a copy on another host that is crawled first would stop the crawl of the original's site;
+- visited in this crawl: else the other page may be gone, or only this page may link to it;
+- if one of these two fails, the first page of the host that duplicates the original replaces it: else a trap would be
+  endless if another host or an earlier crawl has its pages;
+- visited before it: else each of two pages that arrive at the same time could count as a copy of the other;
+- stored earlier: else at the next crawl an original is a duplicate of its own copies;
+- with links: else the other page was at the depth limit, or its callback failed.
 
-Which shapes of links are closed is written into the store, a row for each host (`_shapes_row`): the next crawl begins
-with what this one has learnt.
+The state of each shape of links is stored in a row for each host (`_shapes_row`), so that the next crawl starts with
+it.
 """
 
 from __future__ import annotations
@@ -37,38 +37,39 @@ from docstore.model import capture
 from docstore.model.errors import CommitUnknown, DocstoreError
 from docstore.model.types import Page, Previous, PutResult, ReadSpec, SetCell, Verdict
 from docstore.scrapy.captures import CACHED, now_micros, page_of, redirects_of
-from docstore.scrapy.links import MOST_SHAPES, LinkGate, Passed, State, shape_of
-from docstore.scrapy.options import FollowDuplicates, hold, options, release
+from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State, shape_of
+from docstore.scrapy.options import FollowDuplicates, acquire, options, release
 
 logger = logging.getLogger(__name__)
 
 SHAPE = "docstore_shape"
-"""In the meta of a request: the shape of the duplicate page that it was found on; its answer is judged for that."""
+"""In the meta of a request: the shape of the duplicate page with the link; the response is a result of that shape."""
 FOLLOW = "docstore_follow"
-"""In the meta of a request: True follows the links of its page always, False never if the page repeats another."""
+"""In the meta of a request: True follows all links of its page; False follows none if the page repeats another."""
 
 
-_SHAPES = ReadSpec(families=("anchor",), qualifier_prefix=b"links:", versions=1, cell_limit=MOST_SHAPES)
-"""Cells of the row of `_shapes_row`: a shape without its host, and its state as the last crawl left it."""
+_SHAPES = ReadSpec(families=("anchor",), qualifier_prefix=b"links:", versions=1, cell_limit=MAX_SHAPES)
+"""Cells of the row of `_shapes_row`: a shape without its host, and its last state."""
 _TIMES = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1], keys_only=True)
 
 
-class Judged(NamedTuple):
-    """What is known of a response.
+class PageResult(NamedTuple):
+    """A response after its page was written.
 
     Attributes:
         verdict: as items get it; None if there is none.
-        repeats: the page repeats another that this crawl has seen; None if it is a duplicate that does not count here.
-        of_url: the other page, or the one that stands for it in this crawl.
-        stands_for: the page of an earlier crawl for which it stands from now on, "" for none.
+        repeats: whether the page repeats another that this crawl has visited; None if it is a duplicate that does not
+            fulfil the conditions.
+        of_url: the other page, or the one that replaces it in this crawl.
+        replaces: the page of an earlier crawl that it replaces, "" for none.
         url: canonical.
-        counts: what to count.
+        counts: names of statistics to increment.
     """
 
     verdict: dict[str, Any] | None = None
     repeats: bool | None = None
     of_url: str = ""
-    stands_for: str = ""
+    replaces: str = ""
     url: str = ""
     counts: tuple[str, ...] = ()
 
@@ -79,21 +80,21 @@ class StoreMiddleware:
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._options = options(crawler.settings)
-        self._store = hold(self._options)
-        keeps_requests = bool(crawler.settings.get("JOBDIR"))  # a paused crawl would forget what is held here
-        self._gate: LinkGate[Request] = LinkGate(most_held=0) if keeps_requests else LinkGate()
+        self._store = acquire(self._options)
+        keeps_requests = bool(crawler.settings.get("JOBDIR"))  # a paused crawl would lose held links
+        self._gate: LinkGate[Request] = LinkGate(max_held=0) if keeps_requests else LinkGate()
         self._without_links: set[int] = set()
-        self._standing_for: dict[tuple[object, str], str] = {}
+        self._replacements: dict[tuple[object, str], str] = {}
         self._hosts: set[str] = set()
-        """Whose closed shapes were read."""
+        """Hosts whose closed shapes were read."""
         self._start = self._options.crawl_start or now_micros()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Made by Scrapy.
+        """Called by Scrapy.
 
         Raises:
-            DocstoreError: a setting is wrong or the store does not open: the crawl does not start.
+            DocstoreError: a setting is wrong or the store does not open; the crawl does not start.
         """
         made = cls(crawler)
         crawler.signals.connect(made.spider_opened, signal=signals.spider_opened)
@@ -102,13 +103,13 @@ class StoreMiddleware:
         return made
 
     def spider_opened(self, spider: Spider) -> None:
-        """A crawl that is resumed (`JOBDIR`) began when its first part did."""
+        """Take the start time of a resumed crawl (`JOBDIR`) from its first part."""
         state = getattr(spider, "state", None)
         if isinstance(state, dict) and self._options.crawl_start is None:
             self._start = state.setdefault("docstore_crawl_start", self._start)
 
     def spider_idle(self, spider: Spider) -> None:
-        """Follow some of the links that are held: the crawl must not end without them."""
+        """Follow some held links, so that the crawl does not end without them."""
         released = self._gate.release()
         if not released or self._crawler.engine is None:
             return
@@ -118,54 +119,54 @@ class StoreMiddleware:
         raise DontCloseSpider
 
     def engine_stopped(self) -> None:
-        """The last call: the pipelines are closed."""
+        """Release the store; called last, after the pipelines are closed."""
         if self._gate.held:
             self._count("links_held_at_end", self._gate.held)
         release(self._options)
 
     async def process_spider_output(self, response: Response, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Write the page before the spider's callback runs, then pass on what it yields."""
-        judged = await self._judge(response)
-        for request in await self._learn(response, judged):
+        """Write the page before the spider's callback runs, then yield the callback's items and links."""
+        written = await self._store_page(response)
+        for request in await self._learn(response, written):
             yield request
-        if not self._is_held_back(response, judged):
-            async for found in result:
-                yield self._passed(found, judged, None)
-            for request in await self._met(judged):
+        if not self._filters_links(response, written):
+            async for output in result:
+                yield self._with_verdict(output, written, None)
+            for request in await self._arrived(written):
                 yield request
             return
         links: list[Request] = []
-        async for found in result:
-            if isinstance(found, Request) and found.url != response.url:  # the page itself again is no link of it
-                links.append(found)
+        async for output in result:
+            if isinstance(output, Request) and output.url != response.url:  # a request of the page itself is not a link
+                links.append(output)
             else:
-                yield self._passed(found, judged, None)
-        for request in await self._admitted(response, judged, links):
-            yield self._passed(request, judged, request.meta.get(SHAPE))
+                yield self._with_verdict(output, written, None)
+        for request in await self._links_to_follow(response, written, links):
+            yield self._with_verdict(request, written, request.meta.get(SHAPE))
 
     # --- pages
 
-    async def _judge(self, response: Response) -> Judged:
+    async def _store_page(self, response: Response) -> PageResult:
         try:
             page = page_of(response, self._options.error_statuses)
             if isinstance(page, str):
                 self._count(f"skipped/{page}")
                 if page != CACHED:
-                    return Judged()
-            judged = await run_in_thread(self._write, response, page)
-        except Exception as error:  # whatever it is: the callback's links and items must not be lost by it
+                    return PageResult()
+            written = await run_in_thread(self._write, response, page)
+        except Exception as error:  # no failure may lose the callback's links and items
             self._report(error, f"{response.url} is not stored")
-            return Judged()
-        for count in judged.counts:
+            return PageResult()
+        for count in written.counts:
             self._count(count)
-        if judged.repeats:
+        if written.repeats:
             self._count("duplicates")
-        elif judged.url:
-            self._without_links.add(hash(judged.url))
-        return judged
+        elif written.url:
+            self._without_links.add(hash(written.url))
+        return written
 
-    def _write(self, response: Response, page: Page | str) -> Judged:
-        """Write or look up; in a thread."""
+    def _write(self, response: Response, page: Page | str) -> PageResult:
+        """Write the page, or read the verdict of a cached one; runs in a thread."""
         if isinstance(page, str):
             known = self._known(response)
             page = page_of(response, self._options.error_statuses, from_cache=True)
@@ -180,10 +181,10 @@ class StoreMiddleware:
         counts += ["pages", f"stored/{result.stored}", f"verdict/{result.verdict.kind}"]
         is_known = result.previous is not Previous.NONE
         repeats = self._repeats(result.url, result.verdict, at, is_known=is_known)
-        return Judged(shown(result), *repeats, result.url, tuple(counts))
+        return PageResult(shown(result), *repeats, result.url, tuple(counts))
 
     def _put(self, page: Page) -> PutResult:
-        """Put a page; when nobody knows whether it was applied, once more."""
+        """Put a page; if the outcome is unknown, once more."""
         arguments: dict[str, Any] = {
             "headers": page.headers,
             "status": page.status,
@@ -197,30 +198,31 @@ class StoreMiddleware:
         except CommitUnknown:
             return self._store.put_page(page.url, page.body, **arguments)
 
-    def _known(self, response: Response) -> Judged:
-        """What the store knows of a page that came from it without a request."""
+    def _known(self, response: Response) -> PageResult:
+        """The stored verdict of a page that came from the store without a request."""
         document = self._store.get(response.url, families=("dedup", "http"))
         verdict = None if document is None else document.newest.shown_verdict
         if document is None or verdict is None:
-            return Judged()
+            return PageResult()
         answer = {"url": document.url, "timestamp": document.timestamp, **shown_verdict(verdict), "stored": "known"}
-        return Judged(answer, *self._repeats(document.url, verdict, now_micros(), is_known=True), document.url)
+        return PageResult(answer, *self._repeats(document.url, verdict, now_micros(), is_known=True), document.url)
 
     def _repeats(self, url: str, verdict: Verdict, at: int, *, is_known: bool) -> tuple[bool | None, str, str]:
-        """Whether a page repeats one that this crawl has seen, and which, and for which it stands; the module says why
-        the conditions are."""
+        """`repeats`, `of_url` and `replaces` of a `PageResult`; the head of the module has the conditions."""
         if verdict.kind not in self._options.kinds:
             return False, "", ""
         host = _host(url)
-        is_ours = self._options.across_hosts or host == _host(verdict.of_url)
-        if is_known and is_ours and self._first_seen(url) <= self._first_seen(verdict.of_url):
+        is_same_host = self._options.across_hosts or host == _host(verdict.of_url)
+        if is_known and is_same_host and self._first_seen(url) <= self._first_seen(verdict.of_url):
             return None, "", ""
-        if is_ours and (
+        if is_same_host and (
             self._start <= verdict.of_timestamp < at or self._start <= self._last_visit(verdict.of_url) < at
         ):
             return True, verdict.of_url, ""
-        standing = self._standing_for.setdefault((host, verdict.of_url), url)
-        return (None, "", verdict.of_url if is_ours else "") if standing == url else (True, standing, "")
+        replacement = self._replacements.setdefault((host, verdict.of_url), url)
+        if replacement != url:
+            return True, replacement, ""
+        return None, "", verdict.of_url if is_same_host else ""
 
     def _first_seen(self, url: str) -> int:
         row = self._store.cells.read_row(url, _TIMES)
@@ -232,80 +234,80 @@ class StoreMiddleware:
 
     # --- links
 
-    async def _learn(self, response: Response, judged: Judged) -> list[Request]:
+    async def _learn(self, response: Response, written: PageResult) -> list[Request]:
         shape = response.meta.get(SHAPE) if response.request is not None else None
-        if shape is None or not judged.url or judged.repeats is None:
+        if shape is None or not written.url or written.repeats is None:
             return []
-        passed = self._gate.learn(shape, is_new=not judged.repeats)
-        self._tell(shape, passed)
+        passed = self._gate.learn(shape, is_new=not written.repeats)
+        self._count_links(shape, passed)
         if passed.change is not None:
             host, slash, rest = shape.partition("/")
             cell = SetCell("anchor", f"links:{slash}{rest}".encode(), now_micros(), passed.change.value.encode())
             try:
                 await run_in_thread(self._store.cells.apply, _shapes_row(host), [cell])
             except Exception as error:
-                self._report(error, f"that links of {shape} are {passed.change.value} is not stored")
+                self._report(error, f"cannot store that links of {shape} are {passed.change.value}")
         return passed.follow
 
     async def _read_shapes(self, host: str) -> None:
-        """Close what an earlier crawl of the host has closed."""
+        """Close the shapes that an earlier crawl of the host has closed."""
         try:
             row = await run_in_thread(self._store.cells.read_row, _shapes_row(host), _SHAPES)
         except Exception as error:
-            self._report(error, f"which links of {host} are closed cannot be read")
+            self._report(error, f"cannot read which links of {host} are closed")
             return
         self._hosts.add(host)
         for cell in row.cells if row is not None else ():
             if cell.value == State.CLOSED.value.encode():
                 self._gate.close(host + cell.qualifier.removeprefix(b"links:").decode("utf-8", "replace"))
 
-    def _is_held_back(self, response: Response, judged: Judged) -> bool:
-        """Whether it is asked which links of this page are followed."""
-        if judged.stands_for:
-            is_far = response.meta.get("depth", 0) >= self._options.min_depth
-            return self._options.follow is FollowDuplicates.LEARN and response.meta.get(FOLLOW) is None and is_far
-        if not judged.repeats or self._options.follow is FollowDuplicates.ALWAYS:
+    def _filters_links(self, response: Response, written: PageResult) -> bool:
+        """Whether only some links of this page may be followed."""
+        if not (written.repeats or written.replaces) or self._options.follow is FollowDuplicates.ALWAYS:
             return False
-        if hash(judged.of_url) in self._without_links:
+        follow = response.meta.get(FOLLOW)
+        is_deep = response.meta.get("depth", 0) >= self._options.min_depth
+        if written.replaces:
+            return self._options.follow is FollowDuplicates.LEARN and follow is None and is_deep
+        if hash(written.of_url) in self._without_links:
             return False
-        wish = response.meta.get(FOLLOW)
-        return wish is False or (wish is None and response.meta.get("depth", 0) >= self._options.min_depth)
+        return follow is False or (follow is None and is_deep)
 
-    async def _admitted(self, response: Response, judged: Judged, links: list[Request]) -> list[Request]:
-        if judged.stands_for:
+    async def _links_to_follow(self, response: Response, written: PageResult, links: list[Request]) -> list[Request]:
+        if written.replaces:
             for request in links:
                 request.meta.pop(SHAPE, None)
             if links:
-                self._without_links.discard(hash(judged.url))
+                self._without_links.discard(hash(written.url))
             shape = shape_of(response.url)
-            passed = self._gate.defer(judged.stands_for, shape, links)
-            self._tell(shape, passed)
+            passed = self._gate.defer(written.replaces, shape, links)
+            self._count_links(shape, passed)
             return passed.follow
         if self._options.follow is FollowDuplicates.NEVER or response.meta.get(FOLLOW) is False:
             self._count("links_dropped", len(links))
             return []
-        return await self._sampled(shape_of(response.url), links)
+        return await self._sample(shape_of(response.url), links)
 
-    async def _met(self, judged: Judged) -> list[Request]:
-        """Links of the page that stood for this one until it came: all, if it has changed or has no links itself."""
-        shape, links = self._gate.met(judged.url)
-        is_there = judged.verdict is not None and judged.verdict.get("previous") not in ("none", "changed")
-        if not links or not is_there or hash(judged.url) in self._without_links:
+    async def _arrived(self, written: PageResult) -> list[Request]:
+        """Links of the page that replaced this one until it arrived: all, if this page has changed or has no links."""
+        shape, links = self._gate.arrived(written.url)
+        is_unchanged = written.verdict is not None and written.verdict.get("previous") not in ("none", "changed")
+        if not links or not is_unchanged or hash(written.url) in self._without_links:
             return links
-        return await self._sampled(shape, links)
+        return await self._sample(shape, links)
 
-    async def _sampled(self, shape: str, links: list[Request]) -> list[Request]:
-        """Those of a duplicate's links that are followed."""
+    async def _sample(self, shape: str, links: list[Request]) -> list[Request]:
+        """The links of a duplicate that are followed."""
         host = shape.partition("/")[0]
         if host not in self._hosts:
             await self._read_shapes(host)
         for request in links:
             request.meta[SHAPE] = shape
         passed = self._gate.admit(shape, links)
-        self._tell(shape, passed)
+        self._count_links(shape, passed)
         return passed.follow
 
-    def _tell(self, shape: str, passed: Passed[Request]) -> None:
+    def _count_links(self, shape: str, passed: Passed[Request]) -> None:
         if passed.dropped:
             self._count("links_dropped", passed.dropped)
         if passed.held:
@@ -314,23 +316,24 @@ class StoreMiddleware:
             logger.info("docstore: links of duplicates under %s led to duplicates; no longer followed", shape)
             self._count("shapes_closed")
         elif passed.change is State.OPEN:
-            logger.info("docstore: links of duplicates under %s led to something new; followed from now on", shape)
+            logger.info("docstore: links of duplicates under %s led to new pages; followed from now on", shape)
 
-    def _passed(self, found: Any, judged: Judged, shape: str | None) -> Any:
-        if isinstance(found, Request):
-            self._without_links.discard(hash(judged.url))
-            if shape is None:  # a spider may have copied the meta of a page that had it
-                found.meta.pop(SHAPE, None)
-        elif judged.verdict is not None:
-            put_into(found, self._options.item_field, judged.verdict)
-        return found
+    def _with_verdict(self, output: Any, written: PageResult, shape: str | None) -> Any:
+        """An item with its verdict; a request without a shape that its spider copied from another page's meta."""
+        if isinstance(output, Request):
+            self._without_links.discard(hash(written.url))
+            if shape is None:
+                output.meta.pop(SHAPE, None)
+        elif written.verdict is not None:
+            put_into(output, self._options.item_field, written.verdict)
+        return output
 
     def _report(self, error: Exception, what: str) -> None:
-        """Count and log a failure: the crawl goes on."""
+        """Count and log a failure; the crawl continues."""
         self._count("errors")
         self._count(f"errors/{type(error).__name__}")
-        is_foreseen = isinstance(error, DocstoreError | OSError)
-        logger.error("docstore: %s: %s", what, error, exc_info=None if is_foreseen else error)
+        is_expected = isinstance(error, DocstoreError | OSError)
+        logger.error("docstore: %s: %s", what, error, exc_info=None if is_expected else error)
 
     def _count(self, name: str, count: int = 1) -> None:
         if self._crawler.stats is not None:
@@ -338,7 +341,7 @@ class StoreMiddleware:
 
 
 def shown(result: PutResult) -> dict[str, Any]:
-    """An answer of the store as plain data, for items and their exports."""
+    """The result of a put as plain data, for items and their exports."""
     return {
         "url": result.url,
         "timestamp": result.timestamp,
@@ -349,12 +352,12 @@ def shown(result: PutResult) -> dict[str, Any]:
 
 
 def shown_verdict(verdict: Verdict) -> dict[str, Any]:
-    """The part of it that says what a page is to other pages."""
+    """The fields of `shown` for the verdict against other pages."""
     return {"verdict": str(verdict.kind), "of_url": verdict.of_url, "similarity": verdict.similarity}
 
 
 def put_into(item: Any, field: str, verdict: dict[str, Any]) -> None:
-    """Give an item its verdict, if it is a dict or declares the field, and has none yet."""
+    """Put the verdict into an item that is a dict or declares the field, if it has none yet."""
     if not ItemAdapter.is_item(item):
         return
     adapter = ItemAdapter(item)
@@ -363,12 +366,12 @@ def put_into(item: Any, field: str, verdict: dict[str, Any]) -> None:
 
 
 def _shapes_row(netloc: str) -> str:
-    """Name of the row that holds the states of a host's shapes; no user or password is in it."""
+    """Name of the row with the states of a host's shapes, without user and password."""
     return f"urn:docstore:links:{netloc.rpartition('@')[2]}"
 
 
 def _host(url: str) -> tuple[str, int | None]:
-    """What counts as one host: with or without `www`, http or https, but not on another port."""
+    """Host name without `www`, and port if it is not the default of http or https: equal for the same host."""
     parts = urlsplit(url)
     port = None if parts.port in (80, 443) else parts.port
     return (parts.hostname or "").removeprefix("www."), port

@@ -1,6 +1,6 @@
-"""The settings `DOCSTORE_...` of a Scrapy project, checked once; and the stores that they name.
+"""The settings `DOCSTORE_...` of a Scrapy project, and the stores that they name.
 
-A folder can be opened once a process, so a store is shared by all parts of all crawlers of this process.
+A process can open a folder only once, so all crawlers of the process share its store.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ class FollowDuplicates(StrEnum):
     """Whether links of pages that duplicate another URL are followed."""
 
     LEARN = "learn"
-    """Until a sample of them has led to duplicates alone, a kind of address at a time."""
+    """Follow a sample for each shape of URLs, and stop if it leads only to duplicates."""
     ALWAYS = "always"
     NEVER = "never"
 
 
 class Options(NamedTuple):
-    """What a project chose.
+    """The settings of a project.
 
     Attributes:
         store: a folder, or the address of a server.
         token: for the server; "" for none.
-        durability: of a folder.
-        policies: what to do per verdict; None takes the store's own.
+        durability: of writes to a folder.
+        policies: what to do for each verdict; None takes the store's policies.
         anchors: write the texts of links into the rows of the linked pages.
         error_statuses: statuses of 400 and above that are stored.
         follow: whether links of duplicates are followed.
-        kinds: verdicts that make a page a duplicate here.
+        kinds: verdicts that make a page a duplicate.
         min_depth: links of pages at a smaller depth are always followed; start pages have depth 0.
         across_hosts: pages of another host count as originals too.
-        crawl_start: microseconds since 1970; only originals seen since count.  None: when this crawl began.
-        item_field: where items get the verdict.
+        crawl_start: microseconds since 1970; only originals visited since then count.  None: the start of this crawl.
+        item_field: field of an item that gets the verdict.
         drop_items: verdicts whose items the pipeline drops.
-        fresh_seconds: a page seen so lately is taken from the store without a request.
+        fresh_seconds: a page visited in the last so many seconds is taken from the store without a request.
         crawl: label of the crawl, or "".
     """
 
@@ -78,8 +78,7 @@ def options(settings: BaseSettings) -> Options:
     store = settings.get(PREFIX + "STORE")
     if not store:
         raise InvalidArgument(
-            'docstore is turned on and DOCSTORE_STORE is not set; name a folder ("webtable") or a server '
-            '("http://127.0.0.1:8470")'
+            'DOCSTORE_STORE is not set; set it to a folder ("webtable") or a server ("http://127.0.0.1:8470")'
         )
     start = settings.get(PREFIX + "CRAWL_START")
     return Options(
@@ -103,8 +102,8 @@ def options(settings: BaseSettings) -> Options:
 
 def _policies(settings: BaseSettings) -> dict[VerdictKind, Policy] | None:
     try:
-        given = settings.getdict(PREFIX + "POLICIES")
-        return checked_policies(given) if given else None
+        policies = settings.getdict(PREFIX + "POLICIES")
+        return checked_policies(policies) if policies else None
     except ValueError as error:
         raise InvalidArgument(f"{PREFIX}POLICIES: {error}") from error
 
@@ -135,14 +134,12 @@ def _one_of(settings: BaseSettings, name: str, words: type[_Words], default: _Wo
 
 
 def _kinds(settings: BaseSettings, name: str, default: tuple[VerdictKind, ...]) -> frozenset[VerdictKind]:
-    found = [str(kind) for kind in settings.getlist(PREFIX + name, list(default))]
+    kinds = [str(kind) for kind in settings.getlist(PREFIX + name, list(default))]
     known = [str(kind) for kind in DUPLICATES]
-    for kind in found:
+    for kind in kinds:
         if kind not in known:
-            raise InvalidArgument(
-                f"{PREFIX}{name} lists verdicts of {', '.join(known)}; there is none of {kind!r:.100}"
-            )
-    return frozenset(VerdictKind(kind) for kind in found)
+            raise InvalidArgument(f"{PREFIX}{name} lists verdicts of {', '.join(known)}, not {kind!r:.100}")
+    return frozenset(VerdictKind(kind) for kind in kinds)
 
 
 def _number(settings: BaseSettings, name: str, default: float) -> float:
@@ -167,39 +164,39 @@ def _numbers(settings: BaseSettings, name: str, default: tuple[int, ...]) -> lis
 # --- stores by address
 
 Store: TypeAlias = DocumentStore | RemoteStore
-"""In this process, or behind a server: they have the same methods."""
+"""In this process or of a server: they have the same methods."""
 
 _lock = Lock()
 _open: dict[str, tuple[Store, int]] = {}
-"""By address: the store, and how many hold it."""
+"""By address: the store, and its reference count."""
 
 
-def hold(options: Options) -> Store:
-    """The store of these options, opened (made, if it is a folder that is not there) by the first that holds it.
+def acquire(options: Options) -> Store:
+    """The store of these options; the first call opens it, and creates a folder that does not exist.
 
     Raises:
-        DocstoreError: it does not open; a crawl must not begin without it.
+        DocstoreError: it does not open; the crawl must not begin without it.
     """
     address = _address(options)
     with _lock:
-        store, holders = _open.get(address) or (_opened(options), 0)
-        _open[address] = store, holders + 1
+        store, references = _open.get(address) or (_open_store(options), 0)
+        _open[address] = store, references + 1
         return store
 
 
 def release(options: Options) -> None:
-    """Hold it no more; the last one closes it."""
+    """Undo one `acquire`; the last call closes the store."""
     address = _address(options)
     with _lock:
-        store, holders = _open.pop(address)
-        if holders > 1:
-            _open[address] = store, holders - 1
+        store, references = _open.pop(address)
+        if references > 1:
+            _open[address] = store, references - 1
         else:
             store.close()
 
 
 def is_server(address: str) -> bool:
-    """Whether an address names a server in place of a folder."""
+    """Whether an address is of a server, not of a folder."""
     return urlsplit(address).scheme in {"http", "https", "unix"}
 
 
@@ -207,7 +204,7 @@ def _address(options: Options) -> str:
     return options.store if is_server(options.store) else str(Path(options.store).resolve())
 
 
-def _opened(options: Options) -> Store:
+def _open_store(options: Options) -> Store:
     if is_server(options.store):
         return connect(options.store, token=options.token or None)
     return open_store(options.store, create=True, durability=options.durability)

@@ -1,7 +1,6 @@
-"""The item pipeline: writes items that hold a page, and drops items of duplicates.
+"""The item pipeline: writes items that are pages, and drops items of duplicates.
 
-Knows items with the fields `url` and `body`; must not know links.  An item that has its verdict from the spider
-middleware is not written again.
+An item with a verdict from the spider middleware is not written again.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from scrapy.utils.asyncio import run_in_thread
 from docstore.model.errors import DocstoreError
 from docstore.model.types import Headers
 from docstore.scrapy.middleware import put_into, shown
-from docstore.scrapy.options import hold, options, release
+from docstore.scrapy.options import acquire, options, release
 
 logger = logging.getLogger(__name__)
 
@@ -25,26 +24,26 @@ logger = logging.getLogger(__name__)
 class StorePipeline:
     """`ITEM_PIPELINES = {"docstore.scrapy.StorePipeline": 900}`; the add-on sets it.
 
-    An item is written if it has a `url` and a `body` (bytes, or text); `status`, `headers` and `fetched_at` are taken
-    where it has them.  `DOCSTORE_DROP_ITEMS` lists verdicts whose items are dropped.
+    An item is written if it has a `url` and a `body` (bytes or text); `status`, `headers` and `fetched_at` are
+    optional.  `DOCSTORE_DROP_ITEMS` lists verdicts whose items are dropped.
     """
 
     def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
         self._options = options(crawler.settings)
-        self._store = hold(self._options)
+        self._store = acquire(self._options)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Made by Scrapy."""
+        """Called by Scrapy."""
         return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
-        """Write an item that holds a page; drop it if its verdict says so."""
+        """Write an item that is a page; drop it if its verdict is listed in `DOCSTORE_DROP_ITEMS`."""
         adapter = ItemAdapter(item)
         verdict = adapter.get(self._options.item_field)
         if not verdict and adapter.get("url") and isinstance(adapter.get("body"), bytes | str):
-            verdict = await self._written(adapter)
+            verdict = await self._write(adapter)
             if verdict is not None:
                 put_into(item, self._options.item_field, verdict)
         kind = verdict.get("verdict") if isinstance(verdict, dict) else None
@@ -53,10 +52,10 @@ class StorePipeline:
             raise DropItem(f"{kind} of {verdict['of_url']}", log_level="DEBUG")
         return item
 
-    async def _written(self, adapter: ItemAdapter) -> dict[str, Any] | None:
+    async def _write(self, adapter: ItemAdapter) -> dict[str, Any] | None:
         body = adapter["body"]
-        given = adapter.get("headers") or ()
-        headers: Headers = tuple(given.items()) if hasattr(given, "items") else tuple(given)
+        pairs = adapter.get("headers") or ()
+        headers: Headers = tuple(pairs.items()) if hasattr(pairs, "items") else tuple(pairs)
         if isinstance(body, str):
             body = body.encode()
             headers = headers or (("Content-Type", "text/html; charset=utf-8"),)
@@ -83,7 +82,7 @@ class StorePipeline:
         return shown(result)
 
     async def close_spider(self) -> None:
-        """Let go of the store."""
+        """Release the store; called by Scrapy."""
         release(self._options)
 
     def _count(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What a search is asked and answers, and what an update of the index did: types alone, without tantivy."""
+"""Types of a search and of an update of the index, without tantivy, so that clients can import them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from docstore.reading.snippet import Snippet
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A page that a search found.
+    """A page that matches a query.
 
     Attributes:
         url: of the page.
-        title: of its newest live capture; "" for none.
+        title: of its newest live capture, or "".
         timestamp: of that capture, in microseconds since 1970.
-        status: of its fetch.
-        verdict: that it got when it was written; None if it has none.
+        status: HTTP status of that capture.
+        verdict: when it was written; None if it has none.
         score: higher is better; comparable within one search.
-        duplicates: pages of the same cluster that are not shown, of those that were looked at.
-        snippet: passages that answer the query; None if the page has no text, or the time was up.
+        duplicates: number of collapsed pages of the same cluster among the pages that were read.
+        snippet: passages with the words of the query; None if the page has no text, or the time limit was reached.
     """
 
     url: str
@@ -36,12 +36,12 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResults:
-    """What a search found.
+    """The results of a search.
 
     Attributes:
-        total: pages that match, duplicates included.
-        hits: those asked for, best first.
-        complete: whether there was time for duplicates and snippets of all of them.
+        total: number of matching pages, with duplicates.
+        hits: the requested ones, best first.
+        complete: False if the time limit was reached before all duplicates and snippets were computed.
     """
 
     total: int
@@ -53,15 +53,15 @@ class SearchOptions(TypedDict, total=False):
     """Options of a search.
 
     Attributes:
-        host: only pages of this host, or of one below it.
+        host: only pages of this host or its subdomains.
         lang: only pages in this language, such as "hi": that of `note:lang`, else the one that the page declares.
-        since, until: only captures from this time on, and before that one.
-        status: of the fetch; left out, any 2xx; 0 for any.
-        limit: most hits; 10 if left out.
-        offset: hits that are left out at the beginning.
-        collapse: show one page of each cluster, which is the default.
+        since, until: only captures with ``since <= timestamp < until``.
+        status: HTTP status; any 2xx by default; 0 for any.
+        limit: maximum number of hits, by default 10.
+        offset: number of hits to skip.
+        collapse: show one page of each cluster; True by default.
         length: characters of a snippet; 0 for none.
-        seconds: after which duplicates are not looked for any more, and snippets not made.
+        seconds: time limit, after which duplicates are not collapsed and snippets not computed.
     """
 
     host: str | None
@@ -78,15 +78,15 @@ class SearchOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an update of the index did.
+    """The report of an update of the index.
 
     Attributes:
-        pages: live pages that it saw.
+        pages: live pages of the store.
         added, changed, removed: pages of the index.
-        scrubbed: pages that were added again, so that words of pages that have gone leave the files.
-        unreadable: pages of which a text could not be read; they are found by the others.
-        index_bytes: of all files of the index.
-        seconds: that it took.
+        scrubbed: pages that were added again to remove the words of removed pages from the files.
+        unreadable: pages with a text that could not be read; they are indexed by their other texts.
+        index_bytes: size of all files of the index.
+        seconds: wall time.
     """
 
     pages: int = 0

@@ -1,4 +1,4 @@
-"""Find pages by words: the search index of a store, made and asked; both need the extra `docstore[search]`."""
+"""The commands `index` and `search`, which need the extra `docstore[search]`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 INDEX_DESCRIPTION = """\
-Make the search index of a store, or bring it up to date: the newest live page
-of each URL with its anchors and notes.  Only pages that came, changed or went
-since are written.  A stopped run continues where it was.  After pages went, no
-word of them is in the index's files.  With --follow it goes on until Ctrl-C,
-next to a crawl that writes through the server; on HBase, next to any."""
+Make or update the search index of a store: the newest live page of each URL
+with its anchors and notes.  Only pages that were added, changed or removed
+since the last run are written.  A stopped run resumes.  The files of the index
+keep no word of removed pages.  With --follow it updates until Ctrl-C, during a
+crawl that writes through the server; on HBase, during any crawl."""
 
 INDEX_EXAMPLES = """\
 docstore index
@@ -36,20 +36,20 @@ docstore index --follow --every 30
 docstore index --again --index /fast/search --json
 """
 IDLE_SHARE = 4
-"""With --follow: so many times the time of an update is waited until the next one."""
+"""With --follow: the least pause between two updates, as a multiple of the time of an update."""
 
 
 def add_index_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--follow", action="store_true", help="go on until interrupted")
+    parser.add_argument("--follow", action="store_true", help="update until interrupted")
     parser.add_argument(
         "--every",
         metavar="SECONDS",
         type=arguments.positive,
         default=10,
-        help=f"with --follow: wait so long, and {IDLE_SHARE} times as long as an update takes (default: 10)",
+        help=f"with --follow: pause between updates, at least {IDLE_SHARE} times an update's time (default: 10)",
     )
-    parser.add_argument("--again", action="store_true", help="make it from nothing")
+    parser.add_argument("--again", action="store_true", help="rebuild the index")
     _add_index(parser)
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -63,7 +63,7 @@ def run_index(args: argparse.Namespace) -> int:
         store = open_in(stack, args)
         if args.follow and isinstance(store, DocumentStore) and store.opened.engine.caps.single_writer:
             raise InvalidArgument(
-                "--follow would keep all writers out of the store; start `docstore serve`, and it follows the server, "
+                "--follow would keep all writers out of the store; start `docstore serve`, which --follow then uses, "
                 "or call `store.search_index().update()` in the process that writes"
             )
         show = output.progress_of_count(args, stack, " pages", "index")
@@ -77,7 +77,7 @@ def run_index(args: argparse.Namespace) -> int:
             if not args.follow:
                 return EXIT_OK
             again = False
-            sys.stdout.flush()  # whoever reads it through a pipe waits
+            sys.stdout.flush()  # for a reader of a pipe
             time.sleep(max(args.every, IDLE_SHARE * report.seconds))
 
 
@@ -85,9 +85,11 @@ def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] 
     if isinstance(store, DocumentStore):
         return store.search_index(args.index).update(show, again=again)
     if args.index:
-        raise InvalidArgument("--index goes only with a store that no server holds: a server has its own")
-    told = None if show is None else (lambda _stage, done, _total: show(done))
-    return store.run_job("index", {"again": again}, report_of(IndexReport), told)
+        raise InvalidArgument(
+            "--index cannot be used with a served store, whose server has its own index; leave it out"
+        )
+    progress = None if show is None else (lambda _stage, done, _total: show(done))
+    return store.run_job("index", {"again": again}, report_of(IndexReport), progress)
 
 
 def _print_report(report: IndexReport) -> None:
@@ -97,9 +99,9 @@ def _print_report(report: IndexReport) -> None:
         ("index", output.size(report.index_bytes)),
     ]
     if report.scrubbed:
-        lines.append(("added again", f"{report.scrubbed}, so that words of removed pages leave the files"))
+        lines.append(("added again", f"{report.scrubbed}, to remove words of removed pages from the files"))
     if report.unreadable:
-        lines.append(("unreadable", f"{report.unreadable} pages; `docstore check` names them"))
+        lines.append(("unreadable", f"{report.unreadable} pages; `docstore check` lists them"))
     output.table(lines)
 
 
@@ -107,11 +109,11 @@ def _print_report(report: IndexReport) -> None:
 
 
 SEARCH_DESCRIPTION = """\
-Print the pages that answer a query, best first, one of each cluster of
-duplicates.  A query has words, "phrases", +words that have to be there and
--words that must not, and fields: title: headings: main: description: keywords:
-anchor: url: note: host: lang:.  Words of four letters or more also find words
-that begin with them.  Exit code 1 if there is no page."""
+Print the pages that match a query, best first, one of each cluster of
+duplicates.  A query has words, "phrases", +required words, -excluded words, and
+fields: title: headings: main: description: keywords: anchor: url: note: host:
+lang:.  Words of four letters or more also find words that begin with them.
+Exit code 1 if no page matches."""
 
 SEARCH_EXAMPLES = """\
 docstore search stack buffer
@@ -124,19 +126,19 @@ docstore search 'रेल लड़का' --lang hi --since 2020 --synonyms gr
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("query", metavar="QUERY", nargs="+", help="words, phrases and fields, see above")
-    parser.add_argument("--host", metavar="HOST", help="only pages of this host, or of one below it")
+    parser.add_argument("--host", metavar="HOST", help="only pages of this host or its subdomains")
     parser.add_argument("--lang", metavar="LANG", help="only pages in this language, such as hi")
     arguments.add_times(parser)
     parser.add_argument(
         "--status", metavar="N", type=_status, help="only pages with this HTTP status; any for all (default: 2xx)"
     )
     parser.add_argument("--limit", metavar="N", type=arguments.positive, default=10, help="most pages (default: 10)")
-    parser.add_argument("--offset", metavar="N", type=int, default=0, help="leave out the first N")
+    parser.add_argument("--offset", metavar="N", type=int, default=0, help="skip the first N")
     parser.add_argument("--no-collapse", action="store_true", help="show duplicates too")
     parser.add_argument("--length", metavar="N", type=int, default=200, help="characters of a snippet; 0 for none")
-    parser.add_argument("--boosts", metavar="FILE", help="TOML: how much a match counts by its field")
+    parser.add_argument("--boosts", metavar="FILE", help="TOML: weights of matches by field")
     parser.add_argument(
-        "--synonyms", metavar="FILE", help="words that mean the same: XML (<synonyms><group><syn>), or a group a line"
+        "--synonyms", metavar="FILE", help="synonyms: XML (<synonyms><group><syn>), or one group on each line"
     )
     _add_index(parser)
     arguments.add_store(parser)
@@ -147,17 +149,17 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 def run_search(args: argparse.Namespace) -> int:
     """Search."""
     with ExitStack() as stack:
-        found = _found(args, open_in(stack, args))
-    for rank, hit in enumerate(found.hits, args.offset + 1):
+        results = _search(args, open_in(stack, args))
+    for rank, hit in enumerate(results.hits, args.offset + 1):
         if args.json:
             output.json_line(_fields(hit))
         else:
             _print_hit(rank, hit)
-    output.note(f"{found.total} {'page matches' if found.total == 1 else 'pages match'}")
-    return EXIT_OK if found.hits else EXIT_NOTHING_FOUND
+    output.note(f"{results.total} {'page matches' if results.total == 1 else 'pages match'}")
+    return EXIT_OK if results.hits else EXIT_NOTHING_FOUND
 
 
-def _found(args: argparse.Namespace, store: Store) -> SearchResults:
+def _search(args: argparse.Namespace, store: Store) -> SearchResults:
     options = SearchOptions(
         host=args.host,
         lang=args.lang,
@@ -191,11 +193,11 @@ def _print_hit(rank: int, hit: Hit) -> None:
         output.styled_line(["     ", *answers.snippet_pieces(hit.snippet, html=False)])
 
 
-# --- what both have
+# --- what both commands use
 
 
 def _add_index(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--index", metavar="DIR", help="of the index (default: search in the store's folder)")
+    parser.add_argument("--index", metavar="DIR", help="folder of the index (default: `search` in the store's folder)")
 
 
 def _status(text: str) -> int:

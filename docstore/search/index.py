@@ -1,20 +1,20 @@
-"""The index of a store: a tantivy index of the newest live page of each row, made and kept by comparing.
+"""The search index of a store: a tantivy index of the newest live page of each row, updated by comparison.
 
-One pass goes over the rows in order.  What the index holds says itself what it was made of: with each page it has
+An update is one pass over the rows in order.  For each page the index has
 
     row     63 bits of the BLAKE3 of the row key
-    state   63 bits of what the page was made of: time, arrival, checksums, anchors and notes
+    state   63 bits of the BLAKE3 of its content: timestamp, arrival, checksums, anchors and notes
     time    of the capture, in microseconds
 
-so a page is added if its row is not there or has another state, and removed if no row has it.  A capture that arrives
-late is found whatever its time is, and one that lies below the live one changes nothing.  A visit that found the same
-bytes changes nothing either: the index shows the capture that it confirms.  Each commit of tantivy replaces one file
+A page is added if its row is missing or has another state, and removed if the store does not have its row.  So a
+capture that arrives late is found whatever its timestamp is.  An older capture does not change the state, nor does a
+visit with the same bytes: the index has the capture that it confirms.  A commit of tantivy replaces one file
 (`meta.json`), so after a kill the index is that of the last commit, and the next pass adds what is missing.
 
-No text is stored, only row keys; but the words of a removed page stay in its segment until that is merged.  So if a
-page has gone (deleted, purged, or no longer kept by a policy), a file `scrub` is written before its removal is
-committed.  As long as it is there, an update ends with adding the other pages of those segments again, which empties
-them, and tantivy removes their files.
+No text is stored, only row keys, but the words of a removed page stay in its segment until that is merged.  So if a
+page was removed from the store (deleted, purged, or dropped by a GC policy), a file `scrub` is written before its
+removal is committed.  While it exists, an update ends by adding the other pages of those segments again; tantivy then
+deletes the files of the empty segments.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ FORMAT: Final = "docstore search 1\n"
 FORMAT_FILE, SCRUB_FILE, PURGE_FILE, META_FILE = "FORMAT", "scrub", "purged", "meta.json"
 TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "anchor", "url", "note")
 """Fields of words; `host` and `lang` are whole values, `status` and `time` numbers."""
-MOST_TEXT_BYTES: Final = 1 << 20
-MOST_ANCHORS: Final = 500
-"""Of a page; the others are left out."""
+MAX_TEXT_BYTES: Final = 1 << 20
+MAX_ANCHORS: Final = 500
+"""Number of anchors of a page that are indexed."""
 COMMIT_PAGES: Final = 60_000
-"""A query takes the longer the more parts the index has, of which each commit makes one."""
+"""Each commit makes one more part of the index, and queries get slower with the number of parts."""
 ROWS_AHEAD: Final = 256
 HEAP_BYTES: Final = 128 << 20
 SCRUBS: Final = 3
@@ -79,14 +79,12 @@ _FOLDED: Final = "".join(fold(chr(point)) or "\0" for point in range(0x2000)).en
 
 
 def search_text(text: str) -> str:
-    """The words of a text as the index has them, with blanks between: those by which pages are compared, and without
-    accents, as snippets find them.
-    """
+    """The words of a text as indexed, separated by spaces: normalised as for dedup, and without accents."""
     return joined_words(text, _FOLDED)
 
 
 class _Page(NamedTuple):
-    """A live page of the store, as a pass meets it."""
+    """A live page of the store."""
 
     row_key: bytes
     record: CaptureRecord | LiveCapture
@@ -110,11 +108,11 @@ def _schema() -> tantivy.Schema:
 
 
 class SearchIndex:
-    """The index of one store in one folder.  Thread-safe; one process updates it at a time, any number search it.
+    """The index of a store in a folder.  Thread-safe; one process at a time updates it, any number search it.
 
     Args:
-        store: that it is an index of.
-        folder: where its files are.
+        store: to index.
+        folder: of the index's files.
     """
 
     def __init__(self, store: DocumentStore, folder: Path) -> None:
@@ -138,8 +136,8 @@ class SearchIndex:
         if self._format() != FORMAT:
             raise InvalidArgument(f"there is no search index in {self.folder}: make it with `docstore index`")
         try:
-            found = (self.folder / META_FILE).stat()
-            version = found.st_ino, found.st_mtime_ns
+            meta = (self.folder / META_FILE).stat()
+            version = meta.st_ino, meta.st_mtime_ns
         except OSError as error:
             raise InvalidArgument(f"the search index in {self.folder} is not made yet: run `docstore index`") from error
         with self._opening:
@@ -161,53 +159,49 @@ class SearchIndex:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn an error of tantivy into one that says what to do."""
+        """Translate errors of tantivy."""
         try:
             yield
         except ValueError as error:
             if isinstance(error, DocstoreError):
                 raise
+            where = f"the search index in {self.folder}"
             if "LockBusy" in str(error):
-                found = f"another process updates the search index in {self.folder}; wait for it"
-                raise StoreUnavailable(found) from error
+                raise StoreUnavailable(f"another process updates {where}; wait for it") from error
             if "No space left" in str(error):
-                raise StorageError(
-                    f"no space for the search index in {self.folder}: free some, run it again"
-                ) from error
-            found = f"the search index in {self.folder} is damaged: {error}"
-            raise CorruptionError(f"{found}; make it again with `docstore index --again`") from error
+                raise StorageError(f"no space for {where}: free some, run it again") from error
+            raise CorruptionError(f"{where} is damaged: {error}; rebuild it with `docstore index --again`") from error
 
     # --- updating
 
     def update(self, on_progress: Callable[[int], None] | None = None, *, again: bool = False) -> IndexReport:
-        """Make the index that of the store as it is now; reading and writing go on meanwhile.
+        """Make the index equal to the store; other threads may read and write the store meanwhile.
 
         Args:
             on_progress: called with the number of pages that were compared.
-            again: make it from nothing.
+            again: rebuild the index.
         Raises:
-            StoreUnavailable: another process updates it.
-            InvalidArgument: the folder holds something else.
+            StoreUnavailable: another process updates the index.
+            InvalidArgument: the folder has other files.
         """
         with self._updating, translated("update the search index", self.folder), self.translated():
             started = time.monotonic()
             commits = self.store.committer.commits  # of this process
-            can_tell = self.store.opened.engine.caps.single_writer and not self.store.table.ages_captures
-            if commits == self._seen_commits and can_tell and not again:
+            only_commits_change = self.store.opened.engine.caps.single_writer and not self.store.table.ages_captures
+            if commits == self._seen_commits and only_commits_change and not again:
                 return IndexReport(index_bytes=self._bytes())
             self._prepare(again=again)
             purge = self.store.opened.engine.newest("meta", PURGED_ROW, META_FAMILY, PURGED_LAST)
             token = b"" if purge is None else purge.value
-            if token != self._scrubbed_purge():  # a page may have been put again since: nothing else would tell
+            if token != self._scrubbed_purge():  # the states do not show a purged page that was put again
                 (self.folder / SCRUB_FILE).touch()
-            passed = _Pass(self, self._open(), frozenset(), on_progress)
-            report = passed.run()
+            report = _Pass(self, self._open(), frozenset(), on_progress).run()
             scrubbed = 0
             for _ in range(SCRUBS):
                 if not (self.folder / SCRUB_FILE).exists():
                     break
                 index = self._open()
-                rows = self._rows_beside_removed(index)
+                rows = self._rows_to_scrub(index)
                 if rows is None:
                     (self.folder / SCRUB_FILE).unlink()
                 else:
@@ -219,33 +213,33 @@ class SearchIndex:
             )
 
     def _prepare(self, *, again: bool) -> None:
-        """Make the folder fit for this version: empty, or with an index of this format."""
+        """Prepare the folder: empty, or with an index of this format."""
         self.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         names = [path.name for path in self.folder.iterdir()]
         if names and FORMAT_FILE not in names:
-            raise InvalidArgument(f"{self.folder} holds something else; give the path of a folder that is not there")
+            raise InvalidArgument(f"{self.folder} is not a search index; give the path of a folder that does not exist")
         if again or self._format() != FORMAT:
             for path in self.folder.iterdir():
-                if path.name != FORMAT_FILE:  # it goes last, so that a kill leaves a folder that is known
+                if path.name != FORMAT_FILE:  # it stays, so that after a kill the folder is still known as an index
                     path.unlink()
             (self.folder / FORMAT_FILE).write_text(FORMAT, encoding="utf-8")
 
     def writer(self, index: tantivy.Index) -> tantivy.IndexWriter:
-        """A writer of the index, in one thread: the same pages in the same order give the same segments."""
+        """A writer with one thread, so that the same pages in the same order give the same segments."""
         return index.writer(HEAP_BYTES, num_threads=1)
 
-    def _rows_beside_removed(self, index: tantivy.Index) -> frozenset[int] | None:
+    def _rows_to_scrub(self, index: tantivy.Index) -> frozenset[int] | None:
         """Rows of pages that share a segment with removed ones; None if no segment has removed pages."""
         segments = json.loads((self.folder / META_FILE).read_text(encoding="utf-8"))["segments"]
         removed = {number for number, segment in enumerate(segments) if segment["deletes"]}
         if not removed:
             return None
         searcher = index.searcher()
-        addresses = [one for one in _addresses(searcher) if one.segment_ord in removed]
+        addresses = [address for address in _addresses(searcher) if address.segment_ord in removed]
         return frozenset(_numbers(searcher, "row", addresses))
 
     def _scrubbed_purge(self) -> bytes:
-        """The last purge whose words have left the files."""
+        """Token of the last purge whose words are removed from the files."""
         path = self.folder / PURGE_FILE
         return path.read_bytes() if path.exists() else b""
 
@@ -254,8 +248,8 @@ class SearchIndex:
 
 
 def _addresses(searcher: tantivy.Searcher) -> list[tantivy.DocAddress]:
-    found = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs), count=False)
-    return [address for _, address in found.hits]
+    everything = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs), count=False)
+    return [address for _, address in everything.hits]
 
 
 def _numbers(searcher: tantivy.Searcher, field: str, addresses: list[tantivy.DocAddress]) -> list[int]:
@@ -267,9 +261,9 @@ class _Pass:
     """One pass over the rows of the store, which makes the index equal to them.
 
     Args:
-        search: the index.
-        index: the same, opened.
-        again: rows that are added again though their state is the same.
+        search: the search index.
+        index: its opened tantivy index.
+        again: rows to add again even if their state is the same.
         on_progress: called with the number of pages that were compared.
     """
 
@@ -295,7 +289,7 @@ class _Pass:
         self._uncommitted = 0
 
     def run(self) -> dict[str, int]:
-        """Compare and change; gives the counts of an `IndexReport`."""
+        """Compare and change; returns the counts of an `IndexReport`."""
         try:
             self._compare()
             if self._known:
@@ -314,8 +308,8 @@ class _Pass:
         return self._counts
 
     def _compare(self) -> None:
-        waiting: list[_Page] = []
-        waiting_bytes = 0
+        batch: list[_Page] = []
+        batch_bytes = 0
         for page in self._pages():
             self._counts["pages"] += 1
             if self._on_progress is not None and self._counts["pages"] % ROWS_AHEAD == 0:
@@ -327,15 +321,15 @@ class _Pass:
                 self._counts["added"] += 1
             else:
                 self._counts["changed"] += 1
-                if known[1] > page.record.timestamp:  # its newer capture has gone
+                if known[1] > page.record.timestamp:  # its newer capture was removed
                     (self._search.folder / SCRUB_FILE).touch()
                 self._remove(page.row)
-            waiting.append(page)
-            waiting_bytes += sum(envelope_raw_bytes(value) for value in _needed(page.record))
-            if len(waiting) == ROWS_AHEAD or waiting_bytes >= READ_AHEAD_BYTES:
-                self._add(waiting)
-                waiting, waiting_bytes = [], 0
-        self._add(waiting)
+            batch.append(page)
+            batch_bytes += sum(envelope_raw_bytes(value) for value in _needed(page.record))
+            if len(batch) == ROWS_AHEAD or batch_bytes >= READ_AHEAD_BYTES:
+                self._add(batch)
+                batch, batch_bytes = [], 0
+        self._add(batch)
         if self._on_progress is not None:
             self._on_progress(self._counts["pages"])
 
@@ -345,28 +339,28 @@ class _Pass:
     def _pages(self) -> Iterator[_Page]:
         """The newest live page of each row, in row-key order, with its anchors and notes."""
         for row in self._table.scan_captures(others=("anchor", NOTE_FAMILY)):
-            shown = next((one for one in self._table.row_captures(row.cells) if one.shows_page), None)
-            if shown is None:
+            newest = next((live for live in self._table.row_captures(row.cells) if live.shows_page), None)
+            if newest is None:
                 continue
-            record: CaptureRecord | LiveCapture | None = shown
-            source = shown.source or shown.timestamp
-            if source != shown.timestamp:
-                record = next((one for one in sound_records(row.cells) if one.timestamp == source), None)
+            record: CaptureRecord | LiveCapture | None = newest
+            source = newest.source or newest.timestamp
+            if source != newest.timestamp:
+                record = next((stored for stored in sound_records(row.cells) if stored.timestamp == source), None)
             if record is None:
                 continue
-            cells = _shown(row.cells, source)
-            made_of = [b"%d %d" % (record.timestamp, record.arrived)]
-            made_of += [record.columns.get(column, b"") for column in (capture.CHECKSUM, capture.TEXT_CHECKSUM)]
-            for cell in cells:  # a long one has another ref after a compaction: then its page is added again
-                made_of += [cell.qualifier, b"%d" % cell.timestamp, cell.value]
-            state = blake3(b"\0".join(made_of))
+            cells = _anchors_and_notes(row.cells, source)
+            content = [b"%d %d" % (record.timestamp, record.arrived)]
+            content += [record.columns.get(column, b"") for column in (capture.CHECKSUM, capture.TEXT_CHECKSUM)]
+            for cell in cells:  # compaction changes the ref of a long value: its page is then added again
+                content += [cell.qualifier, b"%d" % cell.timestamp, cell.value]
+            state = blake3(b"\0".join(content))
             yield _Page(row.row_key, record, cells, _number(blake3(row.row_key)), _number(state))
 
     def _add(self, pages: Sequence[_Page]) -> None:
         envelopes = [value for page in pages for value in _needed(page.record)]
         try:
             values = dict(zip(envelopes, self._placement.fetch_many(envelopes), strict=True))
-        except CorruptionError:  # compaction may have moved some, or one is damaged
+        except CorruptionError:  # compaction has moved some, or one is damaged
             values = {}
         for page in pages:
             columns = page.record.columns
@@ -381,7 +375,7 @@ class _Pass:
             self._uncommitted = 0
 
     def _texts_one_by_one(self, page: _Page) -> dict[Column, bytes]:
-        """Values of a page; those that cannot be read are noted and left out."""
+        """Values of a page; those that cannot be read are reported and left out."""
 
         def read(column: Column) -> bytes | None:
             def look_up() -> bytes | None:
@@ -394,9 +388,9 @@ class _Pass:
                 lambda: through_moves(look_up, lambda value: b"" if value is None else fetch(value)), place
             )
 
-        found = {column: read(column) for column in _NEEDED if column in page.record.columns}
-        self._counts["unreadable"] += None in found.values()
-        return {column: value for column, value in found.items() if value is not None}
+        values = {column: read(column) for column in _NEEDED if column in page.record.columns}
+        self._counts["unreadable"] += None in values.values()
+        return {column: value for column, value in values.items() if value is not None}
 
     def _document(self, page: _Page, texts: dict[Column, bytes]) -> tantivy.Document:
         made = tantivy.Document()
@@ -414,11 +408,11 @@ class _Pass:
         for cell in page.cells:
             value = _text(self._placement.unreadable.attempt(partial(self._placement.fetch, cell.value)) or b"")
             if cell.family == NOTE_FAMILY:
-                noted = capture.decode_note(value.encode())
+                note = capture.decode_note(value.encode())
                 if cell.qualifier == b"lang":
-                    lang = str(noted.get("lang", ""))
+                    lang = str(note.get("lang", ""))
                     continue
-                value = "\n".join(_strings(noted))
+                value = "\n".join(_strings(note))
             fields[cell.family] = f"{fields.get(cell.family, '')}\n{value}"
         made.add_text("lang", lang_of(lang))
         for name, text in fields.items():
@@ -427,20 +421,20 @@ class _Pass:
         return made
 
 
-def _shown(cells: Iterable[Cell], timestamp: int) -> list[Cell]:
-    """The newest version of each anchor, and the notes of a capture, among the cells of a row."""
+def _anchors_and_notes(cells: Iterable[Cell], timestamp: int) -> list[Cell]:
+    """The newest version of each anchor of a row, and the notes of a capture."""
     anchors = groupby((cell for cell in cells if cell.family == "anchor"), key=itemgetter(1))
     notes = (cell for cell in cells if cell.family == NOTE_FAMILY and cell.timestamp == timestamp)
-    return [*(next(versions) for _, versions in islice(anchors, MOST_ANCHORS)), *notes]
+    return [*(next(versions) for _, versions in islice(anchors, MAX_ANCHORS)), *notes]
 
 
 def _strings(value: Any) -> Iterator[str]:
     """The strings of a note, apart from the annotator's version."""
     if isinstance(value, dict):
-        value = [one for name, one in value.items() if name != "version"]
+        value = [member for name, member in value.items() if name != "version"]
     if isinstance(value, list):
-        for one in value:
-            yield from _strings(one)
+        for member in value:
+            yield from _strings(member)
     elif isinstance(value, str):
         yield value
 
@@ -454,16 +448,16 @@ def _number(hasher: blake3) -> int:
 
 
 def _text(value: bytes) -> str:
-    return value[:MOST_TEXT_BYTES].decode("utf-8", "replace")
+    return value[:MAX_TEXT_BYTES].decode("utf-8", "replace")
 
 
 def _hosts(host: str) -> list[str]:
-    """A host and the domains that it is in."""
+    """A host and its parent domains."""
     labels = host.split(".")
     return [".".join(labels[start:]) for start in range(len(labels))]
 
 
 def lang_of(declared: str) -> str:
-    """The language of a declaration such as `en-US`; "" for none."""
+    """The language of a declaration such as `en-US`, or ""."""
     first = declared.strip().lower().replace("_", "-").split("-")[0].split()
     return first[0] if first and first[0].isalpha() else ""

@@ -1,16 +1,15 @@
-"""A query in words becomes one of tantivy: fields, phrases, beginnings of words, synonyms, words near each other.
+"""Translate a query into one of tantivy: fields, phrases, prefixes of words, synonyms, words near each other.
 
     stack buffer            pages with any of the words, those with all of them first
     "stack buffer"          the words in this order, next to each other
     title:safestack         only in that field: title, headings, main, description, keywords, anchor, url, note
-    host:llvm.org lang:en   only pages of that host or one below it, or of that language
+    host:llvm.org lang:en   only pages of that host or its subdomains, or of that language
     +stack -heap            pages with the first and without the second
 
-How pages are ranked.  A word counts by BM25 in each field, times the field's boost.  A word of four letters or more
-(two syllables of Hangul) also finds the words that begin with it, by the rule of snippets
-(`text.finding.beginning_of`): all of them count as one word, as rare as they are together.  Two neighbouring words of
-the query count once more where they stand within eight words of each other.  In scripts without blanks, a run of
-characters is looked for by its pairs.
+Ranking: a word scores by BM25 in each field, times the field's boost.  A word of four letters or more (two syllables
+of Hangul) also matches the words that begin with it, by the rule of snippets (`text.finding.beginning_of`); these
+count as one word with their total frequency.  Two adjacent words of the query score once more if they are within eight
+words of each other.  In scripts without spaces, a sequence of characters is searched by its pairs.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from docstore.search.index import TEXT_FIELDS, search_text
 from docstore.text.finding import UNSPACED, beginning_of
 
 MOST_CHARACTERS: Final = 1000
-MOST_WORDS: Final = 64
-"""Of a part of a query; the others are left out."""
+MAX_WORDS: Final = 64
+"""Number of words that are used of a part of a query."""
 NEAR_SLOP: Final = 8
-MOST_ENDINGS: Final = 64
-"""Words that begin with a word of the query, the most frequent ones of a field."""
-OFTEN: Final = 0.05
-OFTEN_PAGES: Final = 1000
-"""Share of pages, or number of them if that is more: two words that are both in more are not looked for near each
-other, nor are words that begin with one that is in more; either would take long and say little."""
+MAX_ENDINGS: Final = 64
+"""Number of words with a prefix that are searched in a field, the most frequent first."""
+FREQUENT: Final = 0.05
+FREQUENT_PAGES: Final = 1000
+"""A word is frequent if more than this share, and more than this number, of pages have it.  Prefixes are not searched
+for a frequent word, nor is nearness for two of them: that takes long and changes the ranking little."""
 NEAR_FIELDS: Final = ("title", "main")
 WHOLE_FIELDS: Final = ("host", "lang")
 
@@ -58,9 +57,9 @@ class Item(NamedTuple):
 
     Attributes:
         sign: "+", "-" or "".
-        field: that it has to stand in; "" for any.
-        text: as given, without quotation marks; words that stand together without signs and fields are one part.
-        is_phrase: whether it stood in quotation marks.
+        field: to search; "" for any.
+        text: without quotation marks; adjacent words without signs and fields are one part.
+        is_phrase: whether it was in quotation marks.
     """
 
     sign: str
@@ -80,7 +79,7 @@ def parse(query: str) -> list[Item]:
     items: list[Item] = []
     for match in _ITEM.finditer(query):
         sign, field, phrase, word = match.groups()
-        if field and field not in (*TEXT_FIELDS, *WHOLE_FIELDS):  # a URL, say
+        if field and field not in (*TEXT_FIELDS, *WHOLE_FIELDS):  # a URL, for example
             field, phrase, word = "", None, match[0][len(sign) :].strip('"')
         item = Item(sign, field or "", word or phrase or "", word is None)
         if not search_text(item.text).strip():
@@ -93,12 +92,12 @@ def parse(query: str) -> list[Item]:
 
 
 class Weights(NamedTuple):
-    """How much a match counts.
+    """Weights of matches.
 
     Attributes:
-        fields: by name of a field; 0 leaves it out.
+        fields: boost by name of a field; 0 leaves it out.
         beginning, synonym, near: see `boosts.toml`.
-        synonyms: file of them, if one is named.
+        synonyms: file of synonyms, if the file of weights names one.
     """
 
     fields: Mapping[str, float]
@@ -109,16 +108,16 @@ class Weights(NamedTuple):
 
 
 def read_weights(path: Path | None) -> Weights:
-    """Weights of a file over those of `boosts.toml`.
+    """The weights of `boosts.toml`, overridden by those of a file.
 
     Raises:
-        InvalidArgument: it cannot be read, or gives something that there is none of.
+        InvalidArgument: the file cannot be read, or has an unknown name or an invalid number.
     """
     return _weights(path, _version(path) if path is not None else 0)
 
 
 def _version(path: Path) -> int:
-    """When a file was changed last: a server reads it again only then."""
+    """Time of the last change of a file: the key by which a server caches its content."""
     with suppress(OSError):
         return path.stat().st_mtime_ns
     return 0
@@ -126,7 +125,7 @@ def _version(path: Path) -> int:
 
 @lru_cache(maxsize=64)
 def _weights(path: Path | None, _version: int) -> Weights:
-    given = tomllib.loads(files("docstore.search").joinpath("boosts.toml").read_text(encoding="utf-8"))
+    weights = tomllib.loads(files("docstore.search").joinpath("boosts.toml").read_text(encoding="utf-8"))
     synonyms = None
     if path is not None:
         try:
@@ -137,27 +136,27 @@ def _weights(path: Path | None, _version: int) -> Weights:
             synonyms = path.parent / named
         for part, values in own.items():
             for name, value in values.items() if isinstance(values, dict) else [("", values)]:
-                if name not in given.get(part, {}) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                if name not in weights.get(part, {}) or not isinstance(value, int | float) or not 0 <= value < math.inf:
                     raise InvalidArgument(
-                        f"{path}: [{part}] {name} = {value!r} is no boost; [fields] takes {', '.join(TEXT_FIELDS)}, "
+                        f"{path}: [{part}] {name} = {value!r} is not a boost; [fields] takes {', '.join(TEXT_FIELDS)}, "
                         "[words] takes beginning, synonym, near: each a number from 0"
                     )
-                given[part][name] = value
-    return Weights(given["fields"], **given["words"], synonyms=synonyms)
+                weights[part][name] = value
+    return Weights(weights["fields"], **weights["words"], synonyms=synonyms)
 
 
 Synonyms = Mapping[tuple[str, ...], Sequence[tuple[str, ...]]]
-"""By the words of a name: the other names of its groups."""
+"""By the words of a name, the other names of its groups."""
 
 
 def read_synonyms(path: Path) -> Synonyms:
-    """Groups of names that mean the same.
+    """Groups of names with the same meaning.
 
-    The file is XML, with a `group` for each that holds a `syn` for each name, or it has a group a line, with commas
-    between the names; lines that begin with # are left out.
+    The file is XML with a `group` for each group and in it a `syn` for each name, or text with a group on each line and
+    commas between the names; lines that begin with # are ignored.
 
     Raises:
-        InvalidArgument: it cannot be read.
+        InvalidArgument: the file cannot be read.
     """
     return _synonyms(path, _version(path))
 
@@ -173,21 +172,21 @@ def _synonyms(path: Path, _version: int) -> Synonyms:
             groups = [line.split(",") for line in text.splitlines() if not line.lstrip().startswith("#")]
     except (OSError, ValueError, ElementTree.ParseError) as error:
         raise InvalidArgument(
-            f"the synonyms in {path} cannot be read: {error}; give XML (<synonyms><group><syn>) or a group a line"
+            f"the synonyms in {path} cannot be read: {error}; give XML (<synonyms><group><syn>) or a group on each line"
         ) from error
-    found: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    synonyms: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     for group in groups:
-        names = [name for name in (tuple(search_text(one).split()) for one in group) if name]
+        names = [name for name in (tuple(search_text(text).split()) for text in group) if name]
         for name in names:
-            found.setdefault(name, []).extend(other for other in names if other != name)
-    return found
+            synonyms.setdefault(name, []).extend(other for other in names if other != name)
+    return synonyms
 
 
 class QueryMaker:
     """Makes one query.
 
     Args:
-        searcher: that will be asked.
+        searcher: of the index, for word frequencies.
         schema: of the index.
         weights: of fields and words.
         synonyms: of words.
@@ -202,9 +201,9 @@ class QueryMaker:
         self._synonyms = synonyms
         self._longest_name = max(map(len, synonyms), default=0)
         self._all = max(1, searcher.num_docs)
-        self._often = max(OFTEN * self._all, OFTEN_PAGES)
+        self._frequent = max(FREQUENT * self._all, FREQUENT_PAGES)
         self.synonyms_used: list[str] = []
-        """Words that were looked for in place of those of the query; snippets show them."""
+        """Synonyms that were searched for words of the query; snippets mark them too."""
         self._fields = tuple(name for name in TEXT_FIELDS if weights.fields[name] > 0)
 
     def make(self, items: Sequence[Item], options: SearchOptions) -> Query:
@@ -214,30 +213,29 @@ class QueryMaker:
         must_not: list[Query] = []
         should: list[Query] = []
         for item in items:
-            found = self._of_item(item)
+            query = self._of_item(item)
             if item.field == "host" and item.sign != "-":
                 host = item.text
             elif item.field == "lang" and item.sign != "-":
                 lang = item.text
             elif item.sign == "-":
-                must_not += [found] if found else []
+                must_not += [query] if query else []
             elif item.sign == "+":
-                must.append(found or Query.empty_query())
-            elif found is not None:
-                should.append(found)
+                must.append(query or Query.empty_query())
+            elif query is not None:
+                should.append(query)
         plain = [item for item in items if not (item.sign == "-" or item.field or item.is_phrase)]
-        asks_words = any(item.sign != "-" and item.field not in WHOLE_FIELDS for item in items)
-        parts = [(Occur.Must, one) for one in must]
+        has_words = any(item.sign != "-" and item.field not in WHOLE_FIELDS for item in items)
+        parts = [(Occur.Must, query) for query in must]
         if should:
-            should += self._near([word for item in plain for word in search_text(item.text).split()][:MOST_WORDS])
-        if should or not (must or asks_words):
-            wanted = _any(should) or Query.all_query()
-            parts.append((Occur.Should if must else Occur.Must, wanted))
+            should += self._near([word for item in plain for word in search_text(item.text).split()][:MAX_WORDS])
+        if should or not (must or has_words):
+            parts.append((Occur.Should if must else Occur.Must, _any(should) or Query.all_query()))
         elif not must:
             return Query.empty_query()
-        parts += [(Occur.Must, Query.const_score_query(one, 0.0)) for one in self._filters(host, lang, options)]
-        parts += [(Occur.MustNot, one) for one in self._other_statuses(options.get("status"))]
-        parts += [(Occur.MustNot, one) for one in must_not]
+        parts += [(Occur.Must, Query.const_score_query(query, 0.0)) for query in self._filters(host, lang, options)]
+        parts += [(Occur.MustNot, query) for query in self._other_statuses(options.get("status"))]
+        parts += [(Occur.MustNot, query) for query in must_not]
         return Query.boolean_query(parts)
 
     def _filters(self, host: str | None, lang: str | None, options: SearchOptions) -> Iterator[Query]:
@@ -246,13 +244,13 @@ class QueryMaker:
         if lang:
             yield Query.term_query(self._schema, "lang", lang.lower())
         times = (options.get("since"), options.get("until"))
-        since, until = (None if one is None else min(max(micros(one), 0), TIMESTAMP_MAX) for one in times)
+        since, until = (None if time is None else min(max(micros(time), 0), TIMESTAMP_MAX) for time in times)
         if since is not None or until is not None:
             last = None if until is None else until - 1
             yield Query.range_query(self._schema, "time", tantivy.FieldType.Integer, since, last)
 
     def _other_statuses(self, status: int | None) -> Iterator[Query]:
-        """Statuses that are not shown.  Most pages are shown, so that what is left out is sooner found."""
+        """Queries of the statuses to leave out.  Few pages have these, so this is faster than a query of the rest."""
         if status != 0:
             first, last = (200, 299) if status is None else (status, status)
             field = self._schema, "status", tantivy.FieldType.Unsigned
@@ -260,51 +258,51 @@ class QueryMaker:
             yield Query.range_query(*field, last, None, include_lower=False)
 
     def _of_item(self, item: Item) -> Query | None:
-        """What a part looks for; None if no page has it."""
+        """The query of a part; None if no page matches it."""
         if item.field in WHOLE_FIELDS:
             return Query.term_query(self._schema, item.field, item.text.lower())
         fields = (item.field,) if item.field else self._fields
-        found = search_text(item.text).split()[:MOST_WORDS]
+        words = search_text(item.text).split()[:MAX_WORDS]
         if item.is_phrase:
-            return self._phrase(found, fields, 1.0)
+            return self._phrase(words, fields, 1.0)
         parts: list[Query] = []
         start = 0
-        while start < len(found):
-            ends = range(min(len(found), start + self._longest_name), start, -1)
-            end = next((end for end in ends if tuple(found[start:end]) in self._synonyms), start + 1)
-            others = self._synonyms.get(tuple(found[start:end]), ())
-            while end < len(found) and _is_unspaced(found[start]) and _is_unspaced(found[end]):
+        while start < len(words):
+            ends = range(min(len(words), start + self._longest_name), start, -1)
+            end = next((end for end in ends if tuple(words[start:end]) in self._synonyms), start + 1)
+            others = self._synonyms.get(tuple(words[start:end]), ())
+            while end < len(words) and _is_unspaced(words[start]) and _is_unspaced(words[end]):
                 end += 1
-            parts += self._words(found[start:end], fields)
+            parts += self._words(words[start:end], fields)
             if item.sign != "-":
                 self.synonyms_used += map(" ".join, others)
-            parts += [one for other in others if (one := self._phrase(other, fields, self._weights.synonym))]
+            parts += [query for other in others if (query := self._phrase(other, fields, self._weights.synonym))]
             start = end
         return _any(parts)
 
     def _words(self, words: Sequence[str], fields: Iterable[str]) -> Iterator[Query]:
-        """A word, or a run of a script without blanks by its pairs."""
+        """Queries of words; of a sequence in a script without spaces, of its pairs."""
         if len(words) > 1 and _is_unspaced(words[0]):
             pairs = [self._phrase(pair, fields, 1.0) for pair in pairwise(words)]
-            yield from (one for one in pairs if one is not None)
+            yield from (query for query in pairs if query is not None)
             return
         for word in words:
-            found = _any([one for field in fields for one in self._word(word, field, self._boost(field))])
-            if found is not None:
-                yield found
+            in_fields = _any([query for field in fields for query in self._word(word, field, self._boost(field))])
+            if in_fields is not None:
+                yield in_fields
 
     def _boost(self, field: str) -> float:
         return self._weights.fields[field] or 1.0
 
     def _word(self, word: str, field: str, boost: float) -> Iterator[Query]:
-        """A word in a field, and the words there that begin with it."""
+        """Queries of a word in a field, and of the words that begin with it."""
         count = self._searcher.doc_freq(field, word)
         if count:
             yield Query.boost_query(Query.term_query(self._schema, field, word), boost)
         beginning = beginning_of(word)
-        if not beginning or not self._weights.beginning or count > self._often:
+        if not beginning or not self._weights.beginning or count > self._frequent:
             return
-        endings = self._searcher.terms_with_prefix(field, beginning, limit=MOST_ENDINGS)
+        endings = self._searcher.terms_with_prefix(field, beginning, limit=MAX_ENDINGS)
         others = [(other, count) for other, count in endings if other != word]
         if others:
             score = boost * self._weights.beginning * self._rarity(sum(count for _, count in others))
@@ -313,7 +311,7 @@ class QueryMaker:
             yield Query.const_score_query(Query.boolean_query([(Occur.Should, one) for one in terms]), score)
 
     def _rarity(self, pages: int) -> float:
-        """BM25's weight of a word that so many pages have."""
+        """BM25's weight of a word by the number of pages with it."""
         pages = min(pages, self._all)
         return math.log(1 + (self._all - pages + 0.5) / (pages + 0.5))
 
@@ -323,19 +321,19 @@ class QueryMaker:
         for field in fields:
             if words and all(self._searcher.doc_freq(field, word) for word in words):
                 term = Query.term_query(self._schema, field, words[0])
-                found = term if len(words) == 1 else Query.phrase_query(self._schema, field, list(words))
-                parts.append(Query.boost_query(found, weight * self._boost(field)))
+                query = term if len(words) == 1 else Query.phrase_query(self._schema, field, list(words))
+                parts.append(Query.boost_query(query, weight * self._boost(field)))
         return _any(parts)
 
     def _near(self, words: Sequence[str]) -> Iterator[Query]:
-        """Neighbouring words of the query, wherever they stand near each other."""
+        """Queries of adjacent words of the query near each other in a page."""
         weight = self._weights.near
         for pair in pairwise(words if weight else ()):
             for field in NEAR_FIELDS:
                 counts = [self._searcher.doc_freq(field, word) for word in pair]
-                if 0 < min(counts) <= self._often and pair[0] != pair[1]:
-                    found = Query.phrase_query(self._schema, field, list(pair), NEAR_SLOP)
-                    yield Query.boost_query(found, weight * self._boost(field))
+                if 0 < min(counts) <= self._frequent and pair[0] != pair[1]:
+                    query = Query.phrase_query(self._schema, field, list(pair), NEAR_SLOP)
+                    yield Query.boost_query(query, weight * self._boost(field))
 
 
 def _is_unspaced(word: str) -> bool:
@@ -345,4 +343,4 @@ def _is_unspaced(word: str) -> bool:
 def _any(queries: Sequence[Query]) -> Query | None:
     if len(queries) < 2:
         return queries[0] if queries else None
-    return Query.boolean_query([(Occur.Should, one) for one in queries])
+    return Query.boolean_query([(Occur.Should, query) for query in queries])

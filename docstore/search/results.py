@@ -1,9 +1,8 @@
-"""A search: hits in rank order, one of each cluster, with what the store says of them.
+"""A search: hits in rank order, one of each cluster, with title, time, verdict and snippet read from the store.
 
-Pages that are no longer live are left out even before the next update of the index; title, time, verdict and snippet
-are those of the store.  Duplicates are collapsed as `DocumentStore.collapse` does: by the clusters of the last sweep,
-else by the page that a verdict names.  That takes two or three reads a page, so hits are looked at only until enough
-are found, and a few more to count their duplicates.
+Pages that are not live any more are left out even before the next update of the index.  Duplicates are collapsed as by
+`DocumentStore.collapse`: by the clusters of the last sweep, else by the page that a verdict names.  That takes two or
+three reads for each page, so the search stops after enough hits and a few more to count their duplicates.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from docstore.search.query import Item, QueryMaker, parse, read_synonyms, read_w
 from docstore.store import DocumentStore
 
 WEIGHTS_FILE: Final = "search.toml"
-"""In the folder of a store: boosts that hold for it."""
-LOOKED_AT: Final = 20
-"""Hits that are looked at next to those that are shown, to count duplicates."""
-MOST_RANKS: Final = 100_000
+"""In the folder of a store: its own boosts."""
+MAX_EXTRA_HITS: Final = 20
+"""Hits after the shown ones that are read to count duplicates."""
+MAX_RANK: Final = 100_000
 MARKED_FIELDS: Final = ("", "main", "description")
 
 
 class _Group:
-    """A page that is shown, and those of its cluster that are not."""
+    """A page that is shown, and the number of collapsed pages of its cluster."""
 
     def __init__(self, row_key: bytes, score: float) -> None:
         self.row_key = row_key
@@ -52,15 +51,15 @@ def search(
 ) -> SearchResults:
     """See `DocumentStore.search`."""
     limit, offset, status = options.get("limit", 10), options.get("offset", 0), options.get("status")
-    if not all(type(one) is int for one in (limit, offset, status or 0)) or not 0 <= (status or 0) <= 999:
+    if not all(type(number) is int for number in (limit, offset, status or 0)) or not 0 <= (status or 0) <= 999:
         raise InvalidArgument(f"limit, offset and status are numbers, not {limit!r}, {offset!r} and {status!r}")
     for text in (query, options.get("host") or "", options.get("lang") or ""):
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidArgument(f"{text!r:.80} has a lone surrogate, and so no page") from error
-    if not 0 < limit <= MOST_RANKS or not 0 <= offset <= MOST_RANKS:
-        raise InvalidArgument(f"limit is from 1 and offset from 0, to {MOST_RANKS}, not {limit} and {offset}")
+            raise InvalidArgument(f"{text!r:.80} has a lone surrogate, which no page can match; remove it") from error
+    if not 0 < limit <= MAX_RANK or not 0 <= offset <= MAX_RANK:
+        raise InvalidArgument(f"limit is from 1 and offset from 0, to {MAX_RANK}, not {limit} and {offset}")
     seconds = options.get("seconds")
     deadline = None if seconds is None else time.monotonic() + seconds
     items = parse(query)
@@ -71,7 +70,7 @@ def search(
     maker = QueryMaker(searcher, index.schema, weights, read_synonyms(synonyms) if synonyms else {})
     collapse = options.get("collapse", True)
     with index.translated():
-        ranked = _Ranked(searcher, maker.make(items, options), 2 * (limit + offset) + LOOKED_AT)
+        ranked = _Ranked(searcher, maker.make(items, options), 2 * (limit + offset) + MAX_EXTRA_HITS)
         groups, complete = _groups(index.store, ranked, limit + offset, collapse, deadline)
     marked = " ".join((_marked(items), *maker.synonyms_used))
     hits = []
@@ -86,7 +85,7 @@ def search(
 
 
 class _Ranked:
-    """Row keys and scores in rank order, read in growing parts."""
+    """Row keys and scores in rank order, read in parts of growing size."""
 
     def __init__(self, searcher: tantivy.Searcher, query: tantivy.Query, first: int) -> None:
         self._searcher = searcher
@@ -96,14 +95,14 @@ class _Ranked:
 
     def __iter__(self) -> Iterator[tuple[bytes, float]]:
         start, size = 0, self._first
-        while start < MOST_RANKS:
-            found: Any = self._searcher.search(self._query, limit=size, offset=start, count=start == 0)
+        while start < MAX_RANK:
+            part: Any = self._searcher.search(self._query, limit=size, offset=start, count=start == 0)
             if start == 0:
-                self.total = found.count
-            for score, address in found.hits:
+                self.total = part.count
+            for score, address in part.hits:
                 row_key: Any = self._searcher.doc(address).get_first("key")
                 yield row_key, score
-            if len(found.hits) < size:
+            if len(part.hits) < size:
                 return
             start, size = start + size, 4 * size
 
@@ -111,11 +110,11 @@ class _Ranked:
 def _groups(
     store: DocumentStore, ranked: _Ranked, wanted: int, collapse: bool, deadline: float | None
 ) -> tuple[list[_Group], bool]:
-    """The first pages of `wanted` clusters, and whether all were compared with those before."""
+    """The first pages of `wanted` clusters, and whether all duplicates among them are collapsed."""
     groups: list[_Group] = []
     by_name: dict[bytes, _Group] = {}
     complete = True
-    more = LOOKED_AT
+    more = MAX_EXTRA_HITS
     for row_key, score in ranked:
         is_full = len(groups) == wanted
         more -= is_full
@@ -128,7 +127,7 @@ def _groups(
             else:
                 page = store.clusters.of(row_key)
                 if page is None:
-                    continue  # it has gone since
+                    continue  # it is not live any more
         names = {store.clusters.group(page), own_group(page)} if page is not None else set()
         group = next((by_name[name] for name in names if name in by_name), None)
         if group is not None:
@@ -145,23 +144,23 @@ def _is_over(deadline: float | None) -> bool:
 
 
 def _marked(items: Sequence[Item]) -> str:
-    """The words of a query that a snippet shows."""
+    """The words of a query that a snippet marks."""
     return " ".join(item.text for item in items if item.sign != "-" and item.field in MARKED_FIELDS)
 
 
 def _hit(store: DocumentStore, group: _Group, marked: str, length: int) -> Hit | None:
-    """A page as it is shown; None if it has gone."""
-    found = store.table.newest_capture(group.row_key)
-    if found is None:
+    """A page with its fields from the store; None if it is not live any more."""
+    newest = store.table.newest_capture(group.row_key)
+    if newest is None:
         return None
     unreadable, fetch = store.opened.placement.unreadable, store.opened.placement.fetch
-    values = (found.columns.get(column) for column in (capture.TITLE, capture.STATUS, capture.VERDICT))
+    values = (newest.columns.get(column) for column in (capture.TITLE, capture.STATUS, capture.VERDICT))
     title, status, verdict = ((value and unreadable.attempt(partial(fetch, value))) or b"" for value in values)
     url = url_of(group.row_key)
     return Hit(
         url,
         title.decode("utf-8", "replace"),
-        found.timestamp,
+        newest.timestamp,
         int(status or b"0"),
         capture.shown_verdict(capture.decode_verdict(verdict)) if verdict else None,
         group.score,

@@ -50,7 +50,7 @@ def test_pages_come_back_in_order_plain_and_packed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_file_that_is_cut_anywhere_gives_the_records_before_the_one_beside_the_cut(name: str) -> None:
+def test_a_file_truncated_anywhere_gives_the_records_before_the_truncated_one(name: str) -> None:
     records = SAMPLES[name]
     raw = b"".join(records)
     for length in range(len(records[0]) + len(records[1]), len(raw)):
@@ -58,7 +58,7 @@ def test_a_file_that_is_cut_anywhere_gives_the_records_before_the_one_beside_the
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_flipped_bytes_raise_nothing_and_cost_one_record_in_a_packed_file(name: str) -> None:
+def test_flipped_bytes_raise_nothing_and_lose_one_record_of_a_packed_file(name: str) -> None:
     records = SAMPLES[name]
     source = random.Random(name)
     packed = list(map(gzip.compress, records))

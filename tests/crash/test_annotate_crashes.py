@@ -1,4 +1,4 @@
-"""`docstore annotate` is killed in the middle: the next run goes on, and ends where an undisturbed one ends."""
+"""`docstore annotate` is killed in the middle: the next run resumes, with the result of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def beginning(document):
 """
 
 
-def test_a_killed_run_goes_on_and_ends_where_an_undisturbed_one_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_resumes_with_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "annotator_told.py").write_text(ANNOTATOR)
     with docstore.open(tmp_path / "whole", create=True, durability="none") as store:
         pages = (

@@ -1,4 +1,4 @@
-"""A copy that is killed anywhere goes on where it was noted, and ends as one that was never stopped."""
+"""A copy that is killed anywhere resumes, and its result is that of an uninterrupted copy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_until(source: Path, target: Path, times: int, what: str) -> None:
-    """Copy in another process, killed when that has done a thing so often."""
+    """Copy in another process, and kill it after a number of events."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(source), str(target), str(times), what],
         stdin=subprocess.PIPE,
@@ -72,7 +72,7 @@ def run_until(source: Path, target: Path, times: int, what: str) -> None:
     process.stdout.close()
 
 
-def test_a_copy_killed_in_the_middle_goes_on_and_is_whole(source: Path, tmp_path: Path) -> None:
+def test_a_killed_copy_resumes_and_is_complete(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "copy"
     for times, what in ((3, "written"), (5, "rows"), (6, "written"), (4, "texts")):
         run_until(source, target, times, what)

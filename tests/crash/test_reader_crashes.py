@@ -1,6 +1,6 @@
-"""Both processes of an ingest are killed or interrupted: nothing counted is lost, and no process stays behind.
+"""Both processes of an ingest are killed or interrupted: no counted page is lost, and no process stays alive.
 
-The archive is a named pipe that the test holds open, so that both processes are in the middle of it when they die.
+The archive is a named pipe that the test keeps open, so that both processes are in the middle of it when they die.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from docstore.reports.check import check
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is no child: Linux")
 
 PAGES = 2000
-"""Enough for several groups, though what is read of a pipe comes in pieces of 256 KB."""
+"""Enough for several groups, although a pipe is read in pieces of 256 KB."""
 PATIENCE_SECONDS = 500
-"""Nothing waits so long unless it hangs."""
+"""A test that waits longer hangs."""
 SCRIPT = """
 import signal
 import subprocess
@@ -38,11 +38,11 @@ from docstore.archives.ingest import IngestOptions, ingest
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 real = subprocess.Popen
-def noted(*given, **named):
-    reader = real(*given, **named)
+def recording(*arguments, **options):
+    reader = real(*arguments, **options)
     print(reader.pid, flush=True)
     return reader
-subprocess.Popen = noted
+subprocess.Popen = recording
 
 try:
     with docstore.open(sys.argv[1], create=True, durability="flush") as store:
@@ -67,20 +67,20 @@ class Running:
             self.counted = int(self.lines.readline())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C until the reader goes: a signal that comes just before a read is noticed only after it."""
+        """Press Ctrl-C until the reader ends: a signal just before a read is handled only after it."""
         for _ in range(PATIENCE_SECONDS // 20):
             os.kill(self.writer.pid, signal.SIGINT)
             if select.select([self._reader], [], [], 20)[0]:
                 break
 
     def reader_ends(self) -> bool:
-        """Whether the reader has gone, or goes now."""
+        """Whether the reader has ended, or ends in time."""
         ended, _, _ = select.select([self._reader], [], [], PATIENCE_SECONDS)
         os.close(self._reader)
         return bool(ended)
 
     def rest(self) -> str:
-        """The last line that is no count."""
+        """The last line that is not a count."""
         last = ""
         for line in self.lines:
             if line.strip().isdigit():

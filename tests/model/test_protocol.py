@@ -1,4 +1,4 @@
-"""The protocol of claims keeps its promises in every order of steps, with lost, late and double requests."""
+"""The protocol of claims gives its guarantees in every order of steps, with lost, late and double requests."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ SCENES: dict[str, tuple[dict[str, Make], dict[str, dict[str, str]]]] = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_order_keeps_the_promises(scene: str) -> None:
+def test_guarantees_hold_in_every_order(scene: str) -> None:
     programs, rows = SCENES[scene]
     assert states(programs, rows, faults=1 if len(programs) == 2 else 0) > 100
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_order_with_more_faults_keeps_the_promises(scene: str) -> None:
+def test_guarantees_hold_in_every_order_with_more_faults(scene: str) -> None:
     programs, rows = SCENES[scene]
     assert states(programs, rows, faults=2 if len(programs) == 2 else 1) > 10_000
 
 
 def no_fences(slot: str, token: str, _: Iterator[str]) -> Generator[Request, Columns | bool | None, str | None]:
-    """`fence_slot` that looks and does nothing."""
+    """A `fence_slot` that reads the slot and does not change it."""
     columns = yield Read(slot)
     assert isinstance(columns, Mapping)
     return None if columns.get(SLOT) == token else "whatever it holds"
 
 
 def only_empty_slots(slot: str, token: str, fences: Iterator[str]) -> Generator[Request, Any, str | None]:
-    """`fence_slot` that takes a fence that it finds for its own."""
+    """A `fence_slot` that treats another's fence as its own."""
     while True:
         held = (yield Read(slot)).get(SLOT)
         if held is not None:
@@ -76,7 +76,7 @@ def only_empty_slots(slot: str, token: str, fences: Iterator[str]) -> Generator[
 
 
 def delete_that_empties(slot: str, _: Iterator[str]) -> Program:
-    """`delete` that leaves nothing in the slot."""
+    """A `delete` that empties the slot."""
     columns = yield Read(slot)
     assert isinstance(columns, Mapping)
     held = columns.get(SLOT)
@@ -84,20 +84,20 @@ def delete_that_empties(slot: str, _: Iterator[str]) -> Program:
     return "deleted"
 
 
-def test_without_fences_a_promise_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_fences_a_guarantee_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "fence_slot", no_fences)
     with pytest.raises(AssertionError, match="are new"):
         states(*SCENES["two claim a body"], faults=0)
 
 
-def test_a_fence_that_another_left_must_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fence_of_another_process_must_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "fence_slot", only_empty_slots)
     fenced = {"page-wa": {SLOT: FENCE + "x0"}}
     with pytest.raises(AssertionError, match="are new"):
         states({"wa": writer("wa"), "wb": writer("wb")}, fenced, faults=0)
 
 
-def test_a_delete_that_empties_a_slot_lets_a_late_page_in() -> None:
+def test_a_delete_that_empties_a_slot_allows_a_late_page() -> None:
     programs = {"wa": writer("wa"), "wb": writer("wb"), "d": partial(delete_that_empties, "page-wa")}
     with pytest.raises(AssertionError, match="are new"):
         states(programs, {}, faults=1)

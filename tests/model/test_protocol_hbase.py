@@ -132,7 +132,7 @@ SCENES: dict[str, tuple[dict[str, Make], dict[str, dict[str, str]]]] = {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-def test_every_order_of_the_backends_calls_keeps_the_promises(scene: str) -> None:
+def test_guarantees_hold_in_every_order_of_the_backends_calls(scene: str) -> None:
     programs, rows = SCENES[scene]
     assert OverHBase(programs, promises, 1).run(rows) > 100
 
@@ -143,16 +143,16 @@ def test_the_backends_calls_reach_as_many_states_as_the_model() -> None:
     assert OverHBase(programs, promises, 1).run(rows) == states(plain, {}, 1)
 
 
-def test_a_page_that_was_shut_out_comes_with_its_second_attempt() -> None:
+def test_a_fenced_page_is_written_by_its_second_attempt() -> None:
     _, requests = over(freeze({PAGE: {"slot": "fence of maintenance"}}))
-    tokens = (f"w{number}" for number in range(6))  # a program that shuts itself out takes any number
+    tokens = (f"w{number}" for number in range(6))  # a program that fences itself may need any number
     assert requests.run_all([write(PAGE, "body", CLAIM, tokens)], [()]) == ["new"]
     held = requests.read(Read(PAGE))["slot"]
     assert requests.read(Read(CLAIM)) == {"claim": f"{PAGE} {held}"}
 
 
 def patient(slot: str, tokens: Iterator[str]) -> Program:
-    """A writer that takes a claim over though the page that holds it may still come, and does not fence it."""
+    """A writer that takes over a claim without a fence although the claim's page may still be written."""
     token = next(tokens)
     yield CheckAndMutate(CLAIM, "claim", None, (("claim", f"{slot} {token}"),))
     held = yield Read(CLAIM)
@@ -162,7 +162,7 @@ def patient(slot: str, tokens: Iterator[str]) -> Program:
     return "new"
 
 
-def test_over_the_backends_calls_too_a_promise_is_broken_without_fences() -> None:
+def test_with_the_backends_calls_a_guarantee_is_broken_without_fences() -> None:
     with pytest.raises(AssertionError, match="are new"):
         OverHBase({"wa": partial(patient, PAGE), "wb": partial(patient, OTHER)}, promises, 0).run({})
 
@@ -178,13 +178,13 @@ class Broken(InMemory):
 
 
 class Silent(InMemory):
-    """A cluster that applies no conditional write, and answers none."""
+    """A cluster that applies no conditional write and sends no reply."""
 
     def check_and_mutate_all(self, table: str, requests: Any) -> list[bool | None]:
         return [None] * len(requests)
 
 
-def test_a_program_of_which_nothing_is_known_ends() -> None:
+def test_a_program_with_an_unknown_outcome_ends() -> None:
     seconds = iter(range(1000))
     requests = Requests(Silent({}), "store", clock=lambda: float(next(seconds)))  # type: ignore[arg-type]
     with pytest.raises(CommitUnknown, match="unknown for 60 s"):
@@ -193,7 +193,7 @@ def test_a_program_of_which_nothing_is_known_ends() -> None:
 
 
 class Engine:
-    """As much of the HBase engine as a commit of slots asks for."""
+    """The part of the HBase engine that a commit of slots needs."""
 
     def __init__(self, client: InMemory) -> None:
         self.client = client
@@ -231,14 +231,14 @@ def slot(row_key: bytes, *needs: PagePointer) -> Slot:
     return Slot(pointer, row, b"" if needs else b"\x02body", False, frozenset(needs))
 
 
-def test_a_group_that_breaks_off_at_its_pages_may_be_applied() -> None:
+def test_a_group_that_fails_at_its_pages_is_commit_unknown() -> None:
     plan = Plan()
     plan.fill(slot(b"a"))
     with pytest.raises(CommitUnknown, match="some pages of a group"):
         committer(Broken({}), b"one").commit(plan)
 
 
-def test_a_page_is_lost_with_those_that_name_it() -> None:
+def test_a_lost_page_takes_along_the_pages_that_name_it() -> None:
     client = InMemory({})
     first, second = committer(client, b"one"), committer(client, b"two")
     plan, other = Plan(), Plan()
@@ -251,6 +251,6 @@ def test_a_page_is_lost_with_those_that_name_it() -> None:
     second.commit(other)
     assert second.lost == {PagePointer(1000, b"b"), PagePointer(1000, b"c")}
     other = Plan()
-    other.fill(slot(b"b"))  # whoever judged it anew has seen page a, and takes it for no page with this body
+    other.fill(slot(b"b"))  # its second judgement knows page a, which does not have this body
     second.commit(other)
     assert second.lost == set()

@@ -1,4 +1,4 @@
-"""`check` on a backend where each read is a call: captures are checked several at a time, and nothing is missed."""
+"""`check` on a backend where each read is a call: captures are checked in windows, and all problems are found."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_same_bytes_become_revisits_and_nothing_else_does(run: Terminal, tmp_pat
     assert content.count(b"WARC-Refers-To-Target-URI: https://a.example/\r\n") == 2
 
 
-def test_a_304_that_stands_alone_is_exported_as_the_page_it_confirmed(run: Terminal, tmp_path: Path) -> None:
+def test_a_304_without_its_page_in_the_export_is_exported_as_that_page(run: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "june.warc.gz"
     answer = run(
         "export", "--host", "a.example", "--since", "2024-06-01", "--until", "2024-06-02", "--output", str(file)
@@ -149,7 +149,7 @@ def test_a_304_that_stands_alone_is_exported_as_the_page_it_confirmed(run: Termi
     assert html("One", article(1))[-100:] in content
 
 
-def test_json_lines_hold_text_and_verdict(run: Terminal) -> None:
+def test_json_lines_have_text_and_verdict(run: Terminal) -> None:
     answer = run("export", "--format", "jsonl", "--host", "b.example")
     copy, file, gone, _ = answer.objects()
     assert copy["url"] == "https://b.example/copy"
@@ -175,7 +175,7 @@ def test_json_lines_hold_text_and_verdict(run: Terminal) -> None:
         (["--until", "2024-06-01", "--versions", "all"], ["https://a.example/"]),
     ],
 )
-def test_a_selection_takes_what_it_names(run: Terminal, words: list[str], urls: list[str]) -> None:
+def test_a_selection_exports_the_matching_captures(run: Terminal, words: list[str], urls: list[str]) -> None:
     answer = run("export", "--format", "jsonl", *words)
     assert [one["url"] for one in answer.objects()] == urls
     assert answer.code == (0 if urls else 1)
@@ -185,7 +185,7 @@ def test_trec_document_numbers_are_kept(run: Terminal) -> None:
     assert "<DOCNO>GX001-02-03</DOCNO>" in run("export", "--format", "trecweb", "--prefix", "b.example/number").out
 
 
-def test_a_file_takes_its_name_only_when_all_is_written(run: Terminal, tmp_path: Path) -> None:
+def test_the_output_file_is_renamed_after_all_is_written(run: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "out.jsonl"
     file.write_text("what was there before")
     assert run("export", "--format", "jsonl", "--host", "a.example/wrong", "--output", str(file)).code == 2
@@ -195,7 +195,7 @@ def test_a_file_takes_its_name_only_when_all_is_written(run: Terminal, tmp_path:
     assert [path.name for path in tmp_path.glob("out*")] == ["out.jsonl"]
 
 
-def test_a_file_that_cannot_be_written_is_the_callers_fault(run: Terminal, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_invalid_argument(run: Terminal, tmp_path: Path) -> None:
     answer = run("export", "--output", str(tmp_path / "nowhere" / "pages.warc.gz"))
     assert answer.code == 2 and "name a file in a folder that exists" in answer.err
 

@@ -82,14 +82,14 @@ def test_progress_goes_to_stderr_only_when_asked(run: Terminal, crawl: Path) -> 
     assert "100%|" in answer.err and "5 pages, " in answer.err
 
 
-def test_progress_of_a_stream_has_no_end_in_sight(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_of_a_stream_has_no_total(run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(crawl.read_bytes())))
     answer = run("ingest", "-", "--progress", "--json")
     assert "%|" not in answer.err and "5 pages [" in answer.err
     assert (answer.object()["file_bytes"], answer.object()["done_bytes"]) == (0, 0)
 
 
-def test_what_an_interrupted_run_says_stands_on_a_line_of_its_own(
+def test_messages_of_an_interrupted_run_are_on_their_own_line(
     run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*words: object) -> object:
@@ -107,7 +107,7 @@ def test_what_an_interrupted_run_says_stands_on_a_line_of_its_own(
     assert answer.err.count("\ndocstore: ") == 2
 
 
-def test_short_bodies_are_not_said_to_take_no_bytes(run: Terminal, tmp_path: Path) -> None:
+def test_short_bodies_are_not_reported_as_0_bytes(run: Terminal, tmp_path: Path) -> None:
     pages = [(f"https://a.example/{n}", "2024-05-01T00:00:00Z", b"<p>%d" % n) for n in range(3)]
     answer = run("ingest", str(warc(tmp_path / "short.warc.gz", pages)))
     (line,) = [line for line in answer.out.splitlines() if line.startswith("stored")]
@@ -128,7 +128,7 @@ def test_a_dry_run_gives_every_verdict_and_writes_nothing(run: Terminal, crawl: 
     assert "dry run" in run("ingest", str(crawl), "--dry-run").out
 
 
-def test_a_dry_run_makes_no_store(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+def test_a_dry_run_creates_no_store(run: Terminal, crawl: Path, tmp_path: Path) -> None:
     folder = tmp_path / "none"
     report = run("ingest", str(crawl), "--dry-run", "--create", "--store", str(folder), "--json").object()
     assert report["pages"] == 5 and not folder.exists()
@@ -137,7 +137,7 @@ def test_a_dry_run_makes_no_store(run: Terminal, crawl: Path, tmp_path: Path) ->
     assert list(folder.iterdir()) == []
 
 
-def test_reject_applies_to_exact_alone_and_is_listed(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+def test_reject_applies_only_to_exact_and_is_listed(run: Terminal, crawl: Path, tmp_path: Path) -> None:
     rejects = tmp_path / "rejects.jsonl"
     report = run("ingest", str(crawl), "--on-duplicate", "reject-any", "--rejects", str(rejects), "--json").object()
     rows = [json.loads(line) for line in rejects.read_text().splitlines()]
@@ -148,7 +148,7 @@ def test_reject_applies_to_exact_alone_and_is_listed(run: Terminal, crawl: Path,
     assert run("get", "https://b.example/").code == 1
 
 
-def test_the_list_of_rejected_pages_is_whole_after_a_run_that_was_interrupted(
+def test_the_list_of_rejected_pages_is_complete_after_an_interrupted_run(
     run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = [(f"https://{n}.example/", f"2024-05-01T00:00:{n:02}Z", html("One", article(1))) for n in range(30)]
@@ -199,7 +199,7 @@ def test_reference_gives_every_page_its_own_bytes(run: Terminal, crawl: Path) ->
     assert fields["stored"] == "reference"
 
 
-def test_damage_is_named_and_gives_exit_8(run: Terminal, crawl: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_and_gives_exit_code_8(run: Terminal, crawl: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.warc.gz"
     content = crawl.read_bytes()
     broken.write_bytes(content[: len(content) - 40])
@@ -214,7 +214,7 @@ def test_damage_is_named_and_gives_exit_8(run: Terminal, crawl: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("reader", ["--reader", "--no-reader"])
-def test_a_body_above_the_limit_is_named_and_passed_over(run: Terminal, crawl: Path, reader: str) -> None:
+def test_a_body_above_the_limit_is_reported_and_skipped(run: Terminal, crawl: Path, reader: str) -> None:
     longest = len(html("Two", article(2)))
     longer = len([body for body in (html("One", article(1)), html("Two", article(2))) if len(body) > longest - 1])
     report = run("ingest", str(crawl), "--body-limit", str(longest - 1), reader, "--json")
@@ -225,7 +225,7 @@ def test_a_body_above_the_limit_is_named_and_passed_over(run: Terminal, crawl: P
 
 
 @pytest.mark.parametrize("reader", ["--reader", "--no-reader"])
-def test_passwords_in_urls_are_named_and_left_out_on_request(run: Terminal, tmp_path: Path, reader: str) -> None:
+def test_passwords_in_urls_are_reported_and_stripped_with_an_option(run: Terminal, tmp_path: Path, reader: str) -> None:
     secret = "https://me:secret@a.example/"
     path = tmp_path / "secret.warc"
     date = "WARC-Refers-To-Target-URI: {}\r\nWARC-Refers-To-Date: 2024-05-06T07:08:09.123Z\r\n"
@@ -248,14 +248,14 @@ def test_ingest_reads_stdin(run: Terminal, crawl: Path, monkeypatch: pytest.Monk
     assert run("ingest", "-", "--json").object()["pages"] == 5
 
 
-def test_a_missing_file_is_a_wrong_call_before_anything_is_written(run: Terminal, crawl: Path) -> None:
+def test_a_missing_file_is_refused_before_anything_is_written(run: Terminal, crawl: Path) -> None:
     answer = run("ingest", str(crawl), "nowhere.warc")
     assert answer.code == 2
     assert "nowhere.warc" in answer.err
     assert run("scan").code == 1
 
 
-def test_an_interrupted_run_leaves_a_sound_store_that_the_same_run_completes(
+def test_an_interrupted_run_leaves_a_consistent_store_that_the_same_run_completes(
     run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Cut(io.BytesIO):

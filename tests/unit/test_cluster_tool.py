@@ -1,4 +1,4 @@
-"""The tool that starts a test cluster: what it can be asked without Java."""
+"""The tool that starts a test cluster, without Java."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_server_has_a_port_of_its_own(tmp_path: Path) -> None:
     assert len(ports) == len(set(ports)) and all(20_000 <= port < 20_000 + PORTS for port in ports)
 
 
-def test_storage_starts_before_what_stands_on_it(tmp_path: Path) -> None:
+def test_storage_starts_before_the_servers_that_need_it(tmp_path: Path) -> None:
     names = list(cluster(tmp_path).servers())
     assert names[:3] == ["namenode", "zookeeper", "datanode0"] and names[-1] == "gateway1"
     assert len(names) == 9
@@ -69,7 +69,7 @@ def test_names_of_servers_are_checked() -> None:
             split_name(name)
 
 
-def test_taken_ports_are_passed_over(tmp_path: Path) -> None:
+def test_used_ports_are_skipped(tmp_path: Path) -> None:
     first = free_ports(tmp_path)
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other tests try the same ports
@@ -78,7 +78,7 @@ def test_taken_ports_are_passed_over(tmp_path: Path) -> None:
         assert free_ports(tmp_path) != first
 
 
-def test_clusters_beside_each_other_have_different_ports_though_none_runs(tmp_path: Path) -> None:
+def test_clusters_have_different_ports_even_if_none_runs(tmp_path: Path) -> None:
     wanted = [Cluster(tmp_path / f"cluster{number}", 0) for number in range(40)]
     clusters = [made(one) for one in [*wanted, Cluster(tmp_path / "default", 0)]]
     assert len({one.first_port for one in clusters}) == len(clusters)
@@ -86,7 +86,7 @@ def test_clusters_beside_each_other_have_different_ports_though_none_runs(tmp_pa
     assert all(one.first_port != FIRST_PORT for one in clusters[:-1])  # those are kept for the default one
 
 
-def test_a_first_port_that_is_named_is_taken(tmp_path: Path) -> None:
+def test_the_first_port_can_be_chosen(tmp_path: Path) -> None:
     assert made(Cluster(tmp_path / "one", 25_000)).first_port == 25_000
 
 
@@ -97,7 +97,7 @@ def test_a_cluster_is_named_by_the_environment(tmp_path: Path, monkeypatch: pyte
     assert default_root(tmp_path) == tmp_path / "other"
 
 
-def test_configuration_is_sound_xml_and_names_loopback_alone(tmp_path: Path) -> None:
+def test_configuration_is_valid_xml_with_loopback_addresses_only(tmp_path: Path) -> None:
     for name, text in files(cluster(tmp_path / "a&b")).items():
         if name.endswith(".xml"):
             values = {one.findtext("name"): one.findtext("value") for one in ElementTree.fromstring(text)}
@@ -107,7 +107,7 @@ def test_configuration_is_sound_xml_and_names_loopback_alone(tmp_path: Path) -> 
     assert settings["hbase.master.wait.on.regionservers.maxtostart"] == 3
 
 
-def test_jars_lie_by_the_list_that_names_them(tmp_path: Path) -> None:
+def test_jars_are_next_to_their_list(tmp_path: Path) -> None:
     root = ElementTree.fromstring(pom())
     names = {one.text for one in root.iter("{http://maven.apache.org/POM/4.0.0}artifactId")}
     assert {"hbase-server", "hbase-thrift", "hadoop-hdfs"} <= names
@@ -146,12 +146,12 @@ ctypes.CDLL(None).pthread_exit(None)
         assert processes.process_id("master") is None
 
 
-def test_a_command_without_a_cluster_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_without_a_cluster_fails_with_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(tmp_path), "status"]) == 1
     assert "no cluster was made" in capsys.readouterr().err
 
 
-def test_without_java_nothing_is_made(
+def test_without_java_no_folder_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""`docstore copy`: the copy holds the same cells and gives the same verdicts, whatever stops it."""
+"""`docstore copy`: the copy has the same cells and gives the same verdicts, also after interruptions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def a_page(name: str, body: bytes, at: int = 0, status: int = 200, **more: str) 
 
 
 def crawl() -> Iterator[Page]:
-    """Pages of a site, copies of them on others, versions, and pages that are near to what comes before and after."""
+    """Pages of a site with near duplicates, copies on other hosts, and several versions."""
     for number in range(40):
         text = words(number // 2, 400)
         yield a_page(f"z.example/{number}", page(changed(text, number, 4 * (number % 2)), f"Title {number // 2}"))
@@ -76,7 +76,7 @@ def source(tmp_path: Path) -> Iterator[DocumentStore]:
 
 
 def later_pages() -> Iterator[Page]:
-    """Pages that later come to both stores."""
+    """Pages that are put into both stores after the copy."""
     for number in range(0, 40, 3):
         text = words(number // 2, 400)
         yield a_page(f"n.example/{number}", page(changed(text, 500 + number, 3), f"Title {number // 2}"), 100)
@@ -85,17 +85,17 @@ def later_pages() -> Iterator[Page]:
     yield a_page("m.example/again", page(words(77, 80)), 103, 404)
 
 
-def as_later_judged(store: DocumentStore) -> list[object]:
-    """Later answers; how many texts were proposed is left out, a copy has no keys of texts that are gone."""
+def later_results(store: DocumentStore) -> list[object]:
+    """Results of later calls, without the number of candidates: a copy has no postings of deleted texts."""
     later = store.put_pages(later_pages())
     return [
-        *(one._replace(verdict=one.verdict._replace(candidates=0)) for one in later),
+        *(result._replace(verdict=result.verdict._replace(candidates=0)) for result in later),
         *store.similar(page(words(11, 400))),
         *store.collapse(["https://z.example/0"]),
     ]
 
 
-def test_a_copy_holds_the_same_cells_and_gives_the_same_later_verdicts(source: DocumentStore, tmp_path: Path) -> None:
+def test_a_copy_has_the_same_cells_and_gives_the_same_later_verdicts(source: DocumentStore, tmp_path: Path) -> None:
     report = copy(source, tmp_path / "copy")
     expected = contents(source)
     assert report.rows == len({key[0] for key in expected})
@@ -106,12 +106,12 @@ def test_a_copy_holds_the_same_cells_and_gives_the_same_later_verdicts(source: D
         stored = [cell for row in store.opened.engine.scan("pages") for cell in row.cells]
         assert report.cells == len(list(expanded(stored)))
         assert list(check(store.opened)) == []
-        assert [one.url for one in store.find(docno="WT-7")] == ["https://m.example/named"]
-        assert [one.url for one in store.find(payload_digest="sha1:ABC")] == ["https://m.example/named"]
+        assert [document.url for document in store.find(docno="WT-7")] == ["https://m.example/named"]
+        assert [document.url for document in store.find(payload_digest="sha1:ABC")] == ["https://m.example/named"]
         assert list(store.orphans()) == list(source.orphans())
         assert list(store.rejected()) == list(source.rejected())
         assert sweep(store).written == 0
-        assert as_later_judged(store) == as_later_judged(source)
+        assert later_results(store) == later_results(source)
 
 
 def bases_of_deltas(store: DocumentStore) -> list[bytes]:
@@ -134,12 +134,14 @@ def test_deltas_have_the_same_bases_in_the_copy(source: DocumentStore, tmp_path:
         assert list(check(store.opened)) == []
 
 
-def test_pages_stored_by_reference_are_found_when_their_original_goes(source: DocumentStore, tmp_path: Path) -> None:
+def test_pages_stored_by_reference_are_found_after_a_delete_of_their_original(
+    source: DocumentStore, tmp_path: Path
+) -> None:
     copy(source, tmp_path / "copy")
     with docstore.open(tmp_path / "copy") as store:
-        for one in (source, store):
-            assert one.delete("https://z.example/0")
-        assert as_later_judged(store) == as_later_judged(source)
+        for opened in (source, store):
+            assert opened.delete("https://z.example/0")
+        assert later_results(store) == later_results(source)
 
 
 def test_the_copy_of_a_copy_is_the_same_with_any_number_of_threads(source: DocumentStore, tmp_path: Path) -> None:
@@ -152,7 +154,9 @@ def test_the_copy_of_a_copy_is_the_same_with_any_number_of_threads(source: Docum
 
 
 @pytest.mark.parametrize("atomic_batches", [True, False])
-def test_a_store_goes_to_another_backend_and_back(source: DocumentStore, tmp_path: Path, atomic_batches: bool) -> None:
+def test_a_store_survives_a_copy_to_another_backend_and_back(
+    source: DocumentStore, tmp_path: Path, atomic_batches: bool
+) -> None:
     engine = MemoryEngine()
     engine.caps = engine.caps._replace(atomic_batches=atomic_batches)
     with DocumentStore(MemoryBackend(engine, SCHEMA), Durability.NONE) as store:
@@ -164,32 +168,32 @@ def test_a_store_goes_to_another_backend_and_back(source: DocumentStore, tmp_pat
         with docstore.open(tmp_path / "back") as back:
             assert contents(back) == contents(source)
             assert list(check(back.opened)) == []
-            assert as_later_judged(store) == as_later_judged(back) == as_later_judged(source)
+            assert later_results(store) == later_results(back) == later_results(source)
 
 
-def test_a_secret_choice_of_bands_goes_with_the_copy(tmp_path: Path) -> None:
+def test_a_copy_has_the_band_secret_of_the_source(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, schema=Schema(keyed_bands=True), durability="none") as store:
         list(store.put_pages(crawl()))
         copy(store, tmp_path / "copy")
         with docstore.open(tmp_path / "copy") as copied:
             assert copied.opened.band_secret == store.opened.band_secret
             assert list(check(copied.opened)) == []
-            assert as_later_judged(copied) == as_later_judged(store)
+            assert later_results(copied) == later_results(store)
 
 
 def test_texts_are_posted_in_the_order_of_the_source(source: DocumentStore, tmp_path: Path) -> None:
-    """A bucket gives its first 64 texts, so the order tells which those are."""
+    """The order matters because a bucket gives only its first 64 texts."""
     from docstore.writing.importing import order_of_texts
 
     copy(source, tmp_path / "copy")
     with docstore.open(tmp_path / "copy") as store:
-        expected, found = (order_of_texts(one.opened, one.table) for one in (source, store))
+        expected, found = (order_of_texts(opened.opened, opened.table) for opened in (source, store))
     assert expected is not None and found is not None
     assert len(found) > 15
     assert found.tolist() == [number for number in expected.tolist() if number in set(found.tolist())]
 
 
-def test_a_store_that_is_no_copy_is_refused(source: DocumentStore, tmp_path: Path) -> None:
+def test_a_target_that_is_not_a_copy_is_refused(source: DocumentStore, tmp_path: Path) -> None:
     with docstore.open(tmp_path / "other", create=True, schema=SCHEMA, durability="none") as store:
         store.put_page("https://other.example/", b"<p>Here.")
     before = copy_refused(source, tmp_path / "other")
@@ -240,13 +244,11 @@ def test_a_second_run_brings_the_copy_up_to_date(source: DocumentStore, tmp_path
     with docstore.open(tmp_path / "copy") as store:
         assert contents(store) == contents(source)
         assert list(check(store.opened)) == []
-        assert as_later_judged(store) == as_later_judged(source)
+        assert later_results(store) == later_results(source)
 
 
-def test_a_source_that_changes_meanwhile_is_copied_row_by_row_as_it_was_read(
-    source: DocumentStore, tmp_path: Path
-) -> None:
-    """What is written behind the copy comes with the next run; each row of the copy is one that there was."""
+def test_rows_of_a_changing_source_are_copied_as_they_were_read(source: DocumentStore, tmp_path: Path) -> None:
+    """Rows written after they were copied come with the next run; each copied row is as the source had it once."""
     before = contents(source)
     written: list[str] = []
 
@@ -265,7 +267,7 @@ def test_a_source_that_changes_meanwhile_is_copied_row_by_row_as_it_was_read(
         assert contents(store) == contents(source)
 
 
-def test_a_damaged_value_is_named_and_everything_else_is_copied(tmp_path: Path) -> None:
+def test_a_damaged_value_is_reported_and_everything_else_is_copied(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
         list(store.put_pages(crawl()))
         expected = contents(store)
@@ -273,7 +275,7 @@ def test_a_damaged_value_is_named_and_everything_else_is_copied(tmp_path: Path) 
         damage_value(store, "https://z.example/17", MAIN)
     with docstore.open(tmp_path / "s", read_only=True) as store:
         report = copy(store, tmp_path / "copy")
-    assert [(one.url, one.column) for one in report.unreadable] == [
+    assert [(value.url, value.column) for value in report.unreadable] == [
         ("https://z.example/13", "page:body"),
         ("https://z.example/17", "text:main"),
     ]
@@ -284,7 +286,7 @@ def test_a_damaged_value_is_named_and_everything_else_is_copied(tmp_path: Path) 
         bare, untold = (store.cells.row_key(f"https://z.example/{n}") for n in (13, 17))
         assert differing == {(bare, BODY), (bare, VERDICT), (untold, MAIN)}
         assert list(check(store.opened)) == []
-        (again,) = store.put_pages([one for one in crawl() if one.url == "https://z.example/13"])
+        (again,) = store.put_pages([put for put in crawl() if put.url == "https://z.example/13"])
         assert again.stored == "body", "the very capture can be stored again"
 
 
@@ -307,7 +309,7 @@ def test_a_row_of_very_many_cells_is_copied_in_portions(tmp_path: Path, monkeypa
             assert list(check(copied.opened)) == []
 
 
-def test_rows_that_differ_are_named_and_repaired_by_the_next_run(
+def test_rows_that_differ_are_reported_and_repaired_by_the_next_run(
     source: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = RowImporter.write
@@ -337,7 +339,7 @@ def test_a_store_with_another_checksum_is_copied(tmp_path: Path, checksum: str) 
         with docstore.open(tmp_path / "copy") as copied:
             assert contents(copied) == contents(store)
             assert list(check(copied.opened)) == []
-            assert as_later_judged(copied) == as_later_judged(store)
+            assert later_results(copied) == later_results(store)
 
 
 def test_pages_without_their_bodies_are_copied_as_such(tmp_path: Path) -> None:
@@ -350,7 +352,9 @@ def test_pages_without_their_bodies_are_copied_as_such(tmp_path: Path) -> None:
             assert list(check(copied.opened)) == []
             like = page(changed(words(1, 200), 1, 2))
             assert copied.similar(like) == store.similar(like) != []
-            again = [one.put_page("https://a.example/", page(words(1, 200)), fetched_at=T0) for one in (store, copied)]
+            again = [
+                opened.put_page("https://a.example/", page(words(1, 200)), fetched_at=T0) for opened in (store, copied)
+            ]
             assert again[0] == again[1]
 
 
@@ -375,7 +379,7 @@ def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypa
             assert contents(copied) == contents(store)
 
 
-def test_a_full_disk_ends_the_copy_and_the_next_run_goes_on(
+def test_a_full_disk_ends_the_copy_and_the_next_run_resumes(
     source: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("docstore.archives.copying.RANGE_ROWS", 5)
@@ -399,7 +403,7 @@ def test_a_full_disk_ends_the_copy_and_the_next_run_goes_on(
         assert list(check(store.opened)) == []
 
 
-def test_what_expires_between_reading_and_verifying_is_no_difference(tmp_path: Path) -> None:
+def test_a_cell_that_expires_before_verification_is_not_a_difference(tmp_path: Path) -> None:
     now = [T0]
     schema = Schema(families=(ColumnFamily("user", GCPolicy(max_age_seconds=60)),))
     with (
@@ -420,7 +424,7 @@ def test_what_expires_between_reading_and_verifying_is_no_difference(tmp_path: P
             assert copy_into(store, later).differing == []
 
 
-def test_the_totals_of_a_copy_count_what_it_holds(tmp_path: Path) -> None:
+def test_the_totals_of_a_copy_count_its_own_pages(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, schema=SCHEMA, durability="none") as store:
         list(store.put_pages(crawl()))
         store.put_page("https://z.example/2", status=304, fetched_at=T0 + 7 * SECOND)
@@ -431,7 +435,7 @@ def test_the_totals_of_a_copy_count_what_it_holds(tmp_path: Path) -> None:
             assert copied.stats()["totals"]["captures"] == store.stats()["totals"]["captures"] + 1
 
 
-def test_the_command_copies_says_what_it_did_and_exports_are_equal(
+def test_the_command_copies_and_exports_of_both_stores_are_equal(
     source: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source.close()

@@ -39,7 +39,7 @@ def test_arc_of_both_versions_is_read(pack: Callable[[bytes], bytes]) -> None:
     assert page(run(b"".join(pack(member) for member in second))).body == HTML
 
 
-def test_damaged_arc_record_costs_no_other() -> None:
+def test_damaged_arc_record_loses_no_other() -> None:
     members = arc(ARC_1, [
         (b"http://example.com/1 192.0.2.1 20040712071242 text/html", message()),
         (b"http://example.com/2 192.0.2.1 20040712071242 text/html", b"no length here"),

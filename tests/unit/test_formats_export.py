@@ -1,4 +1,4 @@
-"""What is exported reads again as the same pages, whatever their headers and bodies say."""
+"""An export reads back as the same pages, with any headers and bodies."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def pages_again(raw: bytes) -> list[Page]:
 
 
 def with_digest(page: Page) -> Page:
-    """As it reads again: with the digest of its body, where it had none and has a payload."""
+    """The page as it reads back: with the digest of its body, if it had none and has a payload."""
     names = [name for name, _ in page.headers]
     if not page.url.startswith("http") and (page.status != 200 or names not in ([], ["Content-Type"])):
-        return page  # a message of HTTP that was not fetched by HTTP: nothing defines its payload
+        return page  # an HTTP message of another protocol has no defined payload
     digest = base64.b32encode(hashlib.sha1(page.body, usedforsecurity=False).digest()).decode()
     return page if page.payload_digest else page._replace(payload_digest=f"sha1:{digest}")
 
@@ -149,7 +149,7 @@ def test_same_export_gives_the_same_bytes() -> None:
     assert warc(HARD_PAGES) == warc(HARD_PAGES)
 
 
-def test_warc_export_is_sound_for_warcio() -> None:
+def test_warc_export_is_valid_for_warcio() -> None:
     from warcio.archiveiterator import ArchiveIterator
 
     types = []
@@ -161,7 +161,7 @@ def test_warc_export_is_sound_for_warcio() -> None:
     assert len(types) == len(HARD_PAGES) + 1
 
 
-def test_a_recorded_digest_of_the_encoded_body_is_kept_beside_a_true_one() -> None:
+def test_a_recorded_digest_of_the_encoded_body_is_kept_next_to_the_correct_one() -> None:
     packed = Page("http://example.com/a", b"<p>body", 200, (("Content-Encoding", "gzip"),), MICROS, "", "sha1:PACKED")
     again = packed._replace(url="http://example.com/b", payload_digest="md5:other")
     raw = warc([packed, again])
@@ -172,7 +172,7 @@ def test_a_recorded_digest_of_the_encoded_body_is_kept_beside_a_true_one() -> No
 
 
 @pytest.mark.parametrize("url", ["http://example.com/", "ftp://example.com/"])
-def test_nothing_that_was_recorded_can_forge_a_field_of_a_record(url: str) -> None:
+def test_recorded_values_cannot_forge_a_field_of_a_record(url: str) -> None:
     odd = "a\r\nWARC-Type: request\r\n\r\n\udc80"
     page = Page(url, b"x", 200, (("X", odd),), MICROS, odd, odd, odd)
     for raw in (warc([page]), trecweb([page])):
@@ -193,7 +193,7 @@ def test_header_names_with_a_blank_survive() -> None:
         assert pages_again(raw)[0].headers == headers
 
 
-def test_json_lines_hold_text_and_verdict_and_bodies_on_request() -> None:
+def test_json_lines_have_text_and_verdict_and_optional_bodies() -> None:
     page = ExportPage(HARD_PAGES[7], "", "A title", "The \u5b57 text", "en", "exact", "http://example.com/", 1.0)
     for bodies in (False, True):
         stream = io.BytesIO()
@@ -240,7 +240,7 @@ def test_documents_of_the_trec_collections_are_read() -> None:
         (b"garbage\n", "expected <DOC>"),
     ],
 )
-def test_damaged_document_costs_no_other(damaged: bytes, reason: str) -> None:
+def test_damaged_document_loses_no_other(damaged: bytes, reason: str) -> None:
     found = run(WT10G + damaged + WT10G)
     pages = [entry for entry in found if isinstance(entry, PageEntry)]
     assert [entry.page.docno for entry in pages] == ["WTX001-B01-1"] * 2
@@ -249,7 +249,7 @@ def test_damaged_document_costs_no_other(damaged: bytes, reason: str) -> None:
     assert reason in bad.reason  # type: ignore[union-attr]
 
 
-def test_cut_trecweb_file_names_its_last_document() -> None:
+def test_truncated_trecweb_file_reports_its_last_document() -> None:
     raw = WT10G + WT10G[:-10]
     found = run(raw)
     assert [type(entry).__name__ for entry in found] == ["PageEntry", "DamagedEntry"]

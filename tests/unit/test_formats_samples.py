@@ -1,6 +1,6 @@
-"""Every real, often damaged, archive file of the shared samples goes through, with pinned totals.
+"""Real, often damaged, archive files of the shared samples are read with pinned totals.
 
-The samples lie outside the checkout; where they are absent these tests are skipped.
+The samples are not in the checkout; without them these tests are skipped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def manifest() -> dict[str, dict[str, str]]:
         return {row["file"]: row for row in csv.DictReader(stream, delimiter="\t")}
 
 
-def test_all_files_go_through_with_the_known_totals() -> None:
+def test_all_files_are_read_with_the_known_totals() -> None:
     totals: Counter[str] = Counter()
     for path in sorted(SAMPLES.iterdir()):
         if path.name != "manifest.tsv":
@@ -60,7 +60,7 @@ def test_files_that_warcio_reads_to_the_end_give_the_same_responses_and_revisits
         responses = sum(isinstance(entry, PageEntry) and entry.record_id != "" for entry in found)
         passed_over = [entry.reason for entry in found if isinstance(entry, SkippedEntry)]
         revisits = sum(isinstance(entry, RevisitEntry) for entry in found)
-        # One file revisits a DNS record, which is no page.
+        # One file revisits a DNS record, which is not a page.
         assert revisits == int(row["revisits"]) or (revisits == 0 and "dns" in passed_over), name
         if ".arc" not in name.lower():
             unused = sum(reason in {"dns", "segment", "empty response"} for reason in passed_over)
@@ -85,7 +85,7 @@ def test_files_that_warcio_reads_to_the_end_give_the_same_responses_and_revisits
         ("archivesunleashed__aut__badexample.arc.gz", [(0, "(at byte 2369 of the unpacked member)")]),
     ],
 )
-def test_damage_is_named_with_its_offset(name: str, expected: list[tuple[int, str]]) -> None:
+def test_damage_is_reported_with_its_offset(name: str, expected: list[tuple[int, str]]) -> None:
     found = damage(name)
     assert len(found) == len(expected)
     for (offset, reason), (wanted_offset, wanted_reason) in zip(found, expected, strict=True):
@@ -93,7 +93,7 @@ def test_damage_is_named_with_its_offset(name: str, expected: list[tuple[int, st
         assert wanted_reason in reason
 
 
-def test_garbage_between_records_costs_no_sound_record() -> None:
+def test_garbage_between_records_loses_no_record() -> None:
     found = kinds(entries("iipc__webarchive-commons__link-extraction-test.warc"))
     assert found == {"Page": 6, "Skipped": 1, "Damaged": 1}
     assert kinds(entries("iipc__webarchive-commons__IAH-20080430204825-00000-blackbook-truncated.arc"))["Page"] == 7
@@ -108,7 +108,7 @@ def test_clueweb_days_of_the_year_are_dates_and_its_ids_document_numbers() -> No
     assert pages[0].fetched_at == 1_224_505_306_000_000
 
 
-def test_compressed_and_plain_copies_of_a_file_hold_the_same_pages() -> None:
+def test_compressed_and_plain_copies_of_a_file_have_the_same_pages() -> None:
     for stem in ("chatnoir-eu__chatnoir-resiliparse__warcfile.warc", "iipc__webarchive-commons__IAH-urls-wget.warc",
                  "webrecorder__warcio__example.warc", "commoncrawl__whirlwind-python__whirlwind.warc"):  # fmt: skip
         plain = [entry.page for entry in entries(stem) if isinstance(entry, PageEntry)]

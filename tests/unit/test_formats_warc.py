@@ -1,4 +1,4 @@
-"""WARC and ARC readers on files made here: every way in which a record can lie, and what is found behind it."""
+"""WARC and ARC readers on generated files: every kind of wrong record, and the records after it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from docstore.model.types import Page
 # --- what a sound record gives ---
 
 
-def test_response_becomes_a_page_with_all_that_was_recorded() -> None:
+def test_response_becomes_a_page_with_all_recorded_fields() -> None:
     extra = "WARC-IP-Address: 192.0.2.7\r\nWARC-Payload-Digest: sha1:ABC\r\nWARC-TREC-ID: clueweb-1\r\n"
     found = run(record(message(headers=["X-A: 1", "X-A: 2"]), extra=extra))
     assert found == [
@@ -79,14 +79,14 @@ def test_revisit_names_what_it_refers_to() -> None:
     assert (bare.status, bare.refers_to_date) == (0, None)
 
 
-def test_records_that_are_no_pages_are_passed_over_by_type() -> None:
+def test_records_that_are_not_pages_are_skipped_by_type() -> None:
     kinds = ["request", "metadata", "warcinfo", "conversion", "continuation"]
     found = run(b"".join(record(b"x", kind=kind) for kind in kinds) + record(b"1.2.3.4", "dns:example.com"))
     assert [entry.reason for entry in found if isinstance(entry, SkippedEntry)] == [*kinds, "dns"]
     assert len(found) == 6
 
 
-def test_page_that_the_crawler_cut_says_so() -> None:
+def test_page_truncated_by_the_crawler_has_a_header() -> None:
     body = gzip.compress(HTML * 100)[:-20]
     block = message(body, headers=["Content-Encoding: gzip"], length=len(body) + 20)
     whole = page(run(record(block, extra="WARC-Truncated: length\r\n")))
@@ -120,7 +120,7 @@ def test_odd_header_lines_are_parsed_by_warcio(head: bytes) -> None:
     assert parse_fields(b"HTTP/1.1 200 OK\r\n" + head)
 
 
-def test_plain_header_lines_are_cut_to_what_warcio_gives() -> None:
+def test_plain_header_lines_are_parsed_as_by_warcio() -> None:
     from warcio.statusandheaders import StatusAndHeadersParser
 
     rng = random.Random(7)
@@ -200,13 +200,13 @@ def deflate_bare(body: bytes) -> bytes:
     ],
 )
 @pytest.mark.parametrize("transfer", [False, True])
-def test_encodings_come_off_and_lies_about_them_are_seen_through(coding: str, packed: bytes, transfer: bool) -> None:
+def test_encodings_are_decoded_and_wrong_declarations_ignored(coding: str, packed: bytes, transfer: bool) -> None:
     headers = [f"Content-Encoding: {coding}"] + ["Transfer-Encoding: chunked"] * transfer
     block = message(chunked(packed) if transfer else packed, headers=headers, length=None if transfer else -1)
     assert page(run(record(block))).body == HTML
 
 
-def test_body_that_breaks_is_taken_as_far_as_it_goes_on_request() -> None:
+def test_salvage_gives_the_readable_part_of_a_broken_body() -> None:
     broken = {
         "chunks": message(chunked(HTML)[:-40], headers=["Transfer-Encoding: chunked"], length=None),
         "first": message(b"10\r\n" + HTML, headers=["Transfer-Encoding: chunked"], length=None),
@@ -230,12 +230,12 @@ def test_body_that_breaks_is_taken_as_far_as_it_goes_on_request() -> None:
         assert found.page.body and (name == "gzip" or HTML.startswith(found.page.body))
 
 
-def test_body_that_begins_like_a_chunk_is_taken_as_it_is_where_its_length_says_so() -> None:
+def test_body_that_begins_like_a_chunk_is_kept_if_its_length_matches() -> None:
     body = b"10\r\nlines of a text"
     assert page(run(record(message(body, headers=["Transfer-Encoding: chunked"])))).body == body
 
 
-def test_body_that_is_not_chunked_as_claimed_is_taken_as_it_is() -> None:
+def test_body_that_is_not_chunked_as_declared_is_kept() -> None:
     assert page(run(record(message(headers=["Transfer-Encoding: chunked"], length=None)))).body == HTML
 
 
@@ -254,7 +254,7 @@ def test_body_that_is_not_chunked_as_claimed_is_taken_as_it_is() -> None:
         message(status="OK"),
     ],
 )
-def test_body_or_header_that_breaks_is_named_and_not_stored_as_whole(block: bytes) -> None:
+def test_broken_body_or_header_is_damage(block: bytes) -> None:
     found = run(record(block) + numbered(1)[0])
     assert len(reasons(found)) == 1
     assert urls(found) == ["http://example.com/0"]
@@ -310,15 +310,15 @@ def test_archive_of_bombs_is_read_within_bounded_memory(pack: Callable[[bytes], 
     tracemalloc.stop()
     assert bodies == 2
     assert len(found) == 4 and all("the limit of 4000000" in reason for reason in found)
-    assert peak < 4 * 4_000_000 + 2 * step_bytes  # what one slice of a zstd frame may unpack to is held twice
+    assert peak < 4 * 4_000_000 + 2 * step_bytes  # the unpacked slice of a zstd frame is in memory twice
 
 
 @pytest.mark.parametrize("fill", [b"\0", b" ", b"x"])
 @pytest.mark.parametrize(
     "packer", [lambda: zlib.compressobj(9, zlib.DEFLATED, 31), lambda: zstandard.ZstdCompressor().compressobj()]
 )
-def test_a_bomb_is_left_at_the_body_limit_and_the_next_member_read(packer: Callable[[], Any], fill: bytes) -> None:
-    """Zeros are the body of a record that is too long, blanks follow a record, letters follow one."""
+def test_reading_stops_in_a_bomb_at_the_limit_and_continues_after_it(packer: Callable[[], Any], fill: bytes) -> None:
+    """Zeros are the body of a record that is too long; blanks follow a record, and letters follow one."""
     begin = {b"\0": record(b"", length=300_000_000)[:-4], b" ": numbered(1)[0], b"x": numbered(1)[0]}[fill]
     pack = packer()
     members = pack.compress(begin) + b"".join(pack.compress(fill * 1_000_000) for _ in range(300)) + pack.flush()
@@ -331,7 +331,7 @@ def test_a_bomb_is_left_at_the_body_limit_and_the_next_member_read(packer: Calla
     assert left is not None and int(left[1]) < 30_000_000
 
 
-def test_records_behind_a_long_one_that_is_no_bomb_are_read_though_they_share_its_member() -> None:
+def test_records_after_a_long_one_in_the_same_member_are_read() -> None:
     body = random.Random(5).randbytes(30_000) * 100
     raw = record(body, kind="resource") + b"".join(numbered(2))
     found = list(read(io.BytesIO(gzip.compress(raw)), 1_000_000))
@@ -360,20 +360,20 @@ def test_huge_length_ends_at_the_next_record(length: int) -> None:
         assert len(reasons(found)) == 1
 
 
-def test_record_whose_length_lies_is_taken_where_http_confirms_it() -> None:
+def test_record_with_a_wrong_length_is_accepted_if_http_confirms_its_body() -> None:
     found = run(record(message(), length=len(message()) + 50) + numbered(1)[0])
     assert urls(found) == ["http://example.com/", "http://example.com/0"]
     assert page(found).body == HTML
 
 
-def test_length_that_is_too_small_is_named() -> None:
+def test_length_that_is_too_small_is_damage() -> None:
     block = message(length=None)
     found = run(record(block, length=len(block) - 5) + numbered(1)[0])
     assert urls(found) == ["http://example.com/0"]
     assert "its length is wrong" in reasons(found)[0]
 
 
-def test_sound_record_before_garbage_is_taken_and_the_garbage_named() -> None:
+def test_record_before_garbage_is_read_and_the_garbage_is_damage() -> None:
     digest = base64.b32encode(hashlib.sha1(b"block", usedforsecurity=False).digest()).decode()
     for sound in (
         record(message()),
@@ -385,7 +385,7 @@ def test_sound_record_before_garbage_is_taken_and_the_garbage_named() -> None:
 
 
 @pytest.mark.parametrize(("packing", "members"), packings(), ids=lambda value: value if isinstance(value, str) else "")
-def test_cut_file_gives_its_whole_records_and_names_the_last(packing: str, members: list[bytes]) -> None:
+def test_truncated_file_gives_its_whole_records_and_reports_the_last(packing: str, members: list[bytes]) -> None:
     raw = b"".join(members)
     last = len(raw) - len(members[-1])
     for cut in range(last + 1, len(raw) - 4, 7):
@@ -394,7 +394,7 @@ def test_cut_file_gives_its_whole_records_and_names_the_last(packing: str, membe
         if len(urls(found)) == 4:
             assert [entry.offset for entry in found if isinstance(entry, DamagedEntry)] == [last], packing
         else:
-            # Only the line ends behind a plain record are missing.
+            # Only the line ends after a plain record are missing.
             assert packing == "plain"
             assert page(found, 4).body == HTML + b" 4"
 
@@ -469,7 +469,7 @@ def digested(number: int, rng: random.Random, digest: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("place", [0.3, 0.5, 0.7, 0.9])
-def test_record_of_a_large_member_that_is_not_what_its_digest_says_is_named(place: float) -> None:
+def test_record_with_a_wrong_digest_in_a_large_member_is_damage(place: float) -> None:
     rng = random.Random(3)
     many = [digested(number, rng) for number in range(100)]
     sound = {entry.page.url: entry.page.body for entry in run(b"".join(many)) if isinstance(entry, PageEntry)}
@@ -482,22 +482,22 @@ def test_record_of_a_large_member_that_is_not_what_its_digest_says_is_named(plac
     assert reasons(found)
 
 
-def test_digests_of_a_writer_that_digests_something_else_are_not_held_against_its_records() -> None:
+def test_digests_do_not_count_before_one_was_right() -> None:
     rng = random.Random(3)
     many = [digested(number, rng, "0" * 40) for number in range(5)]
     assert len(urls(run(gzip.compress(b"".join(many), mtime=0)))) == 5
     alone = [digested(1, rng), digested(2, rng, "0" * 40)]
-    assert len(urls(run(b"".join(gzip.compress(one, mtime=0) for one in alone)))) == 2
+    assert len(urls(run(b"".join(gzip.compress(raw_record, mtime=0) for raw_record in alone)))) == 2
 
 
-def test_file_of_which_nothing_can_be_unpacked_says_so() -> None:
+def test_file_that_cannot_be_unpacked_is_damage() -> None:
     raw = bytearray(zstandard.ZstdCompressor(write_checksum=True).compress(record(message(HTML * 100))))
     raw[20] ^= 0xFF
     (only,) = run(bytes(raw))
     assert isinstance(only, DamagedEntry) and "zstd frame damaged" in only.reason
 
 
-def test_header_without_end_or_without_length_is_named() -> None:
+def test_header_without_end_or_without_length_is_damage() -> None:
     sound = numbered(1)[0]
     assert "Content-Length" in reasons(run(record(b"x").replace(b"Content-Length: 1\r\n", b"") + sound))[0]
     assert "WARC-Type" in reasons(run(record(b"x").replace(b"WARC-Type", b"X-Type") + sound))[0]
@@ -509,7 +509,7 @@ def test_header_without_end_or_without_length_is_named() -> None:
     assert urls(found) == ["http://example.com/0"]
 
 
-def test_record_above_the_limit_is_passed_over_within_bounded_memory() -> None:
+def test_record_above_the_limit_is_skipped_within_bounded_memory() -> None:
     large = record(bytes(30_000_000), kind="resource") + numbered(1)[0]
     tracemalloc.start()
     found = list(read(io.BytesIO(large), 1_000_000))
@@ -520,7 +520,7 @@ def test_record_above_the_limit_is_passed_over_within_bounded_memory() -> None:
     assert peak < 8_000_000
 
 
-def test_endless_white_space_behind_a_record_is_passed_over_within_bounded_memory() -> None:
+def test_endless_white_space_after_a_record_is_skipped_within_bounded_memory() -> None:
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     packed = packer.compress(numbered(1)[0]) + b"".join(packer.compress(b" " * 1_000_000) for _ in range(40))
     packed += packer.flush() + gzip.compress(numbered(2)[1])
@@ -536,34 +536,34 @@ def test_endless_white_space_behind_a_record_is_passed_over_within_bounded_memor
 @pytest.mark.parametrize(
     "line", [b"WARC/1.0\r\n", b"WARC/1.0\r\nWARC-Type: response\r\n", b"<DOC>\n<DOCNO>x</DOCNO>\n"]
 )
-def test_headers_without_end_are_each_named_and_read_in_linear_time(line: bytes) -> None:
+def test_headers_without_end_are_each_reported_and_read_in_linear_time(line: bytes) -> None:
     assert len(reasons(run(line * 30_000))) == 30_000
 
 
-def test_many_lying_lengths_are_read_in_linear_time() -> None:
-    one = record(b"short", "http://example.com/x", "resource", length=10**7)
-    found = run(one * 20_000)
+def test_many_wrong_lengths_are_read_in_linear_time() -> None:
+    raw_record = record(b"short", "http://example.com/x", "resource", length=10**7)
+    found = run(raw_record * 20_000)
     assert len(found) == 20_000
 
 
 # --- containers ---
 
 
-def test_zstd_file_with_its_dictionary_in_front_is_read() -> None:
+def test_zstd_file_that_begins_with_its_dictionary_is_read() -> None:
     plain = numbered(40)
-    trained = zstandard.train_dictionary(4096, [one + b"%d" % at for at, one in enumerate(plain * 20)])
-    frames = b"".join(zstandard.ZstdCompressor(dict_data=trained).compress(one) for one in plain)
+    trained = zstandard.train_dictionary(4096, [raw_record + b"%d" % at for at, raw_record in enumerate(plain * 20)])
+    frames = b"".join(zstandard.ZstdCompressor(dict_data=trained).compress(raw_record) for raw_record in plain)
     for content in (trained.as_bytes(), zstandard.compress(trained.as_bytes())):
         head = struct.pack("<II", 0x184D2A5D, len(content)) + content
         assert len(urls(run(head + frames))) == 40
         assert "dictionary" in reasons(run(head[:-1]))[0]
 
 
-def test_skippable_frames_and_zero_padding_are_passed_over() -> None:
-    one = numbered(1)[0]
+def test_skippable_frames_and_zero_padding_are_skipped() -> None:
+    raw_record = numbered(1)[0]
     skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
-    assert len(urls(run(zstandard.compress(one) + skippable + zstandard.compress(one)))) == 2
-    assert len(urls(run(gzip.compress(one) + bytes(512) + gzip.compress(one)))) == 2
+    assert len(urls(run(zstandard.compress(raw_record) + skippable + zstandard.compress(raw_record)))) == 2
+    assert len(urls(run(gzip.compress(raw_record) + bytes(512) + gzip.compress(raw_record)))) == 2
 
 
 @pytest.mark.parametrize(
@@ -577,20 +577,18 @@ def test_skippable_frames_and_zero_padding_are_passed_over() -> None:
         (struct.pack("<II", 0x184D2A5F, 100_000) + bytes(100_000), zstandard.compress),
     ],
 )
-def test_what_holds_nothing_does_not_hide_the_records_behind_it(
-    before: bytes, packing: Callable[[bytes], bytes]
-) -> None:
-    raw = before + b"".join(packing(one) for one in numbered(3))
+def test_records_after_empty_or_damaged_members_are_read(before: bytes, packing: Callable[[bytes], bytes]) -> None:
+    raw = before + b"".join(packing(raw_record) for raw_record in numbered(3))
     assert urls(run(raw)) == [f"http://example.com/{number}" for number in range(3)]
 
 
-def test_garbage_between_members_costs_no_record() -> None:
-    raw = b"".join(gzip.compress(one) + b"garbage \x1f\x8b\x08 between" for one in numbered(3))
+def test_garbage_between_members_loses_no_record() -> None:
+    raw = b"".join(gzip.compress(raw_record) + b"garbage \x1f\x8b\x08 between" for raw_record in numbered(3))
     found = run(raw)
     assert len(urls(found)) == len(reasons(found)) == 3
 
 
-def test_blocks_that_ignore_record_borders_are_read() -> None:
+def test_members_that_split_records_are_read() -> None:
     raw = b"".join(numbered(20))
     blocks = b"".join(gzip.compress(raw[at : at + 333]) for at in range(0, len(raw), 333))
     found = run(blocks)
@@ -612,7 +610,7 @@ def test_blocks_that_ignore_record_borders_are_read() -> None:
         (b"hello", False, ""),
     ],
 )
-def test_files_are_told_apart_by_content(raw: bytes, compressed: bool, form: str) -> None:
+def test_formats_are_detected_by_content(raw: bytes, compressed: bool, form: str) -> None:
     found, reason, feed = detect(io.BytesIO(raw))
     assert (found, feed.compressed) == (form, compressed)
     assert bool(reason) == (not form)
@@ -628,6 +626,6 @@ def test_stream_that_gives_one_byte_at_a_time_is_read() -> None:
         assert len(urls(list(read(Trickle(packed))))) == 2
 
 
-def test_file_that_cannot_be_opened_is_the_callers_fault() -> None:
+def test_file_that_cannot_be_opened_is_an_invalid_argument() -> None:
     with pytest.raises(InvalidArgument, match="cannot read"):
         list(read("/nonexistent/file.warc"))

@@ -1,4 +1,4 @@
-"""How captures lie in HBase: one record, its long values in cells of their own, written and dropped as one."""
+"""Captures in HBase: a record and cells for its long values, written and deleted together."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def compact() -> CompactionReport:
 
 
 def places(cluster: MemoryCluster) -> dict[int, list[tuple[bytes, bytes]]]:
-    """Columns of the row by second since T0; without what only writers read."""
+    """Columns of the row by second since T0, without those of writers."""
     found: dict[int, list[tuple[bytes, bytes]]] = {}
     for family, qualifier, minus in cluster.tables["tests:pages"].get(KEY, {}):
         if family != b"w":
@@ -106,7 +106,7 @@ def test_a_record_is_read_without_its_values(cluster: MemoryCluster) -> None:
     assert sum(len(cell.value) for cell in cells) < 2 * 1000 < len(capture(1, 0).body)
 
 
-def test_a_record_goes_with_its_values_or_not_at_all(cluster: MemoryCluster) -> None:
+def test_a_record_is_written_with_its_values_or_not_at_all(cluster: MemoryCluster) -> None:
     writes: list[str] = []
     cluster.before_write = writes.append
     put(capture(1, 0))
@@ -124,7 +124,7 @@ def test_a_record_goes_with_its_values_or_not_at_all(cluster: MemoryCluster) -> 
     assert places(cluster).keys() == {0}
 
 
-def test_a_value_is_read_before_it_is_written_and_gone_if_it_is_not(cluster: MemoryCluster) -> None:
+def test_a_pending_value_can_be_read_until_it_is_dropped(cluster: MemoryCluster) -> None:
     with open_store() as store:
         values = store.opened.placement
         stored = values.append(KEY, BODY, T0, b"x" * 3000)
@@ -147,7 +147,7 @@ def test_the_same_value_in_two_cells_is_one(cluster: MemoryCluster) -> None:
         assert 0 < values.stored_bytes(one) < 3000
 
 
-def test_a_delete_leaves_no_cell(cluster: MemoryCluster) -> None:
+def test_a_delete_removes_all_cells(cluster: MemoryCluster) -> None:
     put(capture(1, 0), capture(2, 5))
     with open_store() as store:
         store.delete(URL)
@@ -158,7 +158,7 @@ def test_a_delete_leaves_no_cell(cluster: MemoryCluster) -> None:
 
 
 @pytest.mark.parametrize("policy", ["flag", "reference", "reject"])
-def test_a_store_goes_to_hbase_and_back(cluster: MemoryCluster, tmp_path: Path, policy: str) -> None:
+def test_a_store_survives_a_copy_to_hbase_and_back(cluster: MemoryCluster, tmp_path: Path, policy: str) -> None:
     schema = Schema(policies={"near": policy, "exact": policy}, keyed_bands=True)
     pages = [
         Page(
@@ -213,7 +213,7 @@ def test_reindex_writes_a_text_with_its_record(cluster: MemoryCluster) -> None:
 # --- what maintenance drops
 
 
-def test_captures_that_a_policy_drops_go_with_their_values(cluster: MemoryCluster) -> None:
+def test_captures_that_a_policy_drops_are_deleted_with_their_values(cluster: MemoryCluster) -> None:
     put(capture(1, 0), capture(1, 6), capture(2, 2), visit(8), schema=Schema(captures=GCPolicy(max_versions=1)))
     shown = bodies()
     assert shown == dict.fromkeys((0, 6, 8), capture(1, 0).body)
@@ -223,7 +223,7 @@ def test_captures_that_a_policy_drops_go_with_their_values(cluster: MemoryCluste
     assert compact().expired_cells == 0
 
 
-def test_a_body_that_is_not_kept_goes_and_its_record_says_so(cluster: MemoryCluster) -> None:
+def test_a_body_that_a_policy_drops_is_deleted_and_its_record_says_so(cluster: MemoryCluster) -> None:
     put(capture(1, 0), capture(2, 2), schema=Schema(bodies=GCPolicy(max_versions=1)))
     assert compact().expired_cells == 1
     assert places(cluster) == {0: [LONG_TEXT, RECORD], 2: [LONG_BODY, LONG_TEXT, RECORD]}
@@ -236,7 +236,7 @@ def test_a_body_that_is_not_kept_goes_and_its_record_says_so(cluster: MemoryClus
     assert compact().expired_cells == 0
 
 
-def test_cells_that_no_record_refers_to_go_and_those_of_users_stay(cluster: MemoryCluster) -> None:
+def test_unreferenced_cells_are_deleted_and_those_of_users_stay(cluster: MemoryCluster) -> None:
     put(capture(1, 0), schema=Schema(families=(ColumnFamily("mine"),)))
     before = places(cluster)
     with open_store() as store:
@@ -262,7 +262,7 @@ def test_users_families_keep_what_their_policy_keeps(cluster: MemoryCluster) -> 
 
 
 @pytest.mark.parametrize("change", ["delete", "put", "delete and put"])
-def test_a_row_that_changes_meanwhile_is_looked_at_again(cluster: MemoryCluster, change: str) -> None:
+def test_a_row_that_changes_meanwhile_is_checked_again(cluster: MemoryCluster, change: str) -> None:
     put(capture(1, 0), capture(2, 2), schema=Schema(captures=GCPolicy(max_versions=1)))
     changes = 0
 
@@ -303,7 +303,7 @@ def asked(cells: Sequence[Cell], spec: ReadSpec) -> list[Cell]:
     return found[: spec.cell_limit]
 
 
-def test_what_was_read_ahead_answers_as_the_row_does() -> None:
+def test_reads_from_the_read_ahead_equal_reads_of_the_row() -> None:
     source = random.Random(23)
     columns = [("capture", b""), ("mine", b"x"), ("page", b"body"), ("page", b"box")]
     answered = 0

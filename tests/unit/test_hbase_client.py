@@ -1,4 +1,4 @@
-"""Calls to gateways, without a cluster: addresses, gateways that are not there, answers that never come."""
+"""Calls to gateways, without a cluster: addresses, missing gateways, missing replies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_address_names_host_and_port(address: str, parsed: tuple[str, int]) -
 
 
 @pytest.mark.parametrize("address", ["", ":9090", "node:", "node:port", "node:0", "node:65536"])
-def test_what_is_no_gateway_is_refused(address: str) -> None:
+def test_an_invalid_gateway_address_is_refused(address: str) -> None:
     with pytest.raises(InvalidArgument, match="is not a gateway"):
         parse_address(address)
 
@@ -78,13 +78,13 @@ def client(*addresses: str) -> Client:
     return Client(addresses, timeout_seconds=0.2, give_up_seconds=0, first_answer_seconds=0)
 
 
-def test_a_gateway_that_is_not_there_is_named() -> None:
+def test_an_unreachable_gateway_is_in_the_message() -> None:
     address = closed_port()
     with client(address) as calls, pytest.raises(StoreUnavailable, match=f"no gateway answers at {address}"):
         calls.has_namespace("any")
 
 
-def test_a_write_without_an_answer_may_be_applied() -> None:
+def test_a_write_without_a_reply_is_commit_unknown() -> None:
     with gateway(hang_up) as address, client(address) as calls, pytest.raises(CommitUnknown, match="same write again"):
         calls.put_many("ns:pages", [put(b"row", [HBaseCell(b"s", b"q", 1, b"v")])])
 
@@ -103,7 +103,7 @@ def test_a_conditional_write_is_sent_once() -> None:
         assert len(seen) == 1
 
 
-def test_of_conditional_writes_without_an_answer_nothing_is_known() -> None:
+def test_conditional_writes_without_a_reply_have_an_unknown_outcome() -> None:
     requests = [
         Conditional((b"w", b"slot"), None, row_mutations(row, [put(row, [HBaseCell(b"w", b"slot", 1, b"token")])]))
         for row in (b"%d" % number for number in range(20))
@@ -114,7 +114,7 @@ def test_of_conditional_writes_without_an_answer_nothing_is_known() -> None:
         assert calls.check_and_mutate_all("ns:pages", requests) == [None] * len(requests)
 
 
-def test_a_call_that_had_no_answer_in_time_is_given_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_of_a_retried_call_is_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[float] = []
 
     class Slow:
@@ -136,7 +136,7 @@ def test_a_call_that_had_no_answer_in_time_is_given_more_of_it(monkeypatch: pyte
     assert given == [0.1, 0.2, 0.4]
 
 
-def test_a_closed_client_says_so() -> None:
+def test_a_closed_client_refuses_calls() -> None:
     calls = client(closed_port())
     calls.close()
     calls.close()
@@ -191,7 +191,7 @@ def test_row_keys_keep_their_order_and_are_never_empty() -> None:
         encode_key(bytes(32_001))
 
 
-def test_the_last_timestamp_goes_one_lower() -> None:
+def test_the_last_timestamp_is_encoded_one_lower() -> None:
     for timestamp in (0, 1000, TIMESTAMP_MAX - 2, TIMESTAMP_MAX):
         assert decode_timestamp(encode_timestamp(timestamp)) == timestamp
     assert encode_timestamp(TIMESTAMP_MAX) < TIMESTAMP_MAX
@@ -200,7 +200,7 @@ def test_the_last_timestamp_goes_one_lower() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff", b"\xff\xff", b"\x00", b"value"])
-def test_a_value_is_never_empty_there_and_comes_back(value: bytes) -> None:
+def test_an_encoded_value_is_never_empty_and_decodes_to_the_same(value: bytes) -> None:
     assert encode_value(value)
     cell = encode_cell("pages", "page", b"body", 5000, value)
     assert decode_cells("pages", [cell]) == [Cell("page", b"body", 5000, value)]

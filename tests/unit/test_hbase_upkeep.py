@@ -62,7 +62,7 @@ def fill(store: DocumentStore) -> None:
 
 
 def put_and_die(cluster: MemoryCluster, pages: list[Page]) -> None:
-    """A writer that stops before its pages come: their postings are there."""
+    """A writer that stops after its postings and before its pages."""
     with open_store() as store:
 
         def stop(what: str) -> None:
@@ -96,7 +96,7 @@ def contents() -> list[object]:
 
 
 def rows(cluster: MemoryCluster) -> dict[str, set[object]]:
-    """What is stored, without what names processes: fences, tokens and journals."""
+    """The stored cells, without those with names of processes: fences, tokens and journals."""
     found: dict[str, set[object]] = {}
     for table, held in cluster.tables.items():
         for row, cells in held.items():
@@ -137,7 +137,7 @@ def unposted(store: DocumentStore) -> list[str]:
 
 
 def dead_postings(cluster: MemoryCluster) -> int:
-    """Rows of postings of texts and bands that lead nowhere."""
+    """Rows of dangling postings of texts and bands."""
     held = cluster.tables["tests:postings"]
     dead = 0
     pages = {qualifier for row, cells in held.items() if row[0] == POSTING_BODY for _, qualifier, _ in cells}
@@ -150,7 +150,7 @@ def dead_postings(cluster: MemoryCluster) -> int:
     return dead
 
 
-def test_what_is_dead_goes_and_what_is_shown_stays(cluster: MemoryCluster) -> None:
+def test_garbage_is_removed_and_live_data_stays(cluster: MemoryCluster) -> None:
     filled(cluster)
     before, counts = contents(), totals()
     claims = len(cluster.tables["tests:claims"])
@@ -186,14 +186,14 @@ def test_a_dry_run_counts_and_changes_nothing(cluster: MemoryCluster) -> None:
     assert rows(cluster) == before
 
 
-def test_what_only_segments_have_is_refused(cluster: MemoryCluster) -> None:
+def test_options_of_segments_are_refused(cluster: MemoryCluster) -> None:
     open_store().close()
     for options, why in (({"tablets": [1]}, "no tablets"), ({"level": "best"}, "no levels")):
         with pytest.raises(InvalidArgument, match=why):
             compact(**options)
 
 
-def test_commands_say_what_was_done_and_what_only_hbase_can_do(
+def test_commands_print_the_report_and_advice_for_hbase(
     cluster: MemoryCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled(cluster)
@@ -233,7 +233,7 @@ def killed_before(cluster: MemoryCluster, number: int) -> bool:
     return False
 
 
-def test_killed_before_any_write_it_is_run_again_and_ends_the_same(cluster: MemoryCluster) -> None:
+def test_a_run_killed_before_any_write_is_repeated_with_the_same_result(cluster: MemoryCluster) -> None:
     filled(cluster)
     start = {table: {row: dict(cells) for row, cells in held.items()} for table, held in cluster.tables.items()}
     shown_before, counts = contents(), totals()
@@ -299,7 +299,7 @@ def beside(cluster: MemoryCluster, run: Callable[[int], bool], step: int) -> Ite
         cluster.tables = restored(start)
         was_done = run(number)
         cluster.before_write = lambda _: None
-        compact()  # puts back what was removed under a writer
+        compact()  # restores postings that were removed during a write
         with docstore.open(ADDRESS) as store:
             assert unposted(store) == [], number
             documents = [store.get(one.url) for one in AGAIN]
@@ -318,7 +318,7 @@ def beside(cluster: MemoryCluster, run: Callable[[int], bool], step: int) -> Ite
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_pages_that_come_at_any_write_of_maintenance_lose_nothing(cluster: MemoryCluster, step: int) -> None:
+def test_pages_written_during_any_step_of_maintenance_are_not_lost(cluster: MemoryCluster, step: int) -> None:
     def run(number: int) -> bool:
         was_done = at_write(cluster, number, lambda: put(*AGAIN) and None)
         compact()
@@ -329,7 +329,7 @@ def test_pages_that_come_at_any_write_of_maintenance_lose_nothing(cluster: Memor
     assert max(beside(cluster, run, step)) > 30
 
 
-def test_maintenance_at_any_write_of_a_writer_loses_nothing(cluster: MemoryCluster) -> None:
+def test_maintenance_during_any_write_of_a_writer_loses_nothing(cluster: MemoryCluster) -> None:
     def run(number: int) -> bool:
         was_done = at_write(cluster, number, lambda: compact() and None)
         put(*AGAIN)
@@ -341,7 +341,7 @@ def test_maintenance_at_any_write_of_a_writer_loses_nothing(cluster: MemoryClust
 # --- counts
 
 
-def test_counts_are_exact_though_sessions_go_on_behind_the_fold(cluster: MemoryCluster) -> None:
+def test_counts_are_exact_if_sessions_write_after_the_fold(cluster: MemoryCluster) -> None:
     with open_store() as one, open_store() as two:
         for number in range(3):
             list(one.put_pages([capture(f"one{number}", 2 * number, number)]))
@@ -368,7 +368,7 @@ def test_a_session_of_any_name_counts(cluster: MemoryCluster) -> None:
 # --- chunks
 
 
-def test_chunks_go_when_nothing_has_needed_them_for_long(
+def test_unreferenced_chunks_are_removed_after_the_grace_period(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = b"<p>" + random.Random(1).randbytes(20_000)

@@ -1,4 +1,4 @@
-"""Archives into a store: order of files, revisits, damage, the same input again."""
+"""Ingest: order of files, revisits, damage, the same input twice."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
         yield opened
 
 
-def test_the_sample_crawl_goes_in_and_its_copies_are_found(store: docstore.DocumentStore) -> None:
+def test_the_sample_crawl_is_ingested_with_its_duplicates(store: docstore.DocumentStore) -> None:
     report = ingest(store, [str(SAMPLE)])
     assert (report.pages, report.error_count) == (192, 0)
     assert report.verdicts["exact"] >= 3 and report.verdicts["near"] >= 14
@@ -79,7 +79,7 @@ def test_the_sample_crawl_goes_in_and_its_copies_are_found(store: docstore.Docum
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(("original", "by_uri", "by_digest"))))
-def test_revisits_resolve_whatever_the_order_of_files(
+def test_revisits_resolve_in_any_order_of_files(
     store: docstore.DocumentStore, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
     by_uri = {"WARC-Refers-To-Target-URI": "https://a.example/", "WARC-Refers-To-Date": DATE}
@@ -124,7 +124,7 @@ def test_recorded_digests_and_document_numbers_are_found(store: docstore.Documen
     assert list(store.find(docno="GX000-00-2")) == []
 
 
-def test_a_missing_file_is_named_and_the_run_goes_on(store: docstore.DocumentStore, tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_and_the_run_continues(store: docstore.DocumentStore, tmp_path: Path) -> None:
     good = write(tmp_path / "o.warc.gz", [("response", "https://a.example/", DATE, {})])
     cut = tmp_path / "cut.warc.gz"
     cut.write_bytes(Path(good).read_bytes()[:-40])
@@ -135,7 +135,7 @@ def test_a_missing_file_is_named_and_the_run_goes_on(store: docstore.DocumentSto
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("salvage", [False, True])
-def test_a_cut_record_is_named_and_kept_on_request(
+def test_a_truncated_record_is_an_error_and_stored_with_salvage(
     store: docstore.DocumentStore, tmp_path: Path, pack: Callable[[bytes], bytes], salvage: bool
 ) -> None:
     whole, last = (pack(record(message(BODY), f"http://{name}.example/")) for name in "ab")
@@ -153,7 +153,7 @@ def test_a_cut_record_is_named_and_kept_on_request(
         assert found.body and BODY.startswith(found.body) and len(found.body) > len(BODY) // 3
 
 
-def test_a_body_shorter_than_its_length_is_taken_and_named(store: docstore.DocumentStore, tmp_path: Path) -> None:
+def test_a_body_shorter_than_its_length_is_stored_and_reported(store: docstore.DocumentStore, tmp_path: Path) -> None:
     sound = record(message(BODY), "http://a.example/")
     path = tmp_path / "short.warc"
     path.write_bytes(
@@ -177,7 +177,7 @@ def test_progress_and_streams(store: docstore.DocumentStore) -> None:
     assert seen == sorted(seen)
 
 
-def test_every_shared_sample_goes_through_and_nothing_is_stored_twice(store: docstore.DocumentStore) -> None:
+def test_shared_samples_are_ingested_and_nothing_is_stored_twice(store: docstore.DocumentStore) -> None:
     paths = sorted(str(path) for path in samples().iterdir() if path.suffix != ".tsv")
     first = ingest(store, paths)
     assert first.pages > 1500

@@ -1,4 +1,4 @@
-"""Notes: derived columns stand next to their capture, live as long as it does, and are computed once."""
+"""Notes: derived columns have the timestamp and the lifetime of their capture, and are computed once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def notes_of(store: Any, url: str = URL, name: str = "") -> dict[int, bytes]:
 # --- where notes live
 
 
-def test_a_note_stands_at_its_capture_and_is_written_once(store: DocumentStore) -> None:
+def test_a_note_has_the_timestamp_of_its_capture_and_is_written_once(store: DocumentStore) -> None:
     put(store, URL, " ".join(words(1, 60)))
     put(store, URL, " ".join(words(2, 60)), at=2)
     note = Note(URL, T0, "lang", b"one")
@@ -85,7 +85,7 @@ def test_a_visit_shows_the_notes_of_the_capture_that_it_confirms(store: Document
     assert [(cell.timestamp, cell.value) for cell in row.cells] == [(T0 + 2 * DAY, b"one")]
 
 
-def test_what_a_policy_hides_or_a_delete_removes_takes_its_notes_along(tmp_path: Path) -> None:
+def test_notes_of_hidden_or_deleted_captures_are_gone(tmp_path: Path) -> None:
     schema = Schema(captures=GCPolicy(max_versions=1))
     with docstore.open(tmp_path / "s", create=True, schema=schema) as store:
         secret = "unspeakable" * 90
@@ -127,7 +127,7 @@ def test_a_copy_has_the_notes(store: DocumentStore, tmp_path: Path) -> None:
         assert contents(target) == contents(store)
 
 
-def test_notes_on_hbase_stay_until_their_capture_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_on_hbase_stay_until_their_capture_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "GRACE_SECONDS", 0)
     monkeypatch.setattr(upkeep_postings, "GRACE_SECONDS", 0)
     memory_hbase.use(monkeypatch)
@@ -156,7 +156,7 @@ def counted(seen: list[str], version: str = "1") -> Annotator:
     return Annotator("count", version, of_document)
 
 
-def test_only_what_has_no_note_of_the_version_is_annotated(store: DocumentStore) -> None:
+def test_only_captures_without_a_note_of_the_version_are_annotated(store: DocumentStore) -> None:
     seen: list[str] = []
     put(store, URL, " ".join(words(1, 60)), at=4)
     put(store, URL, " ".join(words(2, 60)), at=6)
@@ -175,7 +175,7 @@ def test_only_what_has_no_note_of_the_version_is_annotated(store: DocumentStore)
     assert annotate(store, counted(seen, "2")).written == 4 and len(seen) == 4
 
 
-def test_it_runs_next_to_a_crawl(store: DocumentStore) -> None:
+def test_annotate_runs_during_a_crawl(store: DocumentStore) -> None:
     def crawl() -> None:
         for number in range(300):
             put(store, f"{URL}{number % 200}", " ".join(words(number, 60)), at=number)
@@ -193,7 +193,7 @@ def test_it_runs_next_to_a_crawl(store: DocumentStore) -> None:
     assert list(check(store.opened)) == []
 
 
-def test_a_page_on_which_an_annotator_fails_is_tried_again(store: DocumentStore) -> None:
+def test_a_page_for_which_an_annotator_fails_is_tried_again(store: DocumentStore) -> None:
     seen: list[str] = []
     for name in ("a", "bad", "c"):
         put(store, URL + name, " ".join(words(len(name), 60)))
@@ -203,7 +203,7 @@ def test_a_page_on_which_an_annotator_fails_is_tried_again(store: DocumentStore)
     assert annotate(store, counted(seen)).failed == 1 and seen == [f"{URL}bad 0"]
 
 
-def test_annotators_of_python_and_what_is_none(
+def test_annotators_are_loaded_from_python_and_others_refused(
     store: DocumentStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "annotators_here.py").write_text(
@@ -228,7 +228,7 @@ def test_annotators_of_python_and_what_is_none(
 # --- texts
 
 
-def test_lang_says_the_language_and_filters_by_it(
+def test_lang_detects_the_language_and_scan_filters_by_it(
     store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("py3langid", reason="needs the extra docstore[lang]")
@@ -257,7 +257,7 @@ def test_lang_says_the_language_and_filters_by_it(
     assert run("scan", "--lang", "fi").code == 1
 
 
-def test_key_phrases_are_those_that_keep_company() -> None:
+def test_key_phrases_are_terms_that_occur_together() -> None:
     filler = [f"{a}{b}" for a in "aeiou" for b in "nst"] + ["the", "on", "at"]
     lines = []
     for number in range(30):
@@ -351,7 +351,7 @@ def test_links_become_ranks_and_in_links(store: DocumentStore) -> None:
     graph = read_graph(store)
     ranks = dict(zip(graph.urls, graph.ranks().tolist(), strict=True))
     assert sum(ranks.values()) == pytest.approx(4) and max(ranks, key=lambda url: ranks[url]) == "https://hub.example/"
-    # Each page's rank follows from those of the pages that link to it; the one without links gives to all.
+    # Each page's rank follows from those of the pages that link to it; a page without links gives its rank to all.
     kept = 0.15 + 0.85 * ranks["https://hub.example/"] / 4
     assert ranks["https://c.example/"] == pytest.approx(kept)
     assert ranks[URL + "b"] == pytest.approx(kept + 0.85 * ranks[URL] / 2)
@@ -360,7 +360,7 @@ def test_links_become_ranks_and_in_links(store: DocumentStore) -> None:
     assert sum(weights.values()) == pytest.approx(3, abs=0.02) and weights["c.example"] < weights["a.example"]
 
 
-def test_the_frontier_is_what_links_and_site_maps_name_and_is_not_stored(
+def test_the_frontier_has_targets_of_links_and_site_maps_that_are_not_stored(
     store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     linked(store, URL, "https://new.example/1", URL + "here", URL + "missing")

@@ -1,4 +1,4 @@
-"""URLs by shape: what a trap's URLs have in common, and an expression that matches them."""
+"""URLs by shape: the common shape of a trap's URLs, and a regular expression that matches them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HTML = (("Content-Type", "text/html"),)
         ("https://a.example/", ""),
     ],
 )
-def test_what_varies_is_taken_for_its_kind(url: str, shape: str) -> None:
+def test_numbers_dates_and_ids_become_placeholders(url: str, shape: str) -> None:
     found, expression = shape_of(url)
     assert found == f"https://a.example/{shape}" and re.search(expression, url)
 
@@ -77,7 +77,7 @@ def test_every_url_of_a_group_is_counted_once_and_matched(urls: list[str]) -> No
         assert sum(bool(re.search(pattern.expression, url)) for url in urls) >= pattern.urls == pattern.texts
 
 
-def test_a_trap_is_named_by_its_pattern(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trap_is_listed_with_its_pattern(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site = trap(20)
     urls = [f"https://trap.example/article/{n}" for n in range(20)]
     urls += [f"https://trap.example/calendar?month={n}" for n in range(36)]

@@ -1,4 +1,4 @@
-"""Archives read by a process beside the writing one: the same store, the same report, and what goes wrong."""
+"""Ingest with a second process that reads the archives: the same store and report, and its failures."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def linked(number: int) -> bytes:
 
 
 def packed(path: Path, records: Sequence[bytes]) -> str:
-    path.write_bytes(b"".join(gzip.compress(one) for one in records))
+    path.write_bytes(b"".join(gzip.compress(item) for item in records))
     return str(path)
 
 
 @pytest.fixture
 def archives(tmp_path: Path) -> list[str]:
-    """Pages, damage, revisits, refused pages, records that are none, and files that are none."""
+    """Pages, damage, revisits, refused pages, other records, and files that are not archives."""
     responses = [record(message(linked(n)), f"http://h{n % 7}.example/{n % 50}") for n in range(120)]
     damaged = [*responses[:30], responses[30][:-60], *responses[31:60]]
     odd = [
@@ -82,22 +82,21 @@ def archives(tmp_path: Path) -> list[str]:
 
 
 def plain(report: IngestReport) -> dict[str, Any]:
-    """A report without its time; errors in order of file and offset, for pages are refused when their group is."""
-    found = report.as_dict()
-    del found["seconds"]
-    found["errors"].sort(key=lambda error: (error["file"], error["offset"]))
-    return found
+    """A report without its time; errors by file and offset, because refused pages come with their group."""
+    fields = report.as_dict()
+    del fields["seconds"]
+    fields["errors"].sort(key=lambda error: (error["file"], error["offset"]))
+    return fields
 
 
 @pytest.fixture
 def groups_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group is not committed because time has passed: a slow machine would cut the input elsewhere, and what lies in
-    one group decides what a record can lean on, so the segments would differ by some bytes."""
+    """Groups are not committed by time: on a slow machine the groups, and so the bases of deltas, would differ."""
     monkeypatch.setattr("docstore.writing.stream.GROUP_SECONDS", 1e9)
 
 
 @pytest.mark.usefixtures("groups_do_not_wait")
-def test_any_reader_gives_the_same_store_and_the_same_report(tmp_path: Path, archives: list[str]) -> None:
+def test_store_and_report_do_not_depend_on_the_reader(tmp_path: Path, archives: list[str]) -> None:
     outcomes = []
     for reader, threads in ((False, 1), (True, 1), (True, 8)):
         options = IngestOptions(threads=threads, anchors=True, reader=reader)
@@ -117,7 +116,7 @@ def test_any_reader_gives_the_same_store_and_the_same_report(tmp_path: Path, arc
 
 
 @pytest.mark.usefixtures("groups_do_not_wait")
-def test_the_shared_samples_give_the_same_report_by_either_way(tmp_path: Path) -> None:
+def test_shared_samples_give_the_same_report_with_and_without_a_reader(tmp_path: Path) -> None:
     reports = []
     for reader in (False, True):
         with docstore.open(tmp_path / str(reader), create=True, durability="none") as store:
@@ -126,7 +125,7 @@ def test_the_shared_samples_give_the_same_report_by_either_way(tmp_path: Path) -
     assert reports[0]["error_count"] > 100
 
 
-def test_a_dry_run_reads_by_another_process_and_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_with_a_second_process_writes_nothing(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
         with store.dry_run() as trial:
             assert ingest(trial, [str(SAMPLE)], IngestOptions(reader=True)).pages == 192
@@ -139,22 +138,22 @@ def test_a_dry_run_reads_by_another_process_and_writes_nothing(tmp_path: Path) -
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Process ids of the readers that a test starts."""
-    found: list[int] = []
+    process_ids: list[int] = []
     real = subprocess.Popen
 
-    def noted(*words: Any, **options: Any) -> Any:
-        begun = real(*words, **options)
-        found.append(begun.pid)
-        return begun
+    def recording(*words: Any, **options: Any) -> Any:
+        process = real(*words, **options)
+        process_ids.append(process.pid)
+        return process
 
-    monkeypatch.setattr(readahead.subprocess, "Popen", noted)
-    return found
+    monkeypatch.setattr(readahead.subprocess, "Popen", recording)
+    return process_ids
 
 
 @pytest.mark.parametrize(
     ("least_bytes", "cores", "threads", "expected"), [(1, 2, 2, 1), (1, 1, 2, 0), (1, 2, 1, 0), (1 << 30, 2, 2, 0)]
 )
-def test_a_process_is_started_for_large_files_where_it_can_help(
+def test_second_process_is_started_only_for_large_files_and_several_cores(
     tmp_path: Path,
     started: list[int],
     monkeypatch: pytest.MonkeyPatch,
@@ -170,14 +169,14 @@ def test_a_process_is_started_for_large_files_where_it_can_help(
     assert len(started) == expected
 
 
-def test_there_is_no_work_without_threads(tmp_path: Path) -> None:
+def test_zero_threads_are_refused(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
         for reader in (False, True):
             with pytest.raises(InvalidArgument, match="threads must be at least 1, not 0"):
                 ingest(store, [str(SAMPLE)], IngestOptions(threads=0, reader=reader))
 
 
-def test_a_stream_is_read_here(tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_is_read_in_this_process(tmp_path: Path, started: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingesting, "READER_BYTES", 1)
     with docstore.open(tmp_path / "s", create=True) as store:
         assert ingest(store, [io.BytesIO(SAMPLE.read_bytes())]).pages == 192
@@ -187,7 +186,7 @@ def test_a_stream_is_read_here(tmp_path: Path, started: list[int], monkeypatch: 
 
 
 @pytest.mark.parametrize("program", ["/nowhere/python", "/bin/false", "/bin/cat"])
-def test_where_no_process_can_be_had_this_one_reads_and_says_so_once(
+def test_if_no_process_starts_this_one_reads_and_warns_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, program: str
 ) -> None:
     if program.startswith("/bin") and not Path(program).exists():
@@ -202,7 +201,7 @@ def test_where_no_process_can_be_had_this_one_reads_and_says_so_once(
     assert "reading in this one" in said[0].getMessage()
 
 
-def test_a_script_without_a_main_guard_in_a_folder_of_misleading_names_runs_once(tmp_path: Path) -> None:
+def test_script_without_a_main_guard_and_with_shadowed_modules_runs_once(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     for name in ("docstore", "json", "pickle"):
@@ -227,7 +226,7 @@ def test_a_script_without_a_main_guard_in_a_folder_of_misleading_names_runs_once
 # --- what goes wrong
 
 
-def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_run_goes_on(
+def test_killed_reader_is_an_error_with_file_and_offset_and_the_same_run_resumes(
     tmp_path: Path, started: list[int]
 ) -> None:
     path = packed(tmp_path / "many.warc.gz", [record(message(linked(n)), f"http://h.example/{n}") for n in range(1500)])
@@ -250,7 +249,7 @@ def test_a_reader_that_is_killed_is_an_error_that_names_the_file_and_the_same_ru
         os.kill(started[0], 0)
 
 
-def test_what_reading_raises_is_raised_here(tmp_path: Path, started: list[int]) -> None:
+def test_an_exception_of_the_reader_is_raised_in_the_writer(tmp_path: Path, started: list[int]) -> None:
     reader = readahead.start(Job((str(SAMPLE),), Schema(extractor="nothing"), 1, False, 1 << 28, False))
     assert reader is not None
     with reader:
@@ -298,7 +297,7 @@ def received(answers: io.BytesIO) -> list[readahead_child.Message]:
 # --- what travels
 
 
-def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     read_bytes = 0
     body = b"<p>" + b"word " * 20_000
 
@@ -322,10 +321,10 @@ def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = Answers()
     readahead_child.serve(Job((), Schema(extractor="combined"), 4, False, 1 << 28, False), answers)
     assert answers.sent_bytes == 400 * len(body)
-    assert answers.most_ahead_bytes <= 11 * len(body)  # one more has been read and waits for leave
+    assert answers.most_ahead_bytes <= 11 * len(body)  # one page more is read and waits
 
 
-def test_one_page_longer_than_all_that_may_be_under_way_passes() -> None:
+def test_a_page_longer_than_the_limit_passes() -> None:
     allowance = readahead_child.Allowance(10)
     passed = []
 
@@ -336,13 +335,13 @@ def test_one_page_longer_than_all_that_may_be_under_way_passes() -> None:
             allowance.take(count_bytes)
             passed.append(count_bytes)
 
-    taker = threading.Thread(target=take_all, daemon=True)  # one that waits for ever must not keep the tests
+    taker = threading.Thread(target=take_all, daemon=True)  # a blocked thread must not block the tests
     taker.start()
     taker.join(timeout=300)
     assert passed == [4, 6]
 
 
-def test_a_portion_is_the_same_at_the_other_end() -> None:
+def test_a_portion_survives_encoding_and_decoding() -> None:
     source = random.Random(5)
     preparer = Preparer(Kernel("combined"), lambda: 10**15)
     pages = [
@@ -368,21 +367,21 @@ def test_a_portion_is_the_same_at_the_other_end() -> None:
     assert isinstance(ready, Portion)
     assert [len(received(io.BytesIO(sent.getvalue()[:-cut]))) for cut in (1, LONG_BODY_BYTES + 2)] == [0, 0]
     assert (ready.places, ready.rest) == (places, rest)
-    for one, other in zip(prepared, ready.pages, strict=True):
+    for item, other in zip(prepared, ready.pages, strict=True):
         assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)
         assert isinstance(other.values, Sorted)
-        assert other._replace(analysis=None) == one._replace(analysis=None)
-        assert type(other.analysis) is type(one.analysis)
-        for mine, theirs in zip(one.analysis or (), other.analysis or (), strict=True):
+        assert other._replace(analysis=None) == item._replace(analysis=None)
+        assert type(other.analysis) is type(item.analysis)
+        for mine, theirs in zip(item.analysis or (), other.analysis or (), strict=True):
             assert type(mine) is type(theirs)
             assert np.array_equal(mine, theirs)
             if isinstance(mine, np.ndarray):
                 assert mine.dtype == theirs.dtype
-    assert any(one.anchors for one in ready.pages)
+    assert any(item.anchors for item in ready.pages)
     assert readahead_child.decode(readahead_child.encode(END)) == END
 
 
-def test_frames_longer_than_the_buffer_and_frames_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_frames_are_read_and_truncated_frames_end_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "BUFFER_BYTES", 10)
     monkeypatch.setattr(readahead_child, "LARGEST_KEPT_BYTES", 200)
     answers = io.BytesIO()
@@ -394,7 +393,7 @@ def test_frames_longer_than_the_buffer_and_frames_cut_off(monkeypatch: pytest.Mo
         assert len(received(io.BytesIO(answers.getvalue()[:-cut]))) == 3
 
 
-def test_portions_hold_everything_in_order_and_end_where_asked(archives: list[str]) -> None:
+def test_portions_have_all_records_in_order_within_the_limits(archives: list[str]) -> None:
     one_by_one = list(portions(archives, most_pages=1, most_bytes=1))
     many = list(portions(archives, most_pages=16, most_bytes=100_000))
     for name in ("pages", "places"):
@@ -407,7 +406,7 @@ def test_portions_hold_everything_in_order_and_end_where_asked(archives: list[st
     assert all(sum(len(page.body) for page in portion.pages[:-1]) < 100_000 for portion in many)
 
 
-def test_a_file_of_damage_alone_is_not_held_in_memory(tmp_path: Path) -> None:
+def test_a_file_with_only_damage_takes_bounded_memory(tmp_path: Path) -> None:
     broken = record(message(linked(1))).replace(b"WARC-Date", b"WARC-Fate")
     found = list(portions([packed(tmp_path / "b.warc.gz", [broken] * (2 * MAX_REST + 5))], most_pages=16, most_bytes=1))
     assert [len(portion.rest.errors) for portion in found] == [MAX_REST, MAX_REST, 5]

@@ -1,4 +1,4 @@
-"""The sample crawl holds what examples/README.md says, and fits its bound."""
+"""The sample crawl has the pages that examples/README.md lists, and a bounded size."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 CRAWL = EXAMPLES / "sample-crawl.warc.gz"
 
 
-def test_sample_crawl_is_small_and_sound() -> None:
+def test_sample_crawl_is_small_and_undamaged() -> None:
     assert CRAWL.stat().st_size < 3_000_000
     found = list(read(CRAWL))
     assert Counter(type(entry) for entry in found) == {PageEntry: 190, RevisitEntry: 2, SkippedEntry: 1}
 
 
-def test_sample_crawl_has_every_kind_of_page_that_its_readme_names() -> None:
+def test_sample_crawl_has_every_kind_of_page_of_its_readme() -> None:
     pages = [entry.page for entry in read(CRAWL) if isinstance(entry, PageEntry)]
     urls = Counter(page.url for page in pages)
     bodies = Counter(page.body for page in pages if page.body)

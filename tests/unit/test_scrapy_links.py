@@ -90,7 +90,7 @@ def test_what_is_held_comes_back_when_a_crawl_is_idle() -> None:
 
 
 def test_nothing_is_held_beyond_the_bound() -> None:
-    gate: LinkGate[int] = LinkGate(most_held=0)
+    gate: LinkGate[int] = LinkGate(max_held=0)
     assert gate.admit(SHAPE, [1, 2, 3, 4, 5]).follow == [1, 2, 3, 4, 5]
 
 
@@ -117,6 +117,6 @@ def test_links_of_a_page_that_stands_for_another_wait_for_it() -> None:
     for original in "abcd":
         assert gate.defer(original, SHAPE, [1, 2]).held == 2
     assert gate.defer("a", SHAPE, [3]).follow == [3]
-    assert (gate.met("b"), gate.met("b"), gate.held) == ((SHAPE, [1, 2]), ("", []), 6)
+    assert (gate.arrived("b"), gate.arrived("b"), gate.held) == ((SHAPE, [1, 2]), ("", []), 6)
     assert (gate.release(), gate.release(), gate.held) == ([1, 2] * 3, [], 0)
-    assert LinkGate[int](most_held=1).defer("a", SHAPE, [1, 2]).follow == [1, 2]
+    assert LinkGate[int](max_held=1).defer("a", SHAPE, [1, 2]).follow == [1, 2]

@@ -22,7 +22,7 @@ import docstore
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import SetCell
 from docstore.scrapy import AlwaysAsk, StoreCache, StoreMiddleware, StorePipeline
-from docstore.scrapy.options import hold, options, release
+from docstore.scrapy.options import acquire, options, release
 
 TEXT = " ".join(f"Pony number {n} likes oats, rain and company." for n in range(30))
 STORY = f"<title>Ponies</title><p>{TEXT}".encode()
@@ -49,7 +49,7 @@ class Crawl:
         self.crawler.spider = scrapy.Spider(name="test")
         self.middleware = StoreMiddleware.from_crawler(self.crawler)
         self.options = options(self.crawler.settings)
-        self.store = hold(self.options)
+        self.store = acquire(self.options)
 
     def stats(self) -> dict[str, Any]:
         assert self.crawler.stats is not None

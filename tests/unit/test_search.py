@@ -1,4 +1,4 @@
-"""Search: what an index holds after writes, deletes, purges and kills, and which pages a query finds."""
+"""Search: the content of an index after writes, deletes, purges and kills, and the results of queries."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def found(store: DocumentStore, query: str, **options: Any) -> list[str]:
 
 
 def held(index: Any) -> dict[bytes, tuple[Any, Any]]:
-    """What an index holds: row key -> state and time."""
+    """The content of an index: row key -> state and time."""
     searcher = index.searcher()
     hits = searcher.search(tantivy.Query.all_query(), limit=10_000).hits
     addresses = [address for _, address in hits]
@@ -93,7 +93,7 @@ def held(index: Any) -> dict[bytes, tuple[Any, Any]]:
 
 
 def terms(index: Any, beginning: str) -> list[str]:
-    """Words in the files of an index that begin so, of removed pages too."""
+    """Words with a prefix in the files of an index, also of removed pages."""
     fields = ("title", "headings", "main", "url", "anchor")
     return [word for name in fields for word, _ in index.searcher().terms_with_prefix(name, beginning)]
 
@@ -134,7 +134,7 @@ def test_words_of_every_script_are_found_and_marked(store: DocumentStore, query:
     assert any(passage.marks for passage in hit.snippet.passages)
 
 
-def test_short_words_find_no_longer_ones(store: DocumentStore) -> None:
+def test_short_words_do_not_match_as_prefixes(store: DocumentStore) -> None:
     assert found(store, "sta") == []
     assert found(store, "한") == []
     assert found(store, "nothing") == []
@@ -215,7 +215,7 @@ def test_synonyms_find_each_other(store: DocumentStore, tmp_path: Path, text: st
     assert found(store, "overrun") == stack
 
 
-def test_boosts_change_the_order_and_wrong_ones_are_named(tmp_path: Path) -> None:
+def test_boosts_change_the_order_and_wrong_ones_are_refused(tmp_path: Path) -> None:
     with open_store(tmp_path / "store", create=True, durability="none") as store:
         filler = " ".join(f"word{number}" for number in range(50))
         put(store, "https://a.example/", f"{filler} falcon", "Bird")
@@ -302,7 +302,7 @@ def test_notes_are_searched_and_name_the_language(tmp_path: Path) -> None:
         assert found(store, "roof") == []
 
 
-def test_a_damaged_index_says_how_to_make_it_again(store: DocumentStore) -> None:
+def test_the_error_of_a_damaged_index_says_how_to_rebuild_it(store: DocumentStore) -> None:
     index = store.search_index()
     (index.folder / "meta.json").write_text("{}")
     with pytest.raises(CorruptionError, match="--again"):
@@ -313,7 +313,7 @@ def test_a_damaged_index_says_how_to_make_it_again(store: DocumentStore) -> None
     assert index.update(again=True).added == len(PAGES) + 1
 
 
-def test_deleted_pages_are_not_shown_and_leave_the_files(store: DocumentStore) -> None:
+def test_deleted_pages_are_not_shown_and_their_words_are_removed(store: DocumentStore) -> None:
     index = store.search_index()
     url = "https://secret.example/zanzibarpage"
     put(store, url, "The xylophonist wrote this.", "Quetzalcoatl")
@@ -337,7 +337,7 @@ def test_deleted_pages_are_not_shown_and_leave_the_files(store: DocumentStore) -
     assert (again.added, again.pages) == (len(PAGES) + 1, len(PAGES) + 1)
 
 
-def test_words_of_a_purged_page_leave_though_its_url_was_put_again(store: DocumentStore) -> None:
+def test_words_of_a_purged_page_are_removed_even_if_its_url_was_put_again(store: DocumentStore) -> None:
     index = store.search_index()
     url = "https://secret.example/"
     put(store, url, "The xylophonist wrote this.")
@@ -351,14 +351,14 @@ def test_words_of_a_purged_page_leave_though_its_url_was_put_again(store: Docume
 
 
 @pytest.mark.parametrize("options", [{"status": -1}, {"status": 10**30}, {"host": "\ud800"}, {"lang": "\ud800"}])
-def test_a_wrong_option_is_no_damaged_index(store: DocumentStore, options: Any) -> None:
+def test_a_wrong_option_is_not_reported_as_a_damaged_index(store: DocumentStore, options: Any) -> None:
     with pytest.raises(InvalidArgument):
         store.search("word", **options)
     with pytest.raises(InvalidArgument):
         store.search("host:a\ud800")
 
 
-def test_a_scrub_that_was_stopped_goes_on(store: DocumentStore) -> None:
+def test_a_stopped_scrub_resumes(store: DocumentStore) -> None:
     index = store.search_index()
     put(store, "https://secret.example/", "The xylophonist wrote this.")
     put(store, "https://other.example/", "A page that stays.")
@@ -394,7 +394,7 @@ with open_store(sys.argv[1]) as store:
 
 
 @pytest.mark.parametrize("pages", [5, 15, 25, 40])
-def test_a_killed_update_goes_on_where_it_was(tmp_path: Path, pages: int) -> None:
+def test_a_killed_update_resumes(tmp_path: Path, pages: int) -> None:
     with open_store(tmp_path / "store", create=True) as store:
         for number in range(40):
             put(store, f"https://a.example/{number:02}", f"Page number{number} about birds and stones.")
@@ -413,7 +413,7 @@ def test_a_killed_update_goes_on_where_it_was(tmp_path: Path, pages: int) -> Non
             assert shown[0] == shown[1]
 
 
-def test_an_index_of_another_format_is_made_again_and_other_folders_are_refused(
+def test_an_index_of_another_format_is_rebuilt_and_other_folders_are_refused(
     store: DocumentStore, tmp_path: Path
 ) -> None:
     index = store.search_index()
@@ -425,7 +425,7 @@ def test_an_index_of_another_format_is_made_again_and_other_folders_are_refused(
     assert index.update().added == len(PAGES) + 1
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(InvalidArgument, match="something else"):
+    with pytest.raises(InvalidArgument, match="is not a search index"):
         store.search_index(tmp_path / "mine").update()
     with pytest.raises(InvalidArgument, match="no search index"):
         store.search("x", index=tmp_path / "nowhere")
