@@ -22,14 +22,14 @@ PREFACE = """\
 
 Written by `tools/make_cli_reference.py` from the program itself; a test keeps it so.
 
-`docstore COMMAND [options]`; `docstore COMMAND --help` shows what this page shows. Options come behind the command.
+`docstore COMMAND [options]`; `docstore COMMAND --help` shows what this page shows. Options follow the command.
 
 - **Store**: `--store PATH`, else `$DOCSTORE_STORE`, else `./webtable`. One process at a time has a store open; a second
-  one is told the first one's process id.
+  one fails and names the process id of the first.
 - **Times**: `2024-05-01T10:00:00Z` (UTC unless it says otherwise), `2024-05-01` (its first instant), `20240501100000`,
   seconds since 1970, or microseconds of 15 digits and more. Printed times are ISO 8601 in UTC and are read back.
-- **URLs**: where the scheme is missing, `https://` is added. `docstore key` shows what counts as the same URL.
-- **Output**: the answer on stdout, everything else on stderr. With `--json` one JSON object, or one object a line where
+- **URLs**: `https://` is added if the scheme is missing. `docstore key` shows which URLs are the same.
+- **Output**: the answer on stdout, everything else on stderr. With `--json` one JSON object, or one object a line if
   the answer is a list. Colours only on a terminal and never with `$NO_COLOR`. Control characters in text of pages are
   shown as U+FFFD.
 - **Errors**: `docstore: error: ...` on stderr, one line, and an exit code:
@@ -46,7 +46,7 @@ Written by `tools/make_cli_reference.py` from the program itself; a test keeps i
 | 7 | maybe applied: do the same again |
 | 8 | done, but records were skipped |
 | 130 | interrupted; what was acknowledged is stored |
-| 141 | whoever read the output has closed it |
+| 141 | the reader of the output has closed it |
 """
 
 

@@ -214,13 +214,13 @@ class Thresholds(NamedTuple):
         """The thresholds of a query for pages with at least this similarity."""
         return Thresholds(max(self.near, least), max(self.contained, least), least)
 
-    def kind(self, alike: float, contained: float) -> VerdictKind:
+    def kind(self, similarity: float, contained: float) -> VerdictKind:
         """The verdict for a Jaccard coefficient, and the share of the page that is in the other page."""
-        if alike >= self.near:
+        if similarity >= self.near:
             return VerdictKind.NEAR
         if contained >= self.contained:
             return VerdictKind.CONTAINED
-        is_similar = self.similar is not None and alike >= self.similar
+        is_similar = self.similar is not None and similarity >= self.similar
         return VerdictKind.SIMILAR if is_similar else VerdictKind.NEW
 
 
@@ -294,7 +294,7 @@ class Detector:
         Titles are not compared: the sweep that proposes the pair has seen all evidence.
         """
         page, is_list = self._pages.page(of), bool(analysis.entries)
-        kind, alike = VerdictKind.NEW, 1.0
+        kind, similarity = VerdictKind.NEW, 1.0
         if page is None or says_nothing(body):
             return Judgement(kind)
         if self._has_body(body, analysis.body_checksum, status)(of):
@@ -304,12 +304,12 @@ class Detector:
             if analysis.word_count >= MIN_SAME_TEXT_WORDS and titled(of):
                 kind = VerdictKind.SAME_TEXT
             elif analysis.word_count >= MIN_NEAR_WORDS:
-                alike = self.similarity(analysis, page.text_checksum, lambda: self._pages.text(of))
-                kind = VerdictKind.NEAR if alike >= self._thresholds.near else kind
+                similarity = self.similarity(analysis, page.text_checksum, lambda: self._pages.text(of))
+                kind = VerdictKind.NEAR if similarity >= self._thresholds.near else kind
         if kind is VerdictKind.NEW or not self._pages.is_readable(of):
             return Judgement(VerdictKind.NEW)
         reason = REASON_DOUBTFUL if kind is not VerdictKind.EXACT and is_doubtful(analysis) else ""
-        return Judgement(kind, of, alike, reason, relative=of, candidates=1, verified=1)
+        return Judgement(kind, of, similarity, reason, relative=of, candidates=1, verified=1)
 
     def matches(self, row_key: bytes, analysis: Analysis, limit: int) -> tuple[list[Match], Proposal]:
         """Candidates for a page, verified.
@@ -461,8 +461,8 @@ class Detector:
                     break  # else its text is unreadable, and another page may have it
             if page_of_text is None or not others:
                 continue
-            alike = jaccard(shared, size, others)
-            matches.append(_new_tuple(Match, (pointer, alike, shared / size, shared / others, number)))
+            similarity = jaccard(shared, size, others)
+            matches.append(_new_tuple(Match, (pointer, similarity, shared / size, shared / others, number)))
             if len(matches) == limit:
                 break
 

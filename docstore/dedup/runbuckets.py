@@ -423,13 +423,13 @@ class RunBuckets(Buckets):
             raise CorruptionError("an earlier rebuild of the runs was not finished", path=str(self._folder))
         levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
         rows = list(self._log_rows())
-        settled = rows[-1][1] if rows else 0
+        durable_end = rows[-1][1] if rows else 0
         opened_end = levels.end
-        if settled > opened_end:
+        if durable_end > opened_end:
             raise CorruptionError(
                 "runs of postings are missing",
                 path=str(self._folder),
-                expected=f"groups below {settled}",
+                expected=f"groups below {durable_end}",
                 found=f"groups below {opened_end}",
             )
         self._writes_since_failure = 0
@@ -445,7 +445,7 @@ class RunBuckets(Buckets):
         self._log = [number for number, _, _ in rows]
         self._newest = self._log[-1] if rows else -1
         self._next = levels.next
-        self._durable_end = self._logged_durable = settled
+        self._durable_end = self._logged_durable = durable_end
         """Groups below the first number are in durable runs; the second is the number in the newest row."""
         self._unknown = []
         self._pruning = None  # the state on disk is known again
@@ -733,9 +733,9 @@ def _post(levels: RunLevels, query: IndexQuery) -> Logged | None:
     return query.own_number, logged
 
 
-def _log_row(number: int, settled: int, texts: Sequence[Logged]) -> RowMutations:
+def _log_row(number: int, durable_end: int, texts: Sequence[Logged]) -> RowMutations:
     """The row of the log for a group."""
-    head = encode_varint(settled)
+    head = encode_varint(durable_end)
     entries = [
         text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(logged) // _KEY_BYTES) + logged
         for text, logged in texts
@@ -764,17 +764,17 @@ def _deleted(numbers: Iterable[int]) -> list[RowMutations]:
 def _logged(cells: Iterable[Cell | Mutation]) -> tuple[int, list[Logged]]:
     """Content of a row of the log: groups known to be durable, and texts."""
     texts: list[Logged] = []
-    settled = 0
+    durable_end = 0
     for cell in cells:
         if not isinstance(cell, Cell | SetCell):
             continue
-        settled, at = decode_varint(cell.value)
+        durable_end, at = decode_varint(cell.value)
         while at < len(cell.value):
             number = int.from_bytes(cell.value[at : at + TEXT_NUMBER_BYTES], "big")
             count, at = decode_varint(cell.value, at + TEXT_NUMBER_BYTES)
             texts.append((number, cell.value[at : at + count * _KEY_BYTES]))
             at += count * _KEY_BYTES
-    return settled, texts
+    return durable_end, texts
 
 
 def _log_key(number: int) -> bytes:

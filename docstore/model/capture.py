@@ -1,7 +1,6 @@
 """The built-in columns: how one capture of a page becomes values of cells, and back.
 
-Knows `types` and the names of the built-in columns; must not know where values are stored.  Small structured
-values are msgpack; numbers that a person may read in a scan are decimal ASCII.
+Small structured values are msgpack; numbers that a person may read in a scan are decimal ASCII.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ if TYPE_CHECKING:  # numpy stays out of the read path
 STORED_BODY = "body"
 STORED_REFERENCE = "reference"
 STORED_TEXT = "text"
-"""Text and fingerprints, and no body: its writer keeps that elsewhere."""
+"""Text and fingerprints without a body; the writer keeps the body elsewhere."""
 STORED_CONFIRMED = "confirmed"
 STORED_REJECTED = "rejected"
 STORED_KNOWN = "known"
 STORED_REFUSED = "refused"
 STORED_VISIT = "visit"
-"""A visit (304) of a page of which no version is stored: there is nothing that it could confirm."""
+"""A visit (304) of a page without a stored version, so it confirms nothing."""
 
 STORED_POSTED = (STORED_BODY, STORED_TEXT, STORED_REFERENCE)
-"""Of pages that others are judged against, whatever became of the page that they duplicate."""
+"""Kinds of captures with which other pages are compared, whatever happened to the page that they duplicate."""
 
 REASON_NOT_MODIFIED = "not_modified"
-"""Why a visit without a body (304) was not judged: its verdict is that of the version that it confirms."""
+"""Reason of a visit without a body (304): its verdict is that of the version that it confirms."""
 
 BODY = ("page", b"body")
 STATUS = ("http", b"status")
@@ -69,7 +68,7 @@ VERDICT = ("dedup", b"verdict")
 CLUSTER = ("dedup", b"cluster")
 CANONICAL_PAGE = ("dedup", b"canonical")
 NOTE_FAMILY = "note"
-"""Family of what annotators say of a capture; the qualifier is the name of the annotator."""
+"""Family for results of annotators; the qualifier is the name of the annotator."""
 
 COLUMNS = frozenset(
     {
@@ -78,13 +77,14 @@ COLUMNS = frozenset(
         *(CHECKSUM, TEXT_CHECKSUM, SIMHASH, SKETCH, VERDICT, CLUSTER, CANONICAL_PAGE),
     }
 )
-"""All of them; other cells in these families are the user's own."""
+"""All built-in columns; other cells in these families are the user's own."""
 
 VERDICT_KINDS = frozenset(str(kind) for kind in VerdictKind)
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 
 _PACKER = msgpack.Packer(unicode_errors="surrogateescape")
-"""A packer costs more to make than to use.  Packing plain values calls no Python, so threads can share it."""
+"""Shared, because creating a packer costs more than packing.  Packing plain values calls no Python, so it is safe in
+threads."""
 
 Column = tuple[str, bytes]
 Values = dict[Column, bytes]
@@ -92,20 +92,20 @@ Values = dict[Column, bytes]
 
 
 class StoredVerdict(NamedTuple):
-    """The answer that a capture was given, as `dedup:verdict` keeps it.
+    """The verdict of a capture, as stored in `dedup:verdict`.
 
     Attributes:
         kind: the verdict.
         of_row_key: row of the page it duplicates; for new b"", or the page that titles set apart ("title_mismatch").
         of_timestamp: its version, in microseconds.
         similarity: exact.
-        reason: why it could not be judged.
-        contains_row_key: a page that lies in it, or b"".
-        candidates: pages the index proposed.
-        verified: of those, compared exactly.
-        previous: against its own URL's version before it.
+        reason: why it was not compared, or why the verdict may be wrong.
+        contains_row_key: a page that it contains, or b"".
+        candidates: pages that the index proposed.
+        verified: candidates that were compared exactly.
+        previous: against the version before of its own URL.
         previous_similarity: exact.
-        stored: what became of the body: one of the STORED_ words.
+        stored: how the body was stored: one of the STORED_ words.
     """
 
     kind: VerdictKind
@@ -147,7 +147,7 @@ def decode_verdict(value: bytes) -> StoredVerdict:
 
 
 class ClusterPlace(NamedTuple):
-    """The cluster of a version, as `dedup:cluster` and `dedup:canonical` hold it.
+    """The cluster of a version, as stored in `dedup:cluster` and `dedup:canonical`.
 
     Attributes:
         row_key: row of the cluster's canonical page; the version's own if it is alone.
@@ -161,7 +161,7 @@ class ClusterPlace(NamedTuple):
 
     @property
     def cluster(self) -> bytes:
-        """Name of the cluster, 8 bytes, made of its canonical: what `dedup:cluster` holds."""
+        """Name of the cluster, 8 bytes, a hash of its canonical: the value of `dedup:cluster`."""
         return blake3(self.timestamp.to_bytes(8, "big") + self.row_key).digest(8)
 
 
@@ -201,7 +201,7 @@ def decode_headers(value: bytes) -> Headers:
 
 
 def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Values:
-    """The values of a page's row except body, text and verdict: what is known before it is judged.
+    """The values of a capture except body, text and verdict: those known before it is judged.
 
     Args:
         page: as fetched.
@@ -263,12 +263,12 @@ def declared_values(analysis: Analysis) -> Values:
 
 
 def text_values(analysis: Analysis) -> Values:
-    """The `text` columns of a capture; `main` first and always, so that no text is taken for that of a later body."""
+    """The `text` columns of a capture; always with `main`, so that no text is read as that of a later body."""
     return {MAIN: analysis.main_bytes} | declared_values(analysis)
 
 
 def fingerprint_values(analysis: Analysis) -> Values:
-    """The `dedup` columns of a capture; `text_checksum` always, empty where there is no text."""
+    """The `dedup` columns of a capture; `text_checksum` always, empty without a text."""
     values = {CHECKSUM: analysis.body_checksum, TEXT_CHECKSUM: analysis.text_checksum}
     if analysis.text_checksum:
         values[SIMHASH] = _SIMHASH_SCHEME + analysis.simhash.to_bytes(8, "big")
@@ -277,12 +277,12 @@ def fingerprint_values(analysis: Analysis) -> Values:
 
 
 def encode_sketch(sketch: bytes, shingle_count: int) -> bytes:
-    """Encode for `dedup:sketch`: scheme byte, one byte a bin, and how many shingles it was made of."""
+    """Encode for `dedup:sketch`: scheme byte, one byte a bin, and the number of shingles."""
     return sketch + encode_varint(shingle_count)
 
 
 def decode_sketch(value: bytes) -> tuple[bytes, int]:
-    """The sketch of `dedup:sketch`, and how many shingles it was made of; b"" and 0 for no sketch.
+    """The sketch of `dedup:sketch`, and its number of shingles; b"" and 0 for no sketch.
 
     Raises:
         CorruptionError: it is cut off.
@@ -293,12 +293,12 @@ def decode_sketch(value: bytes) -> tuple[bytes, int]:
 
 
 def decode_simhash(value: bytes) -> int | None:
-    """The number of `dedup:simhash`; None for none, or one of another scheme."""
+    """The number of `dedup:simhash`; None if it is absent or of another scheme."""
     return int.from_bytes(value[1:], "big") if value[:1] == _SIMHASH_SCHEME and len(value) == 9 else None
 
 
 class Entry(NamedTuple):
-    """One page that a feed or site map lists.
+    """A page that a feed or site map lists.
 
     Attributes:
         url: as written, resolved against `xml:base`; may be relative to the document.
@@ -329,13 +329,13 @@ def decode_entries(value: bytes) -> tuple[Entry, ...]:
 
 
 def encode_note(version: str, fields: Mapping[str, Any]) -> bytes:
-    """Encode a note: a JSON object of the annotator's version and what it says."""
+    """Encode a note: a JSON object of the annotator's version and its result."""
     text: str = import_module("json").dumps({"version": version, **fields}, ensure_ascii=False)
     return text.encode("utf-8", "replace")
 
 
 def decode_note(value: bytes) -> dict[str, Any]:
-    """The fields of a note, `version` among them; {} of what is none: others may write notes, too."""
+    """The fields of a note with `version`; {} for other values, because any program may write notes."""
     try:
         fields = import_module("json").loads(value)
     except ValueError:
@@ -344,7 +344,7 @@ def decode_note(value: bytes) -> dict[str, Any]:
 
 
 def encode_visit(status: int, headers: Headers) -> bytes:
-    """Encode for `http:visit`: a visit that found nothing new."""
+    """Encode for `http:visit`: a visit of an unchanged page."""
     return bytes(_PACKER.pack((status, headers)))
 
 

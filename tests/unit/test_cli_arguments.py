@@ -52,7 +52,7 @@ def test_times_are_read_in_every_spelling_that_the_help_names(text: str, micros:
         "1969-12-31",
     ],
 )
-def test_what_is_no_time_is_refused_with_what_to_write(text: str) -> None:
+def test_an_invalid_time_is_refused_with_examples(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"2024-05-01|before 1970"):
         arguments.time_micros(text)
 
@@ -65,7 +65,7 @@ def test_a_printed_time_is_read_back(timestamp: int) -> None:
     assert shown.endswith("Z")
 
 
-def test_times_are_printed_in_utc_with_milliseconds_only_where_there_are_any() -> None:
+def test_times_are_printed_in_utc_with_milliseconds_only_if_not_zero() -> None:
     assert output.iso(NOON) == "2024-05-01T12:00:00Z"
     assert output.iso(NOON + 7000) == "2024-05-01T12:00:00.007Z"
 
@@ -91,7 +91,7 @@ def test_a_count_that_nothing_can_hold_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "0", "20", "020", "2000", "9" * 30, "ok"])
-def test_what_is_no_http_status_is_refused(text: str) -> None:
+def test_an_invalid_http_status_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="three digits"):
         arguments.status(text)
     assert arguments.status("304") == 304
@@ -185,7 +185,7 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(monkeypatch: pytest.M
     assert shown(Terminal()) == "a *near*\n"
 
 
-def test_bytes_that_are_no_text_become_base64_in_json() -> None:
+def test_bytes_that_are_not_text_become_base64_in_json() -> None:
     assert output.bytes_fields("value", "é".encode()) == {"value": "é"}
     assert output.bytes_fields("value", b"\xff\x00") == {"value_base64": "/wA="}
 

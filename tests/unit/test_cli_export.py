@@ -138,7 +138,7 @@ def test_same_bytes_become_revisits_and_nothing_else_does(run: Terminal, tmp_pat
     assert content.count(b"WARC-Refers-To-Target-URI: https://a.example/\r\n") == 2
 
 
-def test_a_304_without_its_page_in_the_export_is_exported_as_that_page(run: Terminal, tmp_path: Path) -> None:
+def test_a_304_is_exported_as_the_page_it_confirmed(run: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "june.warc.gz"
     answer = run(
         "export", "--host", "a.example", "--since", "2024-06-01", "--until", "2024-06-02", "--output", str(file)
@@ -175,7 +175,7 @@ def test_json_lines_have_text_and_verdict(run: Terminal) -> None:
         (["--until", "2024-06-01", "--versions", "all"], ["https://a.example/"]),
     ],
 )
-def test_a_selection_exports_the_matching_captures(run: Terminal, words: list[str], urls: list[str]) -> None:
+def test_a_selection_has_the_captures_that_it_names(run: Terminal, words: list[str], urls: list[str]) -> None:
     answer = run("export", "--format", "jsonl", *words)
     assert [one["url"] for one in answer.objects()] == urls
     assert answer.code == (0 if urls else 1)

@@ -74,7 +74,7 @@ def test_ingest_prints_a_summary_for_people(run: Terminal, crawl: Path) -> None:
     assert "\x1b" not in answer.out
 
 
-def test_progress_goes_to_stderr_only_when_asked(run: Terminal, crawl: Path) -> None:
+def test_progress_goes_to_stderr_only_with_the_option(run: Terminal, crawl: Path) -> None:
     answer = run("ingest", str(crawl), "--progress", "--json")
     assert answer.object()["pages"] == 5
     assert "pages" in answer.err
@@ -89,7 +89,7 @@ def test_progress_of_a_stream_has_no_total(run: Terminal, crawl: Path, monkeypat
     assert (answer.object()["file_bytes"], answer.object()["done_bytes"]) == (0, 0)
 
 
-def test_messages_of_an_interrupted_run_are_on_their_own_line(
+def test_the_message_of_an_interrupted_run_is_on_a_separate_line(
     run: Terminal, crawl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*words: object) -> object:
@@ -111,7 +111,7 @@ def test_short_bodies_are_not_reported_as_0_bytes(run: Terminal, tmp_path: Path)
     pages = [(f"https://a.example/{n}", "2024-05-01T00:00:00Z", b"<p>%d" % n) for n in range(3)]
     answer = run("ingest", str(warc(tmp_path / "short.warc.gz", pages)))
     (line,) = [line for line in answer.out.splitlines() if line.startswith("stored")]
-    assert " 0 B" not in line and "3  12 B, no byte of it in segments" in line
+    assert " 0 B" not in line and "3  12 B, none in segments" in line
 
 
 def test_a_visit_of_an_unknown_page_is_counted_as_such(run: Terminal, tmp_path: Path) -> None:

@@ -47,13 +47,13 @@ def test_version_names_the_kernel(run: Terminal) -> None:
     assert answer.out.split("kernel: ")[1].rstrip(")\n") in {"native", "reference"}
 
 
-def test_an_unknown_command_is_told_its_neighbour(run: Terminal) -> None:
+def test_an_unknown_command_gets_the_nearest_name(run: Terminal) -> None:
     answer = run.bare("histroy")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == "docstore: error: no command 'histroy'; did you mean `docstore history`?\n"
 
 
-def test_an_option_before_the_command_is_told_its_place(run: Terminal) -> None:
+def test_an_option_before_the_command_gets_its_right_position(run: Terminal) -> None:
     answer = run.bare("--json", "get", "x")
     assert answer.code == 2
     assert "docstore COMMAND --json" in answer.err
@@ -160,7 +160,7 @@ def test_what_an_encoding_lacks_is_written_as_an_escape(run: Terminal) -> None:
 
 
 @pytest.mark.parametrize("redirection", [">&-", "<&- >&-", ">&- 2>&-", ">/dev/full"])
-def test_a_stdout_that_takes_nothing_is_exit_6(run: Terminal, redirection: str) -> None:
+def test_a_stdout_that_cannot_be_written_is_exit_6(run: Terminal, redirection: str) -> None:
     """11.C4: a traceback and exit 1."""
     run("init")
     command = shlex.join([*DOCSTORE, "stats", "--store", str(run.store)])
@@ -172,13 +172,13 @@ def test_a_stdout_that_takes_nothing_is_exit_6(run: Terminal, redirection: str) 
     assert run("check").code == 0
 
 
-def test_closed_streams_are_no_pages_and_take_no_file_s_place(run: Terminal) -> None:
+def test_closed_streams_are_not_pages_and_never_get_a_files_descriptor(run: Terminal) -> None:
     command = shlex.join([*DOCSTORE, "put", "https://a.example/", "-", "--create", "--store", str(run.store)])
     done = subprocess.run(["sh", "-c", f"{command} <&- >&- 2>&-"], check=False)
     assert done.returncode == 6
     assert run("get", "https://a.example/").code in (1, 3)
     done = subprocess.run(["sh", "-c", f"echo '<p>x' | {command} >&- 2>&-"], check=False)
-    assert done.returncode == 6  # stored, though nobody could be told
+    assert done.returncode == 6  # stored, though no answer could be printed
     assert run("get", "https://a.example/").out == "x\n"
     assert run("check").code == 0
 

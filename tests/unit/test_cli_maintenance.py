@@ -86,7 +86,7 @@ def test_a_backup_into_the_store_itself_is_refused(run: Terminal) -> None:
     assert not (run.store / "inner").exists()
 
 
-def test_long_work_shows_progress_where_it_is_asked_for(run: Terminal) -> None:
+def test_long_work_shows_progress_with_the_option(run: Terminal) -> None:
     assert "check: " in run("check", "--progress").err
     assert run("check").err == ""
     assert "compact: " in run("delete", "https://h0.example/0", "--purge", "--progress").err
@@ -117,9 +117,7 @@ def test_dump_shows_a_damaged_dictionary_as_damaged(run: Terminal, tmp_path: Pat
     assert "cut off" in run.bare("dump", str(file)).out
 
 
-def test_dump_shows_a_run_and_what_of_it_is_damaged(
-    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dump_shows_a_run_and_its_damage(run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RunBuckets.__init__.__kwdefaults__, "flush_texts", 4)
     assert run("reindex").code == 0
     with docstore.open(run.store) as store:
@@ -140,14 +138,14 @@ def test_dump_shows_a_run_and_what_of_it_is_damaged(
     assert "damage: " in run.bare("dump", str(path)).out
 
 
-def test_dump_refuses_what_is_no_file_of_a_store(run: Terminal, tmp_path: Path) -> None:
+def test_dump_refuses_files_that_are_not_of_a_store(run: Terminal, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     assert run.bare("dump", str(tmp_path / "letter.txt")).code == 2
     assert run.bare("dump", str(tmp_path / "nothing.seg")).code == 2
     assert run.bare("dump").code == 2
 
 
-def test_stats_say_what_each_codec_takes(run: Terminal) -> None:
+def test_stats_show_the_size_of_each_codec(run: Terminal) -> None:
     assert run("compact").code == 0
     codecs = run("stats", "--codecs", "--json").object()["codecs"]
     segments = sum(path.stat().st_size for path in (run.store / "segments").iterdir())

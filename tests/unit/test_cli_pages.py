@@ -40,7 +40,7 @@ def put(run: Terminal, tmp_path: Path) -> Iterator[object]:
 # --- init
 
 
-def test_init_declares_what_it_was_told(run: Terminal, tmp_path: Path) -> None:
+def test_init_declares_the_options(run: Terminal, tmp_path: Path) -> None:
     other = run.on(tmp_path / "other")
     answer = other(
         "init", "--shingle-words", "4", "--family", "link:max_versions=2,max_age=30d", "--on", "exact=reject", "--json"
@@ -65,7 +65,7 @@ def test_init_declares_which_captures_and_bodies_are_kept(run: Terminal, tmp_pat
     assert refused.code == 2 and "`captures` and `bodies`" in refused.err
 
 
-def test_init_refuses_where_there_is_a_store(run: Terminal) -> None:
+def test_init_refuses_a_folder_with_a_store(run: Terminal) -> None:
     answer = run("init")
     assert answer.code == 2
     assert "already" in answer.err
@@ -118,7 +118,7 @@ def test_put_reads_stdin_and_headers(run: Terminal, monkeypatch: pytest.MonkeyPa
     assert "Content-Type: text/html; charset=latin-1\n" in run("get", URL, "--headers").out
 
 
-def test_put_rejects_when_told_to_and_lists_it(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+def test_put_rejects_with_the_policy_and_lists_the_page(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     body = html("Tablets", article(1))
     put(URL, body)
     rejected = put("https://b.example/", body, "--on", "exact=reject-any")
@@ -158,7 +158,7 @@ def test_put_refuses_a_url_that_cannot_be_stored(run: Terminal, tmp_path: Path) 
     assert "mailto" in answer.err
 
 
-def test_put_makes_a_store_only_when_told_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_put_creates_a_store_only_with_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Terminal(tmp_path / "none", capsys)
     page = tmp_path / "page"
     page.write_bytes(b"<p>hello")
@@ -195,7 +195,7 @@ def test_get_tries_variants_and_says_so(run: Terminal, put) -> None:  # type: ig
     assert run("get", "a.example", "--variants", "--json").object()["via"] == ["https://a.example/"]
 
 
-def test_get_follows_redirects_when_asked(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+def test_get_follows_redirects_with_the_option(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     put(URL, b"", "--status", "301", "--header", "Location: /two")
     put("https://a.example/two", b"<p>Two")
     assert run("get", URL).out == ""
@@ -399,7 +399,7 @@ def test_delete_by_prefix_leaves_the_neighbours(run: Terminal, put) -> None:  # 
     assert run("scan", "--keys-only").out == "https://a.example/b\n"
 
 
-def test_delete_by_prefix_without_a_terminal_needs_to_be_told(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
+def test_delete_by_prefix_without_a_terminal_needs_yes(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     """11.C5: with stdin from /dev/null it deleted everything."""
     put(URL, b"<p>x")
     answer = run("delete", "--prefix", "a.example/")
@@ -465,7 +465,7 @@ def test_check_is_silent_on_a_sound_store_and_exit_5_on_a_damaged_one(run: Termi
 # --- small pieces
 
 
-def test_sizes_are_told_in_words() -> None:
+def test_sizes_are_shown_with_units() -> None:
     assert [output.size(n) for n in (0, 999, 1500, 20_300_000)] == ["0 B", "999 B", "1.5 KB", "20.3 MB"]
 
 
@@ -487,7 +487,7 @@ def test_get_explains_which_blocks_are_main_text(run: Terminal, put: Callable[..
     assert all(block["because"] for block in fields["blocks"])
 
 
-def test_get_explains_nothing_of_what_is_no_html(run: Terminal, put: Callable[..., object]) -> None:
+def test_get_explains_only_html(run: Terminal, put: Callable[..., object]) -> None:
     put(URL, b"%PDF-1.7 and more")
     answer = run("get", URL, "--explain")
     assert answer.code == 1

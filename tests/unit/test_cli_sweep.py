@@ -142,7 +142,7 @@ def test_export_unique_leaves_one_page_of_each_cluster(terminal: Terminal, tmp_p
     kept, again = exported(terminal, tmp_path)
     if swept:
         assert kept == {NEAR, OTHER}  # the oldest that is left
-        assert again == {COPY: (NEAR, dropped[NEAR][1])}  # made anew from the texts
+        assert again == {COPY: (NEAR, dropped[NEAR][1])}  # computed again from the texts
     else:
         assert OTHER in kept
         assert len(kept) == 2

@@ -24,7 +24,7 @@ def run(count: int, pairs: list[tuple[int, int, float]], order: list[int] | None
     return cluster(count, first, second, similarity.astype(float), np.array(order or range(count), np.int64))
 
 
-def test_a_chain_is_cut_so_that_nobody_is_far_from_the_canonical() -> None:
+def test_a_chain_is_cut_so_that_no_member_is_far_from_the_canonical() -> None:
     found = run(4, [(0, 1, 0.85), (1, 2, 0.82), (2, 3, 0.9)])
     assert found.canonical.tolist() == [0, 0, 2, 2]
     assert found.similarity.tolist() == [1.0, 0.85, 1.0, 0.9]
@@ -36,12 +36,12 @@ def test_a_page_joins_its_best_ranked_canonical_not_its_most_similar() -> None:
     assert found.similarity.tolist() == [1.0, 1.0, 0.8]
 
 
-def test_the_order_of_the_policy_decides_who_is_canonical() -> None:
+def test_the_order_of_the_policy_decides_the_canonical() -> None:
     assert run(3, [(0, 1, 0.9), (1, 2, 0.9)], order=[1, 0, 2]).canonical.tolist() == [1, 1, 1]
     assert run(3, [(2, 1, 0.9), (1, 0, 0.9)], order=[2, 1, 0]).canonical.tolist() == [0, 2, 2]
 
 
-def test_pages_without_pairs_stand_alone() -> None:
+def test_pages_without_pairs_are_clusters_of_one() -> None:
     found = run(3, [])
     assert found.canonical.tolist() == [0, 1, 2]
     assert run(0, []).canonical.tolist() == []
@@ -58,7 +58,7 @@ def test_oldest_goes_by_time_then_length_then_row_key() -> None:
     assert order.tolist() == [3, 0, 1, 2]
 
 
-def test_shortest_url_goes_by_given_length_then_time() -> None:
+def test_shortest_url_goes_by_length_then_time() -> None:
     some = pages("aaaa", "b", "cc", timestamps=[1, 2, 3], url_lengths=[7, 9, 7])
     assert policy_order(some, CanonicalPolicy.SHORTEST_URL, NO_PAIRS, NO_PAIRS).tolist() == [0, 2, 1]
 
@@ -68,7 +68,7 @@ def test_most_anchors_goes_by_anchors_then_time() -> None:
     assert policy_order(some, CanonicalPolicy.MOST_ANCHORS, NO_PAIRS, NO_PAIRS).tolist() == [1, 2, 0]
 
 
-def test_a_declared_canonical_comes_first_only_where_a_similar_page_declares_it() -> None:
+def test_a_declared_canonical_comes_first_only_if_a_similar_page_declares_it() -> None:
     some = pages("a", "b", "c", "d", timestamps=[1, 2, 3, 4], declared=[-1, 2, 2, 0])
     first, second = np.array([0, 1]), np.array([2, 2])
     # page 1 votes for 2 (similar); page 3 votes for 0 but is not similar to it; 2 declares itself

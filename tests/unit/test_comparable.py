@@ -61,7 +61,7 @@ def test_bytes_are_compared_within_a_status_class_and_texts_among_good_pages(
 
 
 @pytest.mark.parametrize("body", [b"", b" ", b"\r\n\t\n", b"\xef\xbb\xbf\n", b"\n" * 3000])
-def test_white_space_says_nothing(body: bytes) -> None:
+def test_a_body_of_white_space_is_blank(body: bytes) -> None:
     assert says_nothing(body)
     assert not says_nothing(body + b".")
 

@@ -23,7 +23,7 @@ PAIRS = 1500
 
 @cache
 def pairs() -> list[tuple[Analysis, Analysis, float]]:
-    """Pages of 60 to 400 words beside themselves with words replaced, and the exact likeness of each pair."""
+    """Pairs of a page of 60 to 400 words and itself with words replaced, and the exact similarity of each pair."""
     source = random.Random(SEED)
     kernel = Kernel("visible")
     texts = [words(seed, source.randrange(60, 400)) for seed in range(PAIRS)]

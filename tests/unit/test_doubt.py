@@ -37,7 +37,7 @@ def page(number: int, title: str) -> docstore.Page:
     return docstore.Page(f"https://a.example/{number}", body.encode(), headers=(("Content-Type", "text/html"),))
 
 
-def test_a_verdict_on_doubtful_text_says_so_and_is_counted(tmp_path: Path) -> None:
+def test_a_verdict_on_doubtful_text_has_the_reason_and_is_counted(tmp_path: Path) -> None:
     pages = [page(0, "Blue enamel lamp"), page(1, "Kitchen knife"), page(2, "Data of many partners"), page(1, "Knife")]
     with docstore.open(tmp_path / "store", create=True, durability=Durability.NONE) as store:
         verdicts = [result.verdict for result in store.put_pages(pages)]

@@ -71,7 +71,7 @@ def test_the_docs_hold_many_hard_cases() -> None:
 
 
 @pytest.mark.parametrize(("what", "url", "says"), REFUSED, ids=[case[0] for case in REFUSED])
-def test_refused_case_of_the_docs_says_what_to_write_instead(what: str, url: str, says: str) -> None:
+def test_a_refused_case_of_the_docs_names_the_next_step(what: str, url: str, says: str) -> None:
     with pytest.raises(InvalidArgument, match=re.escape(says)):
         row_key(url)
 
@@ -181,7 +181,7 @@ _NEARLY_PLAIN = st.builds(
 @example("https://a.0x1/")
 @example(f"https://{'a.' * 200}com/")
 @example("http://a.b/?")
-def test_a_url_that_is_not_parsed_is_what_the_parser_gives(url: str) -> None:
+def test_a_url_that_skips_the_parser_is_what_the_parser_gives(url: str) -> None:
     try:
         parsed = ada_url.URL(url).href
     except ValueError:
@@ -226,7 +226,7 @@ def test_url_at_the_limit_is_accepted_and_one_above_it_refused() -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_what_a_person_types_is_completed() -> None:
+def test_a_typed_url_is_completed() -> None:
     assert complete_url("example.com/page") == "https://example.com/page"
     assert complete_url(" localhost:8080/a ") == "https://localhost:8080/a"
     assert complete_url("//example.com") == "https://example.com/"
@@ -266,7 +266,7 @@ def test_host_range_holds_the_pages_of_the_host_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("host", ["", "a/b", "a@b", "example.com:81", "a b", "256.0.0.1"])
-def test_what_is_no_host_has_no_range(host: str) -> None:
+def test_an_invalid_host_has_no_range(host: str) -> None:
     with pytest.raises(InvalidArgument):
         host_range(host)
 
@@ -279,7 +279,7 @@ def test_address_has_a_range_of_its_own() -> None:
     assert not start <= row_key("http://192.0.2.10/") < end
 
 
-def test_prefix_range_holds_what_begins_so_in_any_scheme() -> None:
+def test_prefix_range_has_urls_with_the_prefix_in_any_scheme() -> None:
     start, end = prefix_range("example.com/docs/1")
     for url in ("http://example.com/docs/1", "https://example.com:8443/docs/12?x", "https://u@example.com/docs/1/"):
         assert start <= row_key(url) < end
@@ -315,6 +315,6 @@ def test_a_row_key_takes_microseconds() -> None:
         ("mailto:me:secret@b", None),
     ],
 )
-def test_a_url_is_rid_of_user_and_password_where_it_names_both(url: str, stripped: str | None) -> None:
+def test_user_and_password_are_removed_from_a_url_with_both(url: str, stripped: str | None) -> None:
     assert holds_password(url) == (stripped is not None)
     assert without_password(url) == (url if stripped is None else stripped)

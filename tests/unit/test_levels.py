@@ -48,7 +48,7 @@ class HeapStorage:
     def open(self, name: Span) -> NDArray[np.uint8]:
         return self.runs[name]
 
-    def remove(self, name: Span, held: object = None) -> None:
+    def remove(self, name: Span, mapped: object = None) -> None:
         self.removed.append(name)
         del self.runs[name]
 
@@ -142,7 +142,7 @@ def test_a_bucket_keeps_its_first_texts_and_the_bound_holds_across_runs() -> Non
     assert found_in(levels, list(expected)) == expected
 
 
-def test_opening_again_needs_only_the_groups_behind_the_last_run() -> None:
+def test_opening_again_needs_only_the_groups_after_the_last_run() -> None:
     groups = load(120, seed=2)
     storage = HeapStorage()
     first = small(storage)
@@ -170,9 +170,9 @@ def test_a_crash_in_the_middle_of_a_merge_leaves_the_sources_in_force() -> None:
     assert unfinished
 
 
-def test_a_crash_before_the_sources_went_leaves_one_run_in_force() -> None:
+def test_a_crash_before_the_sources_are_removed_leaves_the_merged_run_valid() -> None:
     class KeepsAll(HeapStorage):
-        def remove(self, name: Span, held: object = None) -> None:
+        def remove(self, name: Span, mapped: object = None) -> None:
             self.removed.append(name)
 
     groups = load(150, seed=4)
@@ -237,7 +237,7 @@ def test_groups_out_of_order_and_flushes_inside_a_group_are_refused() -> None:
         small(HeapStorage(), fan_in=1)
 
 
-def test_a_merge_that_meets_damage_says_so_and_the_sources_stay() -> None:
+def test_a_merge_of_a_damaged_run_fails_and_the_sources_stay() -> None:
     groups = load(150, seed=9)
     storage = HeapStorage(lazy=True)
     levels = small(storage)

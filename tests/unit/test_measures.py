@@ -99,7 +99,7 @@ def test_a_capture_shows_no_fingerprint_of_an_earlier_or_later_version(store: Do
 # --- measures
 
 
-def test_measures_of_two_pages_are_what_their_texts_and_columns_say(store: DocumentStore) -> None:
+def test_measures_of_two_pages_agree_with_their_texts_and_columns(store: DocumentStore) -> None:
     found = compared(store, A, NEAR)
     one, other = (set(Kernel().shingles(" ".join(text)).tolist()) for text in (BASE, changed(BASE, 1, 6)))
     assert found.jaccard == len(one & other) / len(one | other)
@@ -131,7 +131,7 @@ def test_measures_of_two_pages_are_what_their_texts_and_columns_say(store: Docum
         (OTHER, A, (False, None, 0.0, None, 0.0, None)),
     ],
 )
-def test_what_pages_do_not_have_is_none(store: DocumentStore, one: str, other: str, expected: tuple[Any, ...]) -> None:
+def test_missing_measures_are_none(store: DocumentStore, one: str, other: str, expected: tuple[Any, ...]) -> None:
     found = compared(store, one, other)
     assert found[:6] == expected
 
@@ -193,7 +193,7 @@ def test_pages_by_simhash_are_those_of_brute_force(store: DocumentStore, bits: i
         assert one.first_url < one.second_url
 
 
-def test_a_body_is_asked_about_by_its_own_simhash_and_a_page_without_words_finds_none(store: DocumentStore) -> None:
+def test_a_body_is_searched_by_its_own_simhash_and_a_page_without_words_has_no_matches(store: DocumentStore) -> None:
     asked = page(changed(BASE, 9, 2))
     found = similar_by_simhash(store, asked, 64, limit=100)
     assert len(found) == 7 and found[-1].bits > found[0].bits

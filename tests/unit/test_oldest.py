@@ -21,14 +21,14 @@ class Postings:
         self.pages: list[PagePointer] = []
         self.read = 0
 
-    def behind(self, page: PagePointer) -> Iterator[PagePointer]:
+    def after(self, page: PagePointer) -> Iterator[PagePointer]:
         for each in self.pages[bisect.bisect_right(self.pages, page) :]:
             self.read += 1
             yield each
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_it_is_what_going_through_all_gives(seed: int) -> None:
+def test_it_equals_a_scan_of_all_pages(seed: int) -> None:
     source = random.Random(SEED + seed)
     rows = [b"row%d" % n for n in range(source.choice((2, 3, 8)))]
     postings = Postings()
@@ -44,7 +44,7 @@ def test_it_is_what_going_through_all_gives(seed: int) -> None:
     for _ in range(source.randrange(20)):
         post()
     live -= set(source.sample(sorted(live), len(live) // 3))
-    oldest = Oldest(postings.behind)
+    oldest = Oldest(postings.after)
     for _ in range(200):
         action = source.randrange(4)
         if action == 0:
@@ -56,10 +56,10 @@ def test_it_is_what_going_through_all_gives(seed: int) -> None:
         assert oldest.find(row_key, live.__contains__) == expected
 
 
-def test_each_page_is_passed_once_whoever_asks() -> None:
+def test_each_page_is_skipped_once_for_all_queries() -> None:
     postings = Postings()
     postings.pages = [PagePointer(n, b"own") for n in range(1, 1000)] + [PagePointer(1000, b"other")]
-    oldest = Oldest(postings.behind)
+    oldest = Oldest(postings.after)
     asked: list[PagePointer] = []
 
     def fits(page: PagePointer) -> bool:
@@ -77,6 +77,6 @@ def test_each_page_is_passed_once_whoever_asks() -> None:
 def test_a_page_in_doubt_is_not_passed() -> None:
     postings = Postings()
     postings.pages = [PagePointer(1, b"a"), PagePointer(2, b"b")]
-    oldest = Oldest(postings.behind)
+    oldest = Oldest(postings.after)
     assert oldest.find(b"x", lambda page: None) is None
     assert oldest.find(b"x", lambda page: True) == PagePointer(1, b"a")

@@ -34,7 +34,7 @@ def test_pages_without_tags_or_words_have_a_picture(body: bytes) -> None:
     assert plateau_png(body).startswith(b"\x89PNG")
 
 
-def test_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(InvalidArgument, match=r"pip install .\.\[plot\]"):
         plateau_png(PAGE)

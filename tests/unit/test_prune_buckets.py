@@ -17,7 +17,7 @@ from docstore.storage.plan import Plan, apply
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
 
 
-def test_a_full_bucket_stays_full_and_others_lose_what_is_gone() -> None:
+def test_a_full_bucket_stays_full_and_others_lose_removed_texts() -> None:
     engine = MemoryEngine()
     buckets = RowBuckets(engine)
     new = NewPostings()

@@ -54,7 +54,7 @@ def test_a_pdf_has_its_text_title_and_language() -> None:
 
 
 @needs_pypdf
-def test_what_cannot_be_read_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_body_gives_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreadable, match="a PDF that cannot be read"):
         read(b"%PDF-1.7 no text", "application/pdf")
     monkeypatch.setattr(pdf, "LARGEST_BYTES", 10)

@@ -1,4 +1,4 @@
-"""Runs with their log: what was committed is found again, whatever was lost beside it; failures are made good."""
+"""Runs with their log: committed postings are found again, whatever else was lost; failures are repaired."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "index")
 
 
-def test_what_is_committed_is_found_after_opening_again(store: Store) -> None:
+def test_committed_postings_are_found_after_opening_again(store: Store) -> None:
     for _ in range(6):
         buckets = store.open()
         assert store.all_found(buckets)
@@ -95,7 +95,7 @@ def test_without_an_orderly_close_too(store: Store) -> None:
         buckets = store.open()
         assert store.all_found(buckets)
         store.write(buckets, 11)
-        left.append(buckets)  # its thread goes on as one that is killed a little later would
+        left.append(buckets)  # not closed: its thread continues, as before a later kill
         assert buckets.damaged() == []  # waits for its thread
     assert store.asked_for_texts == 0
 
@@ -110,7 +110,7 @@ def test_the_log_stays_short_and_keeps_its_newest_row(store: Store) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 7, 8, 9, 40])
-def test_a_closed_index_keeps_no_row_of_what_runs_hold(store: Store, groups: int) -> None:
+def test_a_closed_index_keeps_no_log_row_of_durable_runs(store: Store, groups: int) -> None:
     for _ in range(3):
         buckets = store.open()
         store.write(buckets, groups)
@@ -135,7 +135,7 @@ def test_rows_that_a_killed_process_left_go_with_the_next_writes(store: Store) -
     assert store.all_found(store.open())
 
 
-def test_a_run_that_is_gone_after_closing_is_missed(store: Store) -> None:
+def test_a_run_that_was_lost_after_closing_is_detected(store: Store) -> None:
     buckets = store.open()
     store.write(buckets, -(-FLUSH // 7))  # the last group makes the run
     buckets.close()
@@ -146,7 +146,7 @@ def test_a_run_that_is_gone_after_closing_is_missed(store: Store) -> None:
 
 
 @pytest.mark.parametrize("lost", ["all", "newest", "oldest"])
-def test_runs_that_are_gone_are_missed_and_made_anew(store: Store, lost: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_lost_runs_are_detected_and_rebuilt(store: Store, lost: str, caplog: pytest.LogCaptureFixture) -> None:
     buckets = store.open()
     for _ in range(4):
         store.write(buckets, 10)
@@ -182,7 +182,7 @@ def test_a_damaged_header_is_no_reason_to_refuse(store: Store) -> None:
     assert store.all_found(again)
 
 
-def test_a_damaged_column_is_listed_and_noticed_where_it_leads_astray(store: Store) -> None:
+def test_a_damaged_part_is_listed_and_detected_by_look_ups(store: Store) -> None:
     buckets = store.open()
     store.write(buckets, 20)
     buckets.close()
@@ -193,7 +193,7 @@ def test_a_damaged_column_is_listed_and_noticed_where_it_leads_astray(store: Sto
     again = store.open()
     damaged_still = any("fence" in line for line in again.damaged())
     assert damaged_still or store.asked_for_texts == 1
-    store.all_found(again)  # it leads outside the run, so the runs are made anew, or to nothing
+    store.all_found(again)  # it leads outside the run, so the runs are rebuilt, or to no text
     store.write(again, 40)  # merging reads all of it
     assert store.asked_for_texts == 1
     assert again.damaged() == []
@@ -397,7 +397,7 @@ def test_a_group_of_unknown_outcome_that_was_written_is_found_before_the_next_co
     assert buckets.propose(query(1)).has_own
 
 
-def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> None:
+def test_writers_continue_while_removed_texts_are_pruned(store: Store) -> None:
     files = Paused()
     buckets = store.open(files)
     store.write(buckets, 40)
@@ -411,7 +411,7 @@ def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> No
     pruning = threading.Thread(target=buckets.prune, args=[live])
     pruning.start()
     files.waits.wait()
-    put(store, buckets, 30)  # comes back while the runs are made anew
+    put(store, buckets, 30)  # posted again while the runs are rewritten
     put(store, buckets, 30)
     put(store, buckets, 5000)
     store.committed.pop(-2)
@@ -426,34 +426,34 @@ def test_writers_go_on_while_texts_that_are_gone_are_dropped(store: Store) -> No
 
 def test_compaction_lets_writers_go_on_while_buckets_are_pruned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = threading.Lock()
-    held = []
+    was_locked = []
     buckets = store.open()
 
-    def noting(method: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*given: Any) -> Any:
-            held.append(lock.locked())
-            return method(*given)
+    def recording(method: Callable[..., Any]) -> Callable[..., Any]:
+        def recorded(*args: Any) -> Any:
+            was_locked.append(lock.locked())
+            return method(*args)
 
-        return noted
+        return recorded
 
-    monkeypatch.setattr(buckets, "begin_prune", noting(buckets.begin_prune))
-    monkeypatch.setattr(buckets, "prune", noting(buckets.prune))
+    monkeypatch.setattr(buckets, "begin_prune", recording(buckets.begin_prune))
+    monkeypatch.setattr(buckets, "prune", recording(buckets.prune))
     store.write(buckets, 40)
     removed = Pruner(store.engine, buckets, lambda page, body: True, lock, lambda rows: None).run()
     assert removed > 100, "there are no rows of texts, so all of them are gone"
-    assert held == [True, False]
+    assert was_locked == [True, False]
 
 
-def test_runs_are_made_anew_in_the_background_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What holds up writers is some steps a run, whatever it holds."""
+def test_runs_are_rewritten_only_in_the_background(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers wait for some steps a run, whatever its size."""
     threads = []
 
-    def noted(*given: Any) -> Iterator[bytes | memoryview]:
-        for part in pruned_parts(*given):
+    def recorded(*args: Any) -> Iterator[bytes | memoryview]:
+        for part in pruned_parts(*args):
             threads.append(threading.current_thread().name)
             yield part
 
-    monkeypatch.setattr("docstore.dedup.runbuckets.pruned_parts", noted)
+    monkeypatch.setattr("docstore.dedup.runbuckets.pruned_parts", recorded)
     buckets = store.open()
     store.write(buckets, 40)
     store.committed = store.committed[100:]
@@ -478,7 +478,7 @@ class FailsToRename(Files):
 
 
 def half_pruned(store: Store, begun: Callable[[RunBuckets], None] = lambda buckets: None) -> RunBuckets:
-    """Runs of which one was made anew without texts 0 to 199 when a second one could not take its name."""
+    """Runs of which one was rewritten without texts 0 to 199, before the rename of a second one failed."""
     files = FailsToRename()
     buckets = store.open(files)
     store.write(buckets, 80)
@@ -499,8 +499,8 @@ def test_a_crash_while_texts_are_dropped_leaves_each_run_as_it_was_or_without_th
     assert store.asked_for_texts == 0
 
 
-def test_who_goes_on_after_half_a_pruning_knows_what_the_disk_holds(store: Store) -> None:
-    """A text that is written again is posted where its run was made anew, and not twice where it was not."""
+def test_after_half_a_pruning_the_index_equals_the_disk(store: Store) -> None:
+    """A text that is written again is posted if its run was rewritten, and not posted twice otherwise."""
     buckets = half_pruned(store)
     for number in range(1, 200):
         put(store, buckets, number)
@@ -509,8 +509,8 @@ def test_who_goes_on_after_half_a_pruning_knows_what_the_disk_holds(store: Store
     assert store.asked_for_texts == 0
 
 
-def test_what_a_batch_posts_outlasts_half_a_pruning(store: Store) -> None:
-    """The runs are opened again while a batch is in flight: what they lack is known, and what the batch has stays."""
+def test_postings_of_a_batch_survive_half_a_pruning(store: Store) -> None:
+    """The runs are opened again while a batch is in flight: missing texts are known, and the batch's postings stay."""
     new: list[NewPostings] = []
 
     def begun(buckets: RunBuckets) -> None:
@@ -551,7 +551,7 @@ def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(st
         found = set(again.propose(chained(500)).numbers) | set(again.propose(chained(500)).further)
         assert len(found & set(live.tolist())) >= 24 and RUN_TEXT_GONE not in found
         assert set(live.tolist()) <= set(again.find(np.array([1 << 41], np.uint64))[1].tolist())
-        assert not again.propose(chained(7)).has_own, "it is posted anew where it comes back"
+        assert not again.propose(chained(7)).has_own, "it is posted again when it is written again"
 
 
 def test_a_group_of_any_size_is_one_row_of_bounded_cells(store: Store) -> None:

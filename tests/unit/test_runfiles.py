@@ -65,7 +65,7 @@ def test_a_run_that_was_not_synced_is_no_run(tmp_path: Path) -> None:
         def sync(self, descriptor: int) -> None:
             raise OSError(errno.EIO, "the power is gone")
 
-    (tmp_path / "runs").mkdir()  # one that is made is synced at once
+    (tmp_path / "runs").mkdir()  # a new folder is synced at once
     storage = RunFiles(tmp_path / "runs", NeverSyncs())
     assert storage.write(Span(0, 1), [b"7"])[0] == ord("7")
     storage.close()
@@ -74,12 +74,12 @@ def test_a_run_that_was_not_synced_is_no_run(tmp_path: Path) -> None:
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-def test_a_failed_sync_keeps_everything_asked_for_after_it(tmp_path: Path) -> None:
+def test_after_a_failed_sync_no_later_task_runs(tmp_path: Path) -> None:
     class Fails(Files):
         def sync(self, descriptor: int) -> None:
             raise OSError(errno.EIO, "broken")
 
-    (tmp_path / "runs").mkdir()  # one that is made is synced at once
+    (tmp_path / "runs").mkdir()  # a new folder is synced at once
     storage = RunFiles(tmp_path / "runs", Fails())
     old, new = Span(0, 1), Span(0, 2)
     with pytest.raises(StorageError, match="EIO"):
@@ -139,7 +139,7 @@ def test_small_merges_and_other_tasks_come_between_the_steps_of_a_large_one(tmp_
     assert storage.names() == [Span(0, 5), Span(5, 9), Span(9, 10)]
 
 
-def test_large_merges_need_not_be_waited_for_and_are_given_up_at_close(tmp_path: Path) -> None:
+def test_large_merges_need_not_be_waited_for_and_are_aborted_at_close(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs")
     begun, go_on = threading.Event(), threading.Event()
 
@@ -159,7 +159,7 @@ def test_large_merges_need_not_be_waited_for_and_are_given_up_at_close(tmp_path:
     assert not list((tmp_path / "runs").glob("*.part"))
 
 
-def test_what_a_merge_raises_is_raised_by_the_next_call(tmp_path: Path) -> None:
+def test_an_error_of_a_merge_is_raised_by_the_next_call(tmp_path: Path) -> None:
     def damaged() -> Iterator[bytes]:
         yield b"begin"
         raise CorruptionError("a run is damaged")
@@ -197,14 +197,14 @@ def test_a_run_that_does_not_fit_the_disk_is_refused(tmp_path: Path) -> None:
 
 def test_a_mapped_run_stays_readable_when_it_is_removed(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs")
-    held = storage.write(Span(3, 9), [b"1" * 5000])
+    mapped = storage.write(Span(3, 9), [b"1" * 5000])
     storage.remove(Span(3, 9))
     storage.finish_merges()
     assert storage.names() == []
-    assert held.tobytes() == b"1" * 5000
+    assert mapped.tobytes() == b"1" * 5000
 
 
-def test_what_is_held_for_a_removed_run_is_let_go_of_in_the_background(tmp_path: Path) -> None:
+def test_the_map_of_a_removed_run_is_released_in_the_background(tmp_path: Path) -> None:
     class Held:
         pass
 
@@ -214,7 +214,7 @@ def test_what_is_held_for_a_removed_run_is_let_go_of_in_the_background(tmp_path:
             super().sync(descriptor)
 
     go_on = threading.Event()
-    (tmp_path / "runs").mkdir()  # one that is made is synced at once
+    (tmp_path / "runs").mkdir()  # a new folder is synced at once
     storage = RunFiles(tmp_path / "runs", Waits())
     storage.write(Span(0, 1), [b"1"])
     held = Held()
@@ -229,7 +229,7 @@ def test_what_is_held_for_a_removed_run_is_let_go_of_in_the_background(tmp_path:
     assert weak() is None and where == ["runs"]
 
 
-def test_a_run_made_again_is_not_taken_by_an_earlier_removal(tmp_path: Path) -> None:
+def test_an_earlier_removal_does_not_remove_a_rewritten_run(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs")
     for number in range(60):
         name = Span(number % 3, 9)

@@ -88,7 +88,7 @@ def test_a_run_gives_the_first_texts_of_a_key_in_order_of_arrival(kernel: Packin
 
 
 @pytest.mark.parametrize("limit", [LIST_LIMIT, 5])
-def test_merged_runs_give_what_their_postings_together_would(kernel: Packing, limit: int) -> None:
+def test_merged_runs_equal_a_run_of_all_their_postings(kernel: Packing, limit: int) -> None:
     parts = [load(seed, 300 * seed**3, 80, 20_000) for seed in range(1, 5)]
     pieces = [build(kernel, *part) for part in parts]
     assert len({piece.shape.slice_bits for piece in pieces}) > 1
@@ -104,7 +104,7 @@ def test_merged_runs_give_what_their_postings_together_would(kernel: Packing, li
 
 @pytest.mark.parametrize("limit", [4, LIST_LIMIT])
 @pytest.mark.parametrize("left", [0, 1, 30, 60, 100])
-def test_a_pruned_run_lacks_what_is_gone_and_full_buckets_stay_full(kernel: Packing, limit: int, left: int) -> None:
+def test_a_pruned_run_lacks_removed_texts_and_full_buckets_stay_full(kernel: Packing, limit: int, left: int) -> None:
     keys, texts = load(left, 3000, 100, 200)
     postings, table = postings_of(keys, texts)
     run = Run(np.frombuffer(b"".join(run_parts(kernel, bound_buckets(postings, limit), table)), np.uint8))
@@ -212,7 +212,7 @@ def test_a_damaged_or_unfinished_run_is_refused(kernel: Packing) -> None:
             Run(damaged)
 
 
-def test_a_run_of_another_format_is_told_from_a_damaged_one(kernel: Packing) -> None:
+def test_a_run_of_another_format_is_not_reported_as_damaged(kernel: Packing) -> None:
     raw = bytes_of(kernel, *load(4, 500, 20, 100)).copy()
     foot = raw[-RUN_FOOTER_BYTES:]
     foot[8] = 9

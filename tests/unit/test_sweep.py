@@ -90,7 +90,7 @@ def test_pairs_have_exact_similarities_and_leave_out_what_is_below_the_threshold
     ]
 
 
-def test_equal_texts_are_a_star_unless_all_pairs_are_asked_for(store: DocumentStore) -> None:
+def test_equal_texts_are_a_star_unless_all_pairs_are_requested(store: DocumentStore) -> None:
     text = words(1, 80)
     for number, name in enumerate("abcd"):
         put(store, BASE + name, page(text, title=name), number)
@@ -100,7 +100,7 @@ def test_equal_texts_are_a_star_unless_all_pairs_are_asked_for(store: DocumentSt
     assert {similarity for *_, similarity in every} == {1.0}
 
 
-def test_short_pages_are_pairs_only_where_they_are_equal_as_verdicts_have_it(store: DocumentStore) -> None:
+def test_short_pages_are_pairs_only_if_they_are_equal_as_in_verdicts(store: DocumentStore) -> None:
     tiny, short = words(1, 5), words(2, 30)
     put(store, BASE + "shell1", page(tiny, "One"))
     put(store, BASE + "shell2", page(tiny, "Two"))
@@ -116,7 +116,7 @@ def test_short_pages_are_pairs_only_where_they_are_equal_as_verdicts_have_it(sto
     assert found == {("same1", "same2"), ("short1", "short2")}
 
 
-def test_versions_of_one_url_are_pairs_only_where_asked_for(store: DocumentStore) -> None:
+def test_versions_of_one_url_are_pairs_only_with_the_option(store: DocumentStore) -> None:
     text = words(1, 100)
     put(store, BASE + "a", page(text), 1)
     put(store, BASE + "a", page(changed(text, 1, 1)), 2)
@@ -128,7 +128,7 @@ def test_versions_of_one_url_are_pairs_only_where_asked_for(store: DocumentStore
     report = sweep(store, SweepOptions(versions=True, dry_run=True))
     assert (report.pairs, report.with_duplicates, report.clusters) == (3, 3, 1)
     put(store, BASE + "b", page(text, "Another page, 3"), 4)
-    # the older version of the same row stands aside: each has its pair with the other row
+    # no pair with the older version of the same row: each is paired with the other row
     assert [(one[-1], at, other[-1]) for one, at, other, _, _ in pairs_of(store)] == [
         ("a", 1, "b"),
         ("a", 2, "b"),
@@ -136,7 +136,7 @@ def test_versions_of_one_url_are_pairs_only_where_asked_for(store: DocumentStore
     ]
 
 
-def test_a_visit_that_found_the_same_bytes_is_no_version_of_its_own(store: DocumentStore) -> None:
+def test_a_visit_with_the_same_bytes_is_not_a_version(store: DocumentStore) -> None:
     text = words(1, 100)
     for at in (1, 2, 3):
         put(store, BASE + "a", page(text), at)
@@ -176,7 +176,7 @@ def test_errors_are_pairs_with_errors_by_their_bytes_alone(store: DocumentStore)
 # --- clusters and columns
 
 
-def test_every_member_is_within_the_threshold_of_its_canonical_where_changes_drift(store: DocumentStore) -> None:
+def test_every_member_is_within_the_threshold_of_its_canonical_in_a_chain_of_changes(store: DocumentStore) -> None:
     text = words(1, 200)
     texts = {f"{BASE}00": text}
     for number in range(1, 12):
@@ -212,7 +212,7 @@ def test_policies_choose_the_canonical(store: DocumentStore) -> None:
         assert len({place.cluster for place in places(store).values()}) == 1
 
 
-def test_a_redirect_from_another_host_makes_nobody_canonical(store: DocumentStore) -> None:
+def test_a_redirect_from_another_host_makes_no_page_canonical(store: DocumentStore) -> None:
     text = words(1, 100)
     put(store, BASE + "first", page(text), 1)
     put(store, "https://evil.example/copy", page(text), 2)
@@ -284,7 +284,7 @@ def test_an_earlier_version_of_a_page_does_not_vote_for_it(store: DocumentStore)
     assert canonical_of(store, BASE + "self") == BASE + "first"
 
 
-def test_a_second_sweep_writes_nothing_and_another_threshold_writes_what_changes(store: DocumentStore) -> None:
+def test_a_second_sweep_writes_nothing_and_another_threshold_writes_differences(store: DocumentStore) -> None:
     text = words(1, 300)
     put(store, BASE + "a", page(text), 1)
     put(store, BASE + "b", page(changed(text, 2, 4)), 2)
@@ -295,7 +295,7 @@ def test_a_second_sweep_writes_nothing_and_another_threshold_writes_what_changes
     assert sweep(store).written == 3
     assert set(places(store)) == {BASE + "a", BASE + "b", BASE + "c"}
     assert sweep(store).written == 0
-    # b stands alone now, and says so, because its verdict names a
+    # b is alone now; its columns say so, because its verdict names a
     assert sweep(store, SweepOptions(threshold=0.99)).written == 1
     assert canonical_of(store, BASE + "b") == BASE + "b"
     assert store.collapse([BASE + "b", BASE + "a", BASE + "c"]) == [BASE + "b", BASE + "a"]
@@ -338,7 +338,7 @@ def test_totals_are_those_of_the_literature(store: DocumentStore) -> None:
 # --- another text, other shingles
 
 
-def test_visible_text_is_compared_from_bodies_where_the_store_fingerprints_main_text(tmp_path: Path) -> None:
+def test_visible_text_is_compared_from_bodies_if_the_store_fingerprints_main_text(tmp_path: Path) -> None:
     menu = "<nav>" + " ".join(f"<a href=/{word}>{word}</a>" for word in words(7, 120)) + "</nav>"
     schema = docstore.Schema(extractor="combined")
     with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
@@ -396,7 +396,7 @@ def test_three_orders_of_ingest_give_one_pairs_file(tmp_path: Path) -> None:
                 path = tmp_path / f"{number}-{all_pairs}.tsv"
                 report = sweep(store, SweepOptions(pairs=path, all_pairs=all_pairs, threads=number + 1))
             files.add((path.read_bytes(), (tmp_path / f"{number}-False.tsv").read_bytes()))
-            # a page that stands alone has columns where its verdict, which does depend on the order, named another
+            # a page alone has columns only if its verdict, which depends on the order, named another
             clusters.append({url: place for url, place in places(store).items() if place.similarity < 1})
     assert len(files) == 1
     assert report.pairs > 20
@@ -408,7 +408,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("stage", ["shingles", "pairs", "columns"])
-def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_sweep_continues_where_it_stopped(tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_texts, "BATCH_TEXTS", 8)
     monkeypatch.setattr(sweep_pairs, "BATCH_MEMBERS", 2000)
     monkeypatch.setattr("docstore.sweep.pages.GROUP_CAPTURES", 4)
@@ -463,7 +463,7 @@ def test_damaged_stages_are_made_again(tmp_path: Path, monkeypatch: pytest.Monke
             assert (tmp_path / "again.tsv").read_bytes() == (tmp_path / "sound.tsv").read_bytes()
 
 
-def test_a_log_takes_up_behind_its_last_sound_frame(tmp_path: Path) -> None:
+def test_a_log_continues_after_its_last_sound_frame(tmp_path: Path) -> None:
     path = tmp_path / "stage.log"
     log = StageLog(path, b"i" * 16)
     for frame in (b"one", b"two", b""):
@@ -487,7 +487,7 @@ def test_bands_get_narrower_with_the_threshold() -> None:
     assert expected_recall(0.2) < 0.9
 
 
-def test_candidates_hold_the_near_ones_in_a_bucket_too_large_for_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_include_near_pairs_of_a_bucket_too_large_for_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(8)
     sketches = rng.integers(0, 256, (600, 256), dtype=np.uint8)
     sketches[:, :128] = sketches[0, :128]  # all share half of the bands
@@ -508,7 +508,7 @@ def test_candidates_hold_the_near_ones_in_a_bucket_too_large_for_all_pairs(monke
     assert candidates(sketches, sizes, chosen, 0.8).first.tolist() == []
 
 
-def test_pages_stored_by_reference_are_swept_as_others_are_and_rejected_ones_are_not(tmp_path: Path) -> None:
+def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path: Path) -> None:
     text = words(1, 150)
     bodies = [page(text), page(text), page(text, "Other page"), page(changed(text, 1, 1)), page(words(2, 60))]
     found = {}

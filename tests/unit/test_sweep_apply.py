@@ -81,7 +81,7 @@ def fill(store: DocumentStore, policies: dict[str, str] | None) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["reject", "reference"])
-def test_a_store_is_as_one_that_was_written_under_the_policy(tmp_path: Path, policy: str) -> None:
+def test_apply_gives_the_store_that_writing_under_the_policy_gives(tmp_path: Path, policy: str) -> None:
     answers = {}
     for how in ("written", "applied"):
         with docstore.open(tmp_path / how, create=True, durability="none") as store:
@@ -118,7 +118,7 @@ def test_a_second_run_changes_nothing(store: DocumentStore, policy: str) -> None
 
 
 @pytest.mark.parametrize("policy", ["reject", "reference"])
-def test_a_dry_run_writes_nothing_and_says_what_the_run_frees(store: DocumentStore, policy: str) -> None:
+def test_a_dry_run_writes_nothing_and_reports_freed_bytes(store: DocumentStore, policy: str) -> None:
     fill(store, None)
     put(store, "b1", page(words(20, 9000)), at=20)
     put(store, "b2", page(words(20, 9000)).replace(b"<body>", b"<body id='x'>"), at=21)
@@ -151,7 +151,7 @@ def during(action: Callable[[], object]) -> Callable[[str, int, int], None]:
         (lambda store: store.delete(BASE + "copy"), "changed"),
     ],
 )
-def test_what_changes_between_sweep_and_apply_counts(
+def test_changes_between_sweep_and_apply_are_respected(
     store: DocumentStore, change: Callable[[DocumentStore], object], reason: str
 ) -> None:
     put(store, "a")
@@ -164,7 +164,7 @@ def test_what_changes_between_sweep_and_apply_counts(
     assert list(check(store.opened)) == []
 
 
-def test_a_canonical_with_a_newer_version_stands_again_when_that_is_rejected(store: DocumentStore) -> None:
+def test_a_canonical_is_live_again_when_its_newer_version_is_rejected(store: DocumentStore) -> None:
     other = page(words(4, 200))
     put(store, "q", other, at=1)
     put(store, "a", at=2)
@@ -238,7 +238,7 @@ def test_a_visit_of_a_rejected_url_that_has_nothing_else(store: DocumentStore) -
 
 
 @pytest.mark.parametrize("policy", ["reject", "reference"])
-def test_other_hosts_only_if_they_are_asked_for(store: DocumentStore, policy: str) -> None:
+def test_other_hosts_only_with_the_option(store: DocumentStore, policy: str) -> None:
     put(store, "a")
     put(store, "https://mirror.example/a", at=2)
     assert sweep(store, SweepOptions(apply=policy, threads=1)).left == {"other_host": 1}
@@ -247,7 +247,7 @@ def test_other_hosts_only_if_they_are_asked_for(store: DocumentStore, policy: st
     assert sweep(store, SweepOptions(apply=policy, any_host=True, threads=1)).applied == {}
 
 
-def test_near_pages_only_if_they_are_asked_for_and_versions_of_one_url_never(store: DocumentStore) -> None:
+def test_near_pages_only_with_the_option_and_versions_of_one_url_never(store: DocumentStore) -> None:
     put(store, "a", at=1)
     put(store, "a", page(changed(TEXT, 1, 2)), at=2)
     put(store, "a", at=3)
@@ -273,7 +273,7 @@ def test_pages_without_a_body_and_cells_of_the_user_stay(tmp_path: Path) -> None
         }  # fmt: skip
 
 
-def test_a_canonical_without_its_body_takes_nobodys(store: DocumentStore) -> None:
+def test_no_member_is_applied_against_a_canonical_without_its_body(store: DocumentStore) -> None:
     put(store, "a", at=1, keep_body=False)
     put(store, "m", at=2)
     assert sweep(store, REJECT).left == {"canonical": 1}
@@ -331,7 +331,7 @@ job.sweep(docstore.open(sys.argv[1]), job.SweepOptions(apply=sys.argv[4], thread
 
 @pytest.mark.parametrize("policy", ["reject", "reference"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_run_that_is_killed_goes_on(tmp_path: Path, policy: str, when: str) -> None:
+def test_a_killed_run_continues(tmp_path: Path, policy: str, when: str) -> None:
     whole = tmp_path / "whole"
     with docstore.open(whole, create=True) as store:
         names = fill(store, None)
@@ -355,7 +355,9 @@ def test_a_run_that_is_killed_goes_on(tmp_path: Path, policy: str, when: str) ->
 
 
 @pytest.mark.parametrize("policy", ["reject", "reference"])
-def test_after_compaction_the_sample_crawl_takes_what_it_takes_under_the_policy(tmp_path: Path, policy: str) -> None:
+def test_after_compaction_the_sample_crawl_has_the_size_of_a_store_written_under_the_policy(
+    tmp_path: Path, policy: str
+) -> None:
     kinds = ("exact", "same_text", "near")
     sizes = {}
     for how in ("applied", "written"):
@@ -379,7 +381,7 @@ def test_after_compaction_the_sample_crawl_takes_what_it_takes_under_the_policy(
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 5, 21, 22])
 def test_random_stores_lose_nothing(tmp_path: Path, seed: int) -> None:
-    """What a page showed it shows still, or what it was rejected for shows it; beside a compaction, run after run."""
+    """A page shows what it showed, or the page it was rejected for does; during compactions, run after run."""
     source = random.Random(seed)
     texts = [words(number, source.choice([8, 30, 120])) for number in range(4)]
     bodies = [page(text, f"Title {n}") for n, text in enumerate(texts)]

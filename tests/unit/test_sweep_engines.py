@@ -49,7 +49,7 @@ def test_sets_of_texts_are_those_of_the_kernel() -> None:
     assert made["sketches"].shape == (40 * 256,)
 
 
-def test_columns_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:
+def test_columns_survive_a_round_trip_through_their_file(tmp_path: Path) -> None:
     from docstore.cluster.spark_stages import read_columns, write_columns
 
     columns = {
@@ -68,7 +68,7 @@ def test_columns_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["columns"]
 
 
-def test_pairs_of_sets_in_files_share_what_they_share_in_memory(tmp_path: Path) -> None:
+def test_pairs_of_sets_in_files_and_in_memory_share_the_same_members(tmp_path: Path) -> None:
     made = sets_of_texts(RULE, batch_of(texts(40)))
     sets = Sets(np.concatenate([[0], np.cumsum(made["lengths"])]).astype(np.int64), made["members"])
     made["members"].astype("<u8").tofile(tmp_path / "sets.u64")
@@ -147,7 +147,7 @@ def test_a_failure_of_spark_names_the_error_of_the_worker() -> None:
     assert failure_reason("") == ""
 
 
-def test_spark_without_java_says_what_to_install(
+def test_spark_without_java_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("pyspark", "pandas"):

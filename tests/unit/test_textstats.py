@@ -87,16 +87,16 @@ def test_summaries_keep_their_promises(seed: int) -> None:
     assert found.frequency_error <= len(drawn) / limit
     for one in found.top:
         assert plain[one.word] - found.frequency_error <= one.frequency <= plain[one.word]
-    held = {one.word for one in found.top}
+    top_words = {ranked.word for ranked in found.top}
     least = min(one.frequency for one in found.top)
-    assert all(word in held for word, count in plain.items() if count - found.frequency_error > least)
+    assert all(word in top_words for word, count in plain.items() if count - found.frequency_error > least)
     assert 0 < found.vocabulary_error < 0.05
     assert abs(found.vocabulary - len(plain)) < 4 * found.vocabulary_error * len(plain)
     hapax = sum(1 for count in plain.values() if count == 1)
     assert abs(found.hapax_share - hapax / len(plain)) < 0.08
 
 
-def test_memory_is_bounded_whatever_comes() -> None:
+def test_memory_is_bounded_for_any_input() -> None:
     counts = WordCounts(exact_words=1000, sample_words=500)
     for start in range(0, 200_000, 100):
         counts.add([f"w{number}" for number in range(start, start + 100)])
@@ -186,7 +186,7 @@ def test_plateau_draws_a_stored_page_and_a_file(run: Terminal, tmp_path: Path) -
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.read_bytes() != stored
 
 
-def test_plateau_says_what_is_wrong(run: Terminal, tmp_path: Path) -> None:
+def test_plateau_names_the_error(run: Terminal, tmp_path: Path) -> None:
     picture = str(tmp_path / "page.png")
     assert run("plateau", "https://gone.example/", "--png", picture).code == 1
     assert run("plateau", "--png", picture).code == 2

@@ -59,7 +59,7 @@ def test_seconds_are_not_taken_for_microseconds(store: docstore.DocumentStore) -
     assert list(store.cells.scan()) == []
 
 
-def test_any_time_is_taken_when_the_caller_says_so(store: docstore.DocumentStore) -> None:
+def test_any_time_is_accepted_with_the_option(store: docstore.DocumentStore) -> None:
     assert store.put_page(URL, b"old", fetched_at=SECONDS_OF_2023, any_time=True).stored == "body"
     assert store.put_page(URL, b"late", fetched_at=YEAR_9999, any_time=True).stored == "body"
     assert next(store.put_pages([Page(URL, b"older", fetched_at=0)], any_time=True)).stored == "body"
@@ -67,13 +67,13 @@ def test_any_time_is_taken_when_the_caller_says_so(store: docstore.DocumentStore
     assert len(store.history(URL)) == 3
 
 
-def test_early_archives_clocks_that_are_wrong_and_cells_of_ones_own_are_taken(store: docstore.DocumentStore) -> None:
+def test_early_archives_wrong_clocks_and_user_cells_are_accepted(store: docstore.DocumentStore) -> None:
     assert store.put_page(URL, b"old", fetched_at=ARCHIVE_OF_1996).stored == "body"
     assert store.put_page(URL, b"ahead", fetched_at=time.time_ns() // 1000 + DAY // 2).stored == "body"
     store.cells.apply(URL, [SetCell("event", b"moon landing", 0, b"1969"), SetCell("event", b"x", YEAR_9999, b"")])
 
 
-def test_the_bounds_themselves_are_taken() -> None:
+def test_the_bounds_themselves_are_accepted() -> None:
     assert refusal_of_time(EARLIEST_MICROS, T0) == refusal_of_time(T0 + MOST_AHEAD_MICROS, T0) == ""
     assert refusal_of_time(EARLIEST_MICROS - 1, T0) and refusal_of_time(T0 + MOST_AHEAD_MICROS + 1, T0)
     assert refusal_of_time(1 << 63, T0, any_time=True) and refusal_of_time(-1, T0, any_time=True)
@@ -81,7 +81,7 @@ def test_the_bounds_themselves_are_taken() -> None:
 
 
 @pytest.mark.parametrize("reader", [False, True])
-def test_ingest_names_the_record_and_goes_on(tmp_path: Path, store: docstore.DocumentStore, reader: bool) -> None:
+def test_ingest_names_the_record_and_continues(tmp_path: Path, store: docstore.DocumentStore, reader: bool) -> None:
     far, good = (
         record(message(b"body"), f"http://a.example/{n}").replace(DATE.encode(), at.encode())
         for n, at in enumerate(("9999-01-01T00:00:00Z", "1996-05-01T00:00:00Z"))

@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
 
 
 def put(store: docstore.DocumentStore, name: str, title: str, text: list[str], menu: bytes = b"") -> docstore.Verdict:
-    """Write a page of HOST/PATH; the text stands as it is, or in an article next to a menu of 300 words."""
+    """Write a page of HOST/PATH; the text alone, or in an article next to a menu of 300 words."""
     body = page(text, title)
     if menu:
         body = body.replace(b"<body>", b"<body>" + menu + b"<article>").replace(b"</body>", b"</article></body>")
@@ -258,7 +258,7 @@ def test_a_copy_is_found_behind_pages_that_share_its_notice(store: docstore.Docu
 
 
 def test_the_sweep_has_every_pair_that_a_verdict_names_or_sets_it_apart(store: docstore.DocumentStore) -> None:
-    """Titles are such that neither "shares its text" nor "may stand beside" is transitive."""
+    """With these titles neither "shares its text" nor "titles allow the pair" is transitive."""
     source = random.Random(12)
     texts = [[*more, *changed(NOTICE, seed, 3)] for seed in (1, 2) for more in ([], ["blue", "enamel", "lamp"])]
     titles = [LAMP, KNIFE, VASE, "", "Shop", "Blue lamp 17", "Blue lamp 18", "Knife and lamp"]
@@ -278,7 +278,7 @@ def test_the_sweep_has_every_pair_that_a_verdict_names_or_sets_it_apart(store: d
 def test_a_text_on_many_hosts_under_three_titles_costs_a_sweep_a_step_for_each_host(
     store: docstore.DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each host's own pages are evidence, so no pair of hosts stands; there are 10,800 of them."""
+    """Each host's own pages are evidence, so titles set apart all pairs of hosts; there are 10,800 of them."""
     hosts = 60
     steps = 0
 

@@ -1,4 +1,4 @@
-"""Rows and pages that the index keeps at hand: the answers of the engine, whatever is added, commits or fails."""
+"""Cached rows of the index equal the engine's, whatever is added, commits or fails."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Posting:
 
 @pytest.mark.parametrize("has_room", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_at_hand_is_what_is_stored_and_in_flight(
+def test_cached_rows_equal_stored_rows_and_those_in_flight(
     seed: int, has_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_room:
@@ -68,32 +68,32 @@ def test_what_is_at_hand_is_what_is_stored_and_in_flight(
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
     buckets = RowBuckets(engine)
-    held = HashIndex(engine, buckets, caches=True)
+    cached = HashIndex(engine, buckets, caches=True)
     texts: dict[PagePointer, int] = {}
     for group in range(12):
         plain, new = HashIndex(engine, buckets), NewPostings()
         drawn = [(int(rng.integers(BODIES)), int(rng.integers(TEXTS))) for _ in range(rng.integers(1, 7))]
         if group % 3:
-            held.prepare(page(*each) for each in drawn)
+            cached.prepare(page(*each) for each in drawn)
         for number, (body, text) in enumerate(drawn):
             is_text = bool(rng.integers(4))
             pointer = PagePointer(group * 100 + number, b"row%d" % number)
             texts[pointer] = text
-            held.add(new, pointer, page(body, text), status=200 if is_text else 404)
-            assert pages_of(held, texts, new) == pages_of(plain, texts, new)
+            cached.add(new, pointer, page(body, text), status=200 if is_text else 404)
+            assert pages_of(cached, texts, new) == pages_of(plain, texts, new)
         if rng.integers(3):
             known, is_applied = bool(rng.integers(3)), bool(rng.integers(3))
-            commit_postings(engine, buckets, new, held, known=known, is_applied=known or is_applied)
-        assert pages_of(held, texts) == pages_of(HashIndex(engine, buckets), texts)
+            commit_postings(engine, buckets, new, cached, known=known, is_applied=known or is_applied)
+        assert pages_of(cached, texts) == pages_of(HashIndex(engine, buckets), texts)
         gone = [PagePointer(group * 100, b"row0"), PagePointer(group * 100 - 99, b"row1")]
         plan = Plan()
         for pointer in gone if group % 4 == 3 else ():
             posted = [Posted(pointer.timestamp, checksum(1, body), b"", "", "", "") for body in range(BODIES)]
-            plan.remove(Stage.POSTINGS, held.remove(pointer.row_key, posted))
+            plan.remove(Stage.POSTINGS, cached.remove(pointer.row_key, posted))
         apply(engine, plan, Durability.NONE)
-        held.follow(plan, bool(rng.integers(2)))
-        assert pages_of(held, texts) == pages_of(HashIndex(engine, buckets), texts)
-    assert sum(map(len, pages_of(held, texts))) >= BODIES
+        cached.follow(plan, bool(rng.integers(2)))
+        assert pages_of(cached, texts) == pages_of(HashIndex(engine, buckets), texts)
+    assert sum(map(len, pages_of(cached, texts))) >= BODIES
 
 
 def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
@@ -110,7 +110,7 @@ def test_a_body_of_very_many_pages_is_read_in_slices() -> None:
 
 
 def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """11.B1: the row at hand was sorted anew, whole, for every page of the body."""
+    """Issue 11: the whole cached row was sorted again for every page of the body."""
     merged: list[int] = []
 
     def noted(*lists: list[bytes]) -> Iterator[bytes]:
@@ -129,7 +129,7 @@ def test_a_body_of_very_many_pages_costs_later_pages_no_more(monkeypatch: pytest
     assert max(merged) == POINTER_SLICE
 
 
-def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whether_a_page_is_posted_reads_one_posting(monkeypatch: pytest.MonkeyPatch) -> None:
     posting = Posting(caches=False)
     engine, index = posting.engine, posting.index
     posting.commit((PagePointer(5, b"row%d" % number), page(3, 1)) for number in range(300))
@@ -149,7 +149,7 @@ def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.Mo
     assert sum(read) <= 2
 
 
-def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, rows were counted, of which each may have 64 pages."""
     bodies, copies = 40, 50
     monkeypatch.setattr(index_module, "ROWS_HELD", 10 * copies)
@@ -173,8 +173,8 @@ def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPa
     assert len(asked) >= bodies - 10
 
 
-def test_questions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, what was asked of each such body was held for ever."""
+def test_cached_conditions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the fix, the conditions of each such body were cached for ever."""
     bodies, most = 30, 8
     monkeypatch.setattr(index_module, "ROWS_HELD", most * (POINTER_SLICE + 1) // 2)
     posting = Posting(caches=True)
@@ -189,5 +189,5 @@ def test_questions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.
             for condition in ("one", "other"):
                 found = index.oldest_with_body(checksum(1, body), b"row0", lambda _: True, condition)
                 assert found == PagePointer(1, b"row1")
-                held = sum(isinstance(one, Oldest) for one in gc.get_objects()) - before
-                assert 0 < held <= most
+                cached = sum(isinstance(each, Oldest) for each in gc.get_objects()) - before
+                assert 0 < cached <= most
