@@ -51,22 +51,13 @@ _UNIT: Final = _units(0x10FFFF)
 _UNIT_OF_BMP: Final = _units(0xFFFF)
 """`re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them."""
 _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
-_STARTS_WITH_WORD: Final = re.compile(f"[{_class(UNICODE['word'])}]")
 _ASCII_FOLDED: Final = "".join(
     chr(code_point).lower() if re.match("[0-9A-Za-z_]", chr(code_point)) else " " for code_point in range(128)
 )
 """For `str.translate`: ASCII letters in lower case, digits and the low line stay, all else is a blank."""
 
-_CHUNK: Final = re.compile(r"([^\x00-\x7f][^\x00-\x20\x7f]*+)")
-"""From a character beyond ASCII to the next ASCII blank or control, which neither composes nor reorders."""
-_COMBINES_WITH_ASCII: Final = re.compile("[\u0300-\u036f]")
-"""All characters that NFKC can merge with an ASCII character before them lie in this block (a test looks at each)."""
-_REMEMBERED_LENGTH: Final = 40
-_REMEMBERED_CHUNKS: Final = 1 << 15
-
-_LONG_TEXT: Final = 2000
-_LONG_RUN: Final = 64
-"""Texts this long are searched for runs of combining marks this long."""
+_LONG_RUN: Final = re.compile(f"[{_class(UNICODE['mark'])}]{{64}}")
+"""Marks whose order Python would take long to find."""
 
 _TABLES_ARE_PINNED: Final = unicodedata.unidata_version == UNICODE["version"]
 """Then unassigned characters pass through folding unchanged and cut anyway."""
@@ -82,26 +73,24 @@ def fold(text: str) -> str:
     text = _IGNORABLE.sub("", text)
     if not _TABLES_ARE_PINNED:
         text = without_unassigned(text)
-    if len(text) > _LONG_TEXT:
+    if _LONG_RUN.search(text):
         text = _with_marks_in_order(text)
     normalize = unicodedata.normalize
     return normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
 
 
 def _with_marks_in_order(text: str) -> str:
-    """The text with long runs of combining marks in canonical order, as normalisation would put them.
+    """The text with runs of combining marks in canonical order, as normalisation would put them.
 
     Python orders a run by insertion, in time quadratic in its length where it is out of order; a page of a million
     marks would take minutes.  Sorting by combining class first, equal ones kept in order, is what the standard asks,
     so that normalisation finds nothing left to do.
     """
     combining = unicodedata.combining
-    parts = []
+    parts: list[str] = []
     for marks, run in groupby(text, key=lambda character: combining(character) != 0):
         characters = list(run)
-        if marks and len(characters) > _LONG_RUN:
-            characters.sort(key=combining)
-        parts += characters
+        parts += sorted(characters, key=combining) if marks else characters
     return "".join(parts)
 
 
@@ -110,36 +99,6 @@ def units(folded: str) -> list[str]:
     return (_UNIT if _BEYOND_BMP.search(folded) else _UNIT_OF_BMP).findall(folded)
 
 
-class _FoldedChunks(dict[str, str]):
-    """Chunk -> its words with blanks between; short ones recur and are remembered; at a bound all are forgotten.
-
-    The first word is glued to what stands before the chunk where both belong to one word.
-    """
-
-    def __missing__(self, chunk: str) -> str:
-        folded = fold(chunk)
-        glue = "" if _STARTS_WITH_WORD.match(folded) else " "
-        found = f"{glue}{' '.join(units(folded))} "
-        if len(chunk) <= _REMEMBERED_LENGTH:
-            if len(self) >= _REMEMBERED_CHUNKS:
-                self.clear()
-            self[chunk] = found
-        return found
-
-
-_FOLDED: Final = _FoldedChunks()
-
-
 def words(text: str) -> list[str]:
-    """The normalised words of a text, in order, repeats kept.
-
-    Equal to ``units(fold(text))``, with the ASCII parts spared.
-    """
-    if text.isascii():
-        return text.translate(_ASCII_FOLDED).split()
-    if _COMBINES_WITH_ASCII.search(text):
-        return units(fold(text))
-    parts = _CHUNK.split(text)
-    parts[0::2] = [part.translate(_ASCII_FOLDED) for part in parts[0::2]]
-    parts[1::2] = map(_FOLDED.__getitem__, parts[1::2])
-    return "".join(parts).split()
+    """The normalised words of a text, in order, repeats kept."""
+    return text.translate(_ASCII_FOLDED).split() if text.isascii() else units(fold(text))

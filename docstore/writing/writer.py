@@ -427,8 +427,8 @@ class Sequencer:
         """
         answers: list[Write] = []
         committed = 0
-        collects = gc.isenabled()  # if two stores write at once, the one that switched it off switches it on again
         with self._committer.lock:
+            collects = gc.isenabled()  # if two stores write at once, the one that switched it off switches it on again
             try:
                 gc.disable()  # it would look through thousands of objects that live as long as the group
                 self._prepare(pages)

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 import docstore
-from docstore import Page, PutResult, StorageError, StoreUnavailable
+from docstore import Durability, Page, PutResult, Schema, StorageError, StoreUnavailable
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
 from docstore.store import DocumentStore
+from docstore.tablets.layout import Layout
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 from docstore.writing.writer import Sequencer
@@ -216,6 +217,50 @@ def test_a_source_that_fails_does_so_when_all_before_it_is_answered(store: Docum
         for result in store.put_pages(source()):
             answered.append(result)
     assert len(answered) == 20 and page(19).url in store
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_garbage_is_collected_between_groups_alone_and_only_if_the_caller_wants_it(
+    tmp_path: Path, collects: bool
+) -> None:
+    seen: list[bool] = []
+    fails = False
+
+    def clock() -> int:
+        seen.append(gc.isenabled())
+        if fails and not seen[-1]:
+            raise StorageError("disk full")
+        return T0
+
+    before = gc.isenabled()
+    opened = Layout(tmp_path / "store").open(create=True, schema=Schema())
+    with DocumentStore(opened, Durability.NONE, clock=clock) as store:
+        try:
+            (gc.enable if collects else gc.disable)()
+            store.put_page("https://a.example/", b"<p>tea")
+            assert not seen[-1] and gc.isenabled() is collects
+            fails = True
+            with pytest.raises(StorageError):
+                store.put_page("https://a.example/other", b"<p>tea")
+            assert not seen[-1] and gc.isenabled() is collects
+        finally:
+            (gc.enable if before else gc.disable)()
+
+
+def test_the_collector_is_on_after_two_stores_have_written_at_once(tmp_path: Path) -> None:
+    pages = [(f"https://a.example/{number}", b"<p>page %d" % number) for number in range(600)]
+
+    def write(name: str) -> None:
+        with docstore.open(tmp_path / name, create=True, durability="none") as store:
+            for url, body in pages:
+                store.put_page(url, body)
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in ("one", "other")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("threads", [1, 2])
