@@ -1,9 +1,9 @@
 """The server beside the embedded store on the same pages; and how fast it answers while it is written to.
 
-    python -m tools.bench.server writes|reads|archive|memory --corpus DIR [--limit N]
+    python -m tools.bench.server writes|reads|speed|archive|memory --corpus DIR [--limit N]
 
-Writes are by two client processes through the server and by one process with the store; reads at 200 a second, and
-requests of the archive API, by `wrk`, which has to be installed; memory is the server's, over time.
+Writes are by two client processes through the server and by one process with the store; reads at 200 a second and at
+full speed, and requests of the archive API, by `wrk`, which has to be installed; memory is the server's, over time.
 """
 
 from __future__ import annotations
@@ -52,26 +52,41 @@ if pause > 0 then function delay() return math.random(0, 2 * pause) end end
 """
 
 
+BARE = """
+import json, sys, uvicorn
+body = bytes(int(sys.argv[1]))
+headers = [(b"content-length", str(len(body)).encode())]
+async def app(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+class Server(uvicorn.Server):
+    async def startup(self, sockets=None):
+        await super().startup(sockets)
+        port = self.servers[0].sockets[0].getsockname()[1]
+        print(json.dumps({"event": "listening", "url": f"http://127.0.0.1:{port}"}), file=sys.stderr, flush=True)
+Server(uvicorn.Config(app, port=0, lifespan="off", log_level="critical", access_log=False)).run()
+"""
+"""What uvicorn takes to answer with a body of so many bytes."""
+SPEED_CONNECTIONS = (1, 4, 64)
+
+
 @contextlib.contextmanager
-def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
+def served(
+    folder: Path, *options: str, python: str = sys.executable
+) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A server in a process of its own; gives it, its URL and that of its archive API."""
-    command = [
-        sys.executable,
-        "-m",
-        "docstore.cli",
-        "serve",
-        "--store",
-        str(folder),
-        "--create",
-        "--port",
-        "0",
-        *options,
-    ]
-    with (folder.parent / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stderr=log)
-    try:
-        listening = _listening(folder.parent / "server.log", process)
+    command = ["-m", "docstore.cli", "serve", "--store", str(folder), "--create", "--port", "0", *options]
+    with _listens([python, *command], folder.parent) as (process, listening):
         yield process, listening["url"], listening.get("archive", "")
+
+
+@contextlib.contextmanager
+def _listens(command: Sequence[str], folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """A process that runs in a folder, with what it says when it listens."""
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, stderr=log, cwd=folder)
+    try:
+        yield process, _listening(folder / "server.log", process)
     finally:
         process.terminate()
         process.wait(60)
@@ -256,6 +271,64 @@ def archive(*, corpus: Path, limit: int | None = None, seconds: int = 10) -> Sec
     return section
 
 
+def speed(*, corpus: Path, seconds: int = 5, other: str = "") -> Section:
+    """Reads at full speed and what each takes of the server's processor; in turns with another version, by its Python.
+
+    Every page of the corpus is asked for, at random; the other version makes a store of its own.
+    """
+    heads = ["what", "connections", "requests/s", "p50 ms", "p99 ms", "server's CPU us"]
+    heads += ["of the other version", "ratio"] if other else []
+    section = Section("Reads of a server at full speed", f"{COMMAND} speed --corpus DIR", heads)
+    pages = load_pages(corpus)
+    asked = [quote(url, safe="") for url in {page.url for page in pages if page.url.startswith("http")}]
+    paths = {
+        "GET /v1/page/body": [f"/v1/page/body?url={url}" for url in asked],
+        "GET /v1/page": [f"/v1/page?url={url}" for url in asked],
+        "CDX look-up": [f"/web/cdx?url={url}" for url in asked],
+    }
+    pythons = [sys.executable, *([other] if other else [])]
+    found: dict[tuple[str, int, str], list[tuple[float, Sequence[str]]]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        for number, python in enumerate(pythons):
+            command = [python, "-m", "docstore.cli", "ingest", "--create", "--no-progress", "--store", f"s{number}"]
+            command += [str(path.resolve()) for path in sorted(corpus.glob("*.warc.gz"))]
+            subprocess.run(command, cwd=name, check=True, capture_output=True)
+
+        def measure(process: subprocess.Popen[bytes], url: str, what: str, python: str) -> None:
+            for connections in SPEED_CONNECTIONS:
+                load(Path(name), url, paths[what], 1, connections)  # unmeasured
+                before = processor_seconds(process.pid)
+                shown = load(Path(name), url, paths[what], seconds, connections)
+                used = processor_seconds(process.pid) - before
+                microseconds = used / (float(shown[0].replace(",", "")) * seconds) * 1e6
+                found.setdefault((what, connections, python), []).append((microseconds, shown))
+
+        for _ in range(ROUNDS):
+            for number, python in enumerate(pythons):
+                options = ("--archive-port", "0")
+                with served(Path(name) / f"s{number}", *options, python=python) as (process, url, archive_url):
+                    for what in paths:
+                        measure(process, archive_url if what.startswith("CDX") else url, what, python)
+        bare = "uvicorn alone, a body of the mean length"
+        paths[bare] = ["/"]
+        length = sum(len(page.body) for page in pages) // len(pages)
+        with _listens([sys.executable, "-c", BARE, str(length)], Path(name)) as (process, listening):
+            measure(process, listening["url"], bare, sys.executable)
+    for (what, connections, python), measured in found.items():
+        if python != sys.executable:
+            continue
+        used, shown = sorted(measured)[len(measured) // 2]
+        cells = [what, str(connections), *shown[:3], f"{used:.0f}"]
+        if before := found.get((what, connections, other)):
+            cells += [f"{median([one for one, _ in before]):.0f}", f"{used / median([one for one, _ in before]):.2f}"]
+        section.rows.append(cells + [""] * (len(heads) - len(cells)))
+    section.notes.append(
+        f"{len(asked)} pages; wrk for {seconds} s a cell, the median of {ROUNDS} rounds by the server's processor "
+        "time, which is of user and system mode. The client ran on the same machine."
+    )
+    return section
+
+
 def load(
     folder: Path, url: str, paths: Sequence[str], seconds: int, connections: int, rate: int = 0
 ) -> tuple[str, str, str, str]:
@@ -334,4 +407,4 @@ def _milliseconds(said: str, percentile: int) -> str:
 
 
 if __name__ == "__main__":
-    run_commands(writes, reads, archive, memory, write_share)
+    run_commands(writes, reads, speed, archive, memory, write_share)
