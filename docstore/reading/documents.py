@@ -309,9 +309,10 @@ class DocumentReader:
         def read(one: str) -> Document | None:
             return self.get(keys.row_key(one), at=at, versions=versions, families=families)
 
-        document, via = None, [keys.canonical_url(url)]
+        document, via = None, list[str]()
         pointer = self.rejected_for(keys.row_key(url), at=at) if follow_duplicates else None
         if pointer is not None:
+            via = [keys.canonical_url(url)]
             document = self.get(pointer.row_key, at=pointer.timestamp, versions=versions, families=families)
         if document is None:
             document, via = read(url), []

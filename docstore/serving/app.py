@@ -15,7 +15,8 @@ import traceback
 import types
 import typing
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -44,7 +45,7 @@ from docstore.serving.request import (
     is_bug,
     stopping,
 )
-from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
+from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE, plain_answer
 from docstore.serving.service import Service
 from docstore.serving.settings import Limits
 from docstore.serving.telemetry import Log, Metrics
@@ -98,7 +99,8 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
     limits = service.settings.limits
     memory = MemoryBudget(limits.waiting_bytes)
     service.metrics.gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: memory.taken_bytes)
-    api = Middleware(app, admission, limits, memory, service.metrics, log, service.boot)
+    plain = partial(plain_answer, service=service)
+    api = Middleware(app, plain, admission, limits, memory, service.metrics, log, service.boot)
     service.metrics.gauge("docstore_requests_working", "Requests that are worked on", lambda: api.working)
     return api
 
@@ -120,6 +122,7 @@ class Middleware:
 
     Args:
         app: to be asked.
+        plain_answer: asked before it: status, body and headers of what needs no route; None for all else.
         admission: who may ask.
         limits: how much at a time.
         memory: that bodies share.
@@ -133,6 +136,7 @@ class Middleware:
     def __init__(
         self,
         app: ASGIApp,
+        plain_answer: Callable[[RequestContext], Awaitable[tuple[int, bytes, dict[str, str]] | None]],
         admission: Admission,
         limits: Limits,
         memory: MemoryBudget,
@@ -141,6 +145,7 @@ class Middleware:
         boot: str,
     ) -> None:
         self._app = app
+        self._plain_answer = plain_answer
         self._idempotent = IdempotentAnswers(app, boot)
         self._admission = admission
         self._limits = limits
@@ -173,7 +178,12 @@ class Middleware:
         trouble = None
         try:
             self._admit(context)
-            await self._idempotent.answer(context, receive, context.send)
+            if (found := await self._plain_answer(context)) is not None:
+                state["path_template"] = scope["path"]
+                await context.answer(*found)
+            else:
+                _check_query(scope["query_string"])
+                await self._idempotent.answer(context, receive, context.send)
         except Exception as raised:
             # What `context.send` refuses comes back inside an exception of the framework.
             error = raised.__cause__ if isinstance(raised.__cause__, Refusal) else raised
@@ -184,7 +194,7 @@ class Middleware:
             if context.status:
                 state.get(ABORT, bool)()
             else:
-                await refuse(context.send, status, body, headers)
+                await context.answer(status, to_json(body), {"content-type": JSON, **headers})
         finally:
             if context.is_stuck:  # whatever became of the exception on its way through the framework
                 trouble = "the client did not take its answer"
@@ -197,7 +207,6 @@ class Middleware:
         if context.scope["path"] in OPEN_PATHS:
             return
         self._admission.admit(context)
-        _check_query(context.scope["query_string"])
         if self.is_stopping:
             raise stopping()
         if self.working > self._limits.requests:
@@ -206,27 +215,27 @@ class Middleware:
     def _note(self, context: RequestContext, seconds: float, trouble: str | None) -> None:
         scope: Any = context.scope
         self._metrics.count_request(scope.get("path_template") or "other", scope["method"], context.status, seconds)
-        more = {"received_bytes": context.received_bytes, "error": trouble}
-        if context.is_local:
-            more["client"] = "unix"
         _log_request(
             self._log, scope, context.status, context.sent_bytes, seconds,
-            id=context.request_id, client_name=context.client_name or None, **more,
+            id=context.request_id, client_name=context.client_name or None, received_bytes=context.received_bytes,
+            error=trouble,
         )  # fmt: skip
 
 
 def _log_request(log: Log, scope: Any, status: int, sent_bytes: int, seconds: float, **more: object) -> None:
-    client = scope["client"][0] if scope.get("client") else None
-    said = {
-        "client": client,
-        "method": scope["method"],
-        "path": scope["path"][:SHOWN_CHARACTERS],
-        "query": scope["query_string"].decode("latin-1")[:SHOWN_CHARACTERS] or None,
-        "status": status,
-        "sent_bytes": sent_bytes,
-        "milliseconds": round(seconds * 1000, 2),
-    }
-    log.write("request", **said | more)
+    client, server = scope.get("client"), scope.get("server")
+    is_local = server is not None and server[1] is None
+    log.write(
+        "request",
+        client="unix" if is_local else client[0] if client else None,
+        method=scope["method"],
+        path=scope["path"][:SHOWN_CHARACTERS],
+        query=scope["query_string"].decode("latin-1")[:SHOWN_CHARACTERS] or None,
+        status=status,
+        sent_bytes=sent_bytes,
+        milliseconds=round(seconds * 1000, 2),
+        **more,
+    )
 
 
 def _check_query(query: bytes) -> None:
@@ -243,17 +252,6 @@ def _check_query(query: bytes) -> None:
         raise Refusal(
             400, f"the query is not UTF-8 once it is decoded ({error}); write a URL's own % as %25"
         ) from error
-
-
-async def refuse(send: Send, status: int, body: dict[str, Any], named: dict[str, str]) -> None:
-    """Answer with an error, in JSON."""
-    raw = to_json(body)
-    named = {"content-type": "application/json", "content-length": str(len(raw)), **named}
-    headers = [(name.encode(), value.encode()) for name, value in named.items()]
-    start: Any = {"type": "http.response.start", "status": status, "headers": headers}
-    end: Any = {"type": "http.response.body", "body": raw, "more_body": False}
-    await send(start)
-    await send(end)
 
 
 # --- idempotency: a write that is sent again gets its first answer once more, and nothing is done twice

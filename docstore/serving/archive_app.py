@@ -12,6 +12,7 @@ say what the body is; the others are there under `X-Archive-Orig-`, where no bro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections import deque
@@ -54,8 +55,8 @@ from docstore.serving.archive_captures import (
     replayed,
     rows_of_path,
 )
-from docstore.serving.archive_cdx import CdxAnswers, parse_query
-from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens
+from docstore.serving.archive_cdx import CdxAnswers, parse_query, wants_json
+from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens, takes_at_once
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.engine import ScannedRow
 from docstore.storage.envelope import envelope_raw_bytes
@@ -159,7 +160,7 @@ class ArchiveApp:
                 return plain(404, f"nothing is served there\n\n{about}")
             return await self._answer_page(found, replayed(found[5], query_string), scope, base)
         except InvalidArgument as error:
-            if raw_path == CDX_PATH and b"output=json" in query_string.split(b"&"):
+            if raw_path == CDX_PATH and wants_json(query_string):
                 return as_json(400, {"message": str(error)})
             return plain(400, str(error))
         except (CorruptionError, UnsupportedFormat) as error:
@@ -219,8 +220,9 @@ class ArchiveApp:
         if scope["method"] == "HEAD":
             body = b""
         seconds = self._settings.send_seconds + len(body) / self._settings.send_bytes_per_second
+        is_at_once = len(body) <= _STEP_BYTES and takes_at_once(scope)
         try:
-            async with asyncio.timeout(seconds):
+            async with contextlib.nullcontext() if is_at_once else asyncio.timeout(seconds):
                 await send({"type": "http.response.start", "status": answer.status, "headers": headers})
                 for at in range(0, max(len(body), 1), _STEP_BYTES):
                     step = body[at : at + _STEP_BYTES]

@@ -393,6 +393,7 @@ _NAMES = {name: name for name in (*FIELDS, *ABSENT_FIELDS)} | {
     "original": "url",
     "size": "length",
 }
+_ALL_FIELDS = tuple((name, name) for name in FIELDS)
 _OUTPUTS = ("", "text", "cdx", "cdxj", "json")
 _MATCH_TYPES = ("exact", "prefix", "host", "domain", "range")
 _SORTS = ("", "default", "reverse", "closest")
@@ -582,7 +583,7 @@ def _field(name: str) -> str:
 
 def _fields(names: str) -> tuple[tuple[str, str], ...]:
     chosen = [name for name in names.split(",") if name]
-    return tuple((name, _field(name)) for name in dict.fromkeys(chosen or FIELDS))
+    return tuple((name, _field(name)) for name in dict.fromkeys(chosen)) or _ALL_FIELDS
 
 
 def _collapse(rule: str) -> tuple[str, int | None]:
@@ -593,8 +594,7 @@ def _collapse(rule: str) -> tuple[str, int | None]:
 
 
 def _number(ask: dict[str, str], name: str, default: int | None, *, negative: bool = False) -> int | None:
-    text = ask.get(name, "").strip()
-    if not text:
+    if not (text := ask.get(name, "").strip()):
         return default
     if not _NUMBER.fullmatch(text) or (text.startswith("-") and not negative):
         raise InvalidArgument(f"{name} must be a whole number{'' if negative else ' from 0 on'}, not {text[:40]!r}")

@@ -16,7 +16,7 @@ from litestar.di import NamedDependency
 from litestar.response import Stream
 
 from docstore.reading.documents import Document
-from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, Role, context_of, failure
+from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, RequestContext, Role, context_of, failure
 from docstore.serving.service import Service
 from docstore.serving.wire import (
     FRAMES,
@@ -27,7 +27,6 @@ from docstore.serving.wire import (
     encode_end,
     encode_error,
     encode_items,
-    plain,
     read,
     to_json,
     to_msgpack,
@@ -35,6 +34,7 @@ from docstore.serving.wire import (
 )
 
 AnyRequest = Request[Any, Any, Any]
+HasScope = AnyRequest | RequestContext
 Asked = NamedDependency[Service]
 """The service, as a handler takes it."""
 
@@ -105,13 +105,13 @@ async def message(request: AnyRequest, service: Service, kind: Any, is_long: boo
     return decoded() if is_short else await service.read(decoded)
 
 
-def wants_msgpack(request: AnyRequest) -> bool:
+def wants_msgpack(request: HasScope) -> bool:
     """Whether the answer is to be msgpack."""
     accept = context_of(request.scope).headers.get("accept", "")
     return any(name in accept for name in MEDIA_TYPES if name != JSON)
 
 
-def wants_zstd(request: AnyRequest) -> bool:
+def wants_zstd(request: HasScope) -> bool:
     """Whether the answer may be compressed."""
     return ZSTD in context_of(request.scope).headers.get("accept-encoding", "")
 
@@ -127,7 +127,7 @@ def reply(request: AnyRequest, value: object, status: int = 200) -> Response[byt
     return answer(request, encoder(request)(value), status)
 
 
-def encoder(request: AnyRequest) -> Callable[[object], bytes]:
+def encoder(request: HasScope) -> Callable[[object], bytes]:
     """What encodes the answer to a request; for any thread."""
     packs, compresses = wants_msgpack(request), wants_zstd(request)
 
@@ -144,21 +144,28 @@ def answer(
     request: AnyRequest, raw: bytes, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response[bytes]:
     """The answer with a value that its encoder has encoded."""
-    named = {"vary": "accept, accept-encoding", **(headers or {})}
+    named = headers_of(request, raw, headers or {})
+    return Response(raw, status_code=status, headers=named, media_type=named["content-type"])
+
+
+def headers_of(request: HasScope, raw: bytes, headers: dict[str, str]) -> dict[str, str]:
+    """The headers of an answer with a value that its encoder has encoded."""
+    media_type = MSGPACK if wants_msgpack(request) else JSON
+    named = {"vary": "accept, accept-encoding", **headers, "content-type": media_type}
     if raw[:4] == zstandard.FRAME_HEADER:
         named["content-encoding"] = ZSTD
-    return Response(raw, status_code=status, headers=named, media_type=MSGPACK if wants_msgpack(request) else JSON)
+    return named
 
 
 def shown(value: object) -> Any:
-    """A value for JSON: plain data by name, a page with its URL."""
+    """A value for JSON: a page has its URL."""
     if isinstance(value, Document):
-        return {"url": value.url, **plain(value)}
+        return {"url": value.url, **value._asdict()}
     if isinstance(value, list):
         return [shown(one) for one in value]
     if isinstance(value, dict):
         return {name: shown(one) for name, one in value.items()}
-    return plain(value)
+    return value
 
 
 async def stream(

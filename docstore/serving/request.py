@@ -216,6 +216,8 @@ SCOPE_NAME: Final = "docstore.request"
 """Under which an ASGI scope has its context."""
 ABORT: Final = "docstore.abort"
 """Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
+FLOW: Final = "docstore.flow"
+"""Under which an ASGI scope has the flow control of its connection."""
 ZSTD: Final = "zstd"
 IDEMPOTENCY_KEY: Final = "idempotency-key"
 _WINDOW_BYTES: Final = 8 << 20
@@ -324,6 +326,14 @@ class RequestContext:
                 raise Refusal(415, f"Content-Encoding {encoding!r:.50} is none of zstd, identity")
         return self._body
 
+    async def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        """Send a whole answer; see `send`."""
+        named = [(name.encode(), value.encode()) for name, value in headers.items()]
+        if status != 304:
+            named.append((b"content-length", b"%d" % len(body)))
+        await self.send({"type": "http.response.start", "status": status, "headers": named})
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
     async def send(self, message: Any) -> None:
         """Send a part of the answer; the client has to take it in time.
 
@@ -331,13 +341,13 @@ class RequestContext:
             Refusal: 429, there is no room for a long answer that was read; that nothing was done is true of GET alone.
         """
         if message["type"] == "http.response.start":
-            sent = list(message.get("headers", ()))
-            length = int(dict(sent).get(b"content-length", b"0"))
+            sent = {name.lower(): value for name, value in message.get("headers", ())}
+            length = int(sent.get(b"content-length", b"0"))
             if self.method == "GET" and length > _COUNTED_BYTES:
                 self.hold(length)
             self.status = message["status"]
-            names = {name.lower() for name, _ in sent}
-            message["headers"] = [*sent, *(pair for pair in self.answer_headers if pair[0] not in names)]
+            more = [pair for pair in self.answer_headers if pair[0] not in sent]
+            message["headers"] = [*message.get("headers", ()), *more]
             await self._send_part(message)
             return
         body = message.get("body", b"")
@@ -348,6 +358,9 @@ class RequestContext:
 
     async def _send_part(self, message: Any) -> None:
         self.sent_bytes += len(message.get("body", b""))
+        if takes_at_once(self.scope):
+            await self._send(message)
+            return
         try:
             async with asyncio.timeout(self._limits.send_seconds):
                 await self._send(message)
@@ -476,6 +489,12 @@ async def _in_thread_if_long(length: int, call: Callable[..., bytes], *args: Any
     return call(*args) if length < LONG_BYTES else await asyncio.to_thread(call, *args)
 
 
+def takes_at_once(scope: Any) -> bool:
+    """Whether the connection takes the next part of an answer without waiting: a timeout takes as long as to send."""
+    flow = scope.get(FLOW)
+    return flow is not None and not flow.write_paused
+
+
 def context_of(scope: Any) -> RequestContext:
     """The context of an ASGI scope."""
     found: RequestContext = scope[SCOPE_NAME]
@@ -551,10 +570,9 @@ class Admission:
         return host
 
     def _check_origin(self, context: RequestContext, host: str) -> None:
-        origins = _values(context, b"origin")
-        own = {f"http://{host}", f"https://{host}"}
+        origins = _values(context, b"origin") if "origin" in context.headers else []
         for origin in origins:
-            if origin.lower() not in self._origins | own:
+            if origin.lower() not in self._origins | {f"http://{host}", f"https://{host}"}:
                 raise Refusal(
                     403, f"pages of {origin[:100]!r} may not ask; `docstore serve --allow-origin ORIGIN` lets them"
                 )

@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.serving.app import logged, make_api
 from docstore.serving.archive_app import ArchiveApp
-from docstore.serving.request import ABORT, Tokens
+from docstore.serving.request import ABORT, FLOW, Tokens
 from docstore.serving.service import Jobs, Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
 from docstore.serving.telemetry import Log, Metrics
@@ -322,7 +322,7 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._framing_bytes = 0
         self._body_bytes = 0
-        self._is_in_request = False
+        self._is_in_head = self._is_in_request = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or drop it where there are too many: an answer would cost more than it says."""
@@ -345,20 +345,21 @@ class _BoundedProtocol(HttpToolsProtocol):
             return
         if self._framing_bytes > self.limits.header_bytes + _FRAMING_PER_BODY_BYTE * self._body_bytes + len(data):
             self.send_400_response(f"More than {self.limits.header_bytes} bytes of headers.")
-        elif not self._is_in_request and self._is_idle():
+        elif self._is_in_head or (not self._is_in_request and self._is_idle()):
             self._start_head_timer()
 
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
         self._framing_bytes = self._body_bytes = 0
-        self._start_head_timer()
+        self._is_in_head = True
         self.scope[ABORT] = self._abort  # type: ignore[typeddict-unknown-key]
+        self.scope[FLOW] = self.flow  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         """Its head is here."""
         self._stop_head_timer()
-        self._is_in_request = True
+        self._is_in_head, self._is_in_request = False, True
         if not self.url.startswith(b"/") and self.url != b"*":
             _check_target(self.url, [value for name, value in self.headers if name == b"host"])
         if sum(len(name) + len(value) for name, value in self.headers) > self.limits.header_bytes:

@@ -13,7 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TextIO
+from functools import lru_cache
+from typing import Any, Final, TextIO
 
 from prometheus_client import (
     CollectorRegistry,
@@ -45,7 +46,7 @@ class Log:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[tuple[float, str, dict[str, Any]]] = deque()
         self._dropped = 0
         self._changed = threading.Condition()
         self._is_closed = False
@@ -54,15 +55,11 @@ class Log:
 
     def write(self, event: str, **fields: Any) -> None:
         """Write what happened; fields that are None are left out."""
-        now = time.time()
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
-        given = {name: value for name, value in fields.items() if value is not None}
-        text = json.dumps({"time": stamp, "event": event, **given}, separators=(",", ":"), default=str)
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
                 self._dropped += 1
-                return
-            self._waiting.append(text)
+            else:
+                self._waiting.append((time.time(), event, fields))
 
     def close(self) -> None:
         """Write what waits, for a second at most, and end."""
@@ -75,20 +72,32 @@ class Log:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed, WRITE_SECONDS)
-                lines = list(self._waiting)
+                waiting = list(self._waiting)
                 self._waiting.clear()
                 dropped, self._dropped = self._dropped, 0
                 ends = self._is_closed
-            if not lines and not dropped and not ends:
-                continue
+            lines = [_line(*one) for one in waiting]
             if dropped:
-                lines.append(json.dumps({"event": "log lines dropped", "count": dropped}))
-            with suppress(OSError, ValueError):
-                self._stream.write("".join(f"{line}\n" for line in lines))
-                self._stream.flush()
+                lines.append(json.dumps({"event": "log lines dropped", "count": dropped}) + "\n")
+            if lines:
+                with suppress(OSError, ValueError):
+                    self._stream.write("".join(lines))
+                    self._stream.flush()
             if ends:
                 return
 
+
+@lru_cache(maxsize=1)
+def _second(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+
+
+def _line(at: float, event: str, fields: dict[str, Any]) -> str:
+    given = {name: value for name, value in fields.items() if value is not None}
+    return _encode({"time": f"{_second(int(at))}.{int(at % 1 * 1000):03d}Z", "event": event, **given}) + "\n"
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 # --- numbers for Prometheus: requests, waiting bytes, verdicts, and the totals of the store
 

@@ -84,35 +84,40 @@ def decode(raw: bytes, media_type: str) -> Any:
 # --- values to plain data
 
 
-def plain(value: object) -> Any:
-    """A value as maps, lists, strings, numbers and bytes; records by name."""
-    if value is None or type(value) in (bool, int, float, str, bytes):
+def plain(value: object, of_bytes: Callable[[bytes], Any] = bytes, of_key: Callable[[Any], Any] | None = None) -> Any:
+    """A value as maps, lists, strings, numbers and bytes; records by name.
+
+    Args:
+        value: to travel.
+        of_bytes, of_key: what bytes, and keys of maps, become.
+    """
+    kind = type(value)
+    if kind in _SCALARS_AS_THEY_ARE:
         return value
+    if isinstance(value, bytes | bytearray):
+        return of_bytes(bytes(value))
+
+    def inner(one: object) -> Any:
+        return one if type(one) in _SCALARS_AS_THEY_ARE else plain(one, of_bytes, of_key)
+
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields = dict(zip(value._fields, map(inner, value), strict=True))
+        return {"type": _TYPE_NAMES[kind], **fields} if kind in _TYPE_NAMES else fields
     if isinstance(value, enum.Enum):
         return value.value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        fields = {name: plain(one) for name, one in zip(value._fields, value, strict=True)}
-        name = _TYPE_NAMES.get(type(value))
-        return fields if name is None else {"type": name, **fields}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: inner(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {plain(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset | Sequence) and not isinstance(value, str | bytearray):
-        return [plain(one) for one in value]
-    return _plain_of(value)
+        return {(of_key or plain)(key): inner(one) for key, one in value.items()}
+    if isinstance(value, set | frozenset | Sequence) and not isinstance(value, str):
+        return [inner(one) for one in value]
+    for scalar in (str, int, float):
+        if isinstance(value, scalar):
+            return scalar(value)
+    raise InvalidArgument(f"{value!r:.100} cannot be sent: it is a {kind.__name__}")
 
 
-def _plain_of(value: object) -> Any:
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    raise InvalidArgument(f"{value!r:.100} cannot be sent: it is a {type(value).__name__}")
+_SCALARS_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, str})
 
 
 # --- JSON
@@ -121,7 +126,7 @@ def _plain_of(value: object) -> Any:
 def to_json(value: object) -> bytes:
     """A value as JSON, all ASCII: a lone surrogate is written as its escape."""
     try:
-        return json.dumps(_textual(plain(value)), separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(plain(value, _textual, _textual_key), separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"this cannot be sent as JSON: {error}") from error
 
@@ -152,20 +157,15 @@ def _refuse_constant(name: str) -> None:
     raise InvalidArgument(f"this is no JSON: it holds {name}")
 
 
-def _textual(value: Any) -> Any:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"base64": base64.b64encode(value).decode()}
-    if isinstance(value, dict):
-        return {_textual_key(key): _textual(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_textual(one) for one in value]
-    return value
+def _textual(value: bytes) -> Any:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
 
 
 def _textual_key(key: Any) -> Any:
+    key = plain(key)
     return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
 
 
