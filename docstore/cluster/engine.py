@@ -322,20 +322,20 @@ class HBaseEngine:
         """What `read_row` gives for each of many rows, in few calls."""
         found = [self._ahead.get(table, row_key, spec) for row_key, spec in reads]
         missing = [read for read, cells in zip(reads, found, strict=True) if cells is None]
-        read = iter(self._read_beside(table, missing, None)[0])
+        read = iter(self._read_together(table, missing, None)[0])
         return [next(read) if cells is None else cells for cells in found]
 
-    def _read_beside(
-        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None
+    def _read_together(
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], with_qualifiers: FirstQualifiers | None
     ) -> tuple[list[list[Cell]], list[list[bytes]]]:
         """Cells of rows, and first qualifiers of others, in calls that go in parallel."""
         gets = [requests_of(table, encode_key(row_key), spec) for row_key, spec in reads]
         asked = [(table, [get for of_row in gets for get in of_row])]
-        if beside is not None:
-            columns = [messages().TColumn(family=family) for family in data_families(beside.table)]
-            make, limit = messages().TGet, beside.limit
-            others = [make(row=encode_key(key), columns=columns, storeLimit=limit) for key in beside.row_keys]
-            asked.append((beside.table, others))
+        if with_qualifiers is not None:
+            columns = [messages().TColumn(family=family) for family in data_families(with_qualifiers.table)]
+            make, limit = messages().TGet, with_qualifiers.limit
+            others = [make(row=encode_key(key), columns=columns, storeLimit=limit) for key in with_qualifiers.row_keys]
+            asked.append((with_qualifiers.table, others))
         parts = [
             (self.name(of), some[at : at + GETS_A_CALL])
             for of, some in asked
@@ -350,16 +350,16 @@ class HBaseEngine:
         return rows, [[decode_key(cell.qualifier) for cell in cells] for cells in answers]
 
     def read_ahead(
-        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], with_qualifiers: FirstQualifiers | None = None
     ) -> None:
         self._check(table)
         missing = [one for one in dict.fromkeys(reads) if self._ahead.get(table, *one) is None]
-        rows, qualifiers = self._read_beside(table, missing, beside)
+        rows, qualifiers = self._read_together(table, missing, with_qualifiers)
         for (row_key, spec), cells in zip(missing, rows, strict=True):
             self._ahead.put(table, row_key, spec, cells)
-        if beside is not None:
-            held = self._ahead.qualifiers(beside.table, beside.limit)
-            held.update(zip(beside.row_keys, qualifiers, strict=True))
+        if with_qualifiers is not None:
+            held = self._ahead.qualifiers(with_qualifiers.table, with_qualifiers.limit)
+            held.update(zip(with_qualifiers.row_keys, qualifiers, strict=True))
 
     def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
         self._ahead.drop(rows)
@@ -391,7 +391,7 @@ class HBaseEngine:
             return [[] for _ in row_keys]
         held = self._ahead.qualifiers(table, limit)
         missing = [row_key for row_key in row_keys if row_key not in held] if held else row_keys
-        found = self._read_beside(table, [], FirstQualifiers(table, missing, limit))[1] if missing else []
+        found = self._read_together(table, [], FirstQualifiers(table, missing, limit))[1] if missing else []
         if not held:
             return found
         read = dict(zip(missing, found, strict=True))

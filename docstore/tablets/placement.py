@@ -114,7 +114,7 @@ class Placement:
     def _append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes, encoded: Encoded) -> bytes:
         """Put an encoded value into Bodies, and learn from it; returns its envelope."""
         codec, related, payload = encoded
-        self._dictionaries.note(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
+        self._dictionaries.learn(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
         record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
         (ref,) = self._bodies.append((record,))
         return encode_ref_envelope(len(raw), ref)
@@ -136,8 +136,8 @@ class Placement:
         return self._dictionaries.mutations()
 
     def noting_dictionaries(self) -> AbstractContextManager[set[bytes]]:
-        """See `SiteDictionaries.noting_use`."""
-        return self._dictionaries.noting_use()
+        """See `SiteDictionaries.recording_use`."""
+        return self._dictionaries.recording_use()
 
     def forget_dictionaries(self) -> None:
         """Look up again which dictionaries are in use, and where bases lie: compaction has changed that."""

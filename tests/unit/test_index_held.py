@@ -1,4 +1,4 @@
-"""Rows and pages that the index keeps at hand: the answers of the engine, whatever is added, commits or fails."""
+"""Cached rows of the index: they give the answers of the engine, whatever is added, committed or failed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Posting:
 
 @pytest.mark.parametrize("has_room", [True, False])
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_at_hand_is_what_is_stored_and_in_flight(
+def test_cached_rows_equal_stored_and_pending_postings(
     seed: int, has_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_room:
@@ -149,8 +149,8 @@ def test_whether_a_page_is_posted_is_asked_of_one_posting(monkeypatch: pytest.Mo
     assert sum(read) <= 2
 
 
-def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, rows were counted, of which each may have 64 pages."""
+def test_cached_rows_are_bounded_by_their_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, rows were counted, each of which may have 64 pages."""
     bodies, copies = 40, 50
     monkeypatch.setattr(index_module, "ROWS_HELD", 10 * copies)
     posting = Posting(caches=True)
@@ -173,8 +173,8 @@ def test_rows_at_hand_are_bounded_by_what_they_hold(monkeypatch: pytest.MonkeyPa
     assert len(asked) >= bodies - 10
 
 
-def test_questions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, what was asked of each such body was held for ever."""
+def test_cached_conditions_of_bodies_with_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, the conditions of each such body were cached without a bound."""
     bodies, most = 30, 8
     monkeypatch.setattr(index_module, "ROWS_HELD", most * (POINTER_SLICE + 1) // 2)
     posting = Posting(caches=True)

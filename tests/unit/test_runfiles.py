@@ -204,7 +204,7 @@ def test_a_mapped_run_stays_readable_when_it_is_removed(tmp_path: Path) -> None:
     assert held.tobytes() == b"1" * 5000
 
 
-def test_what_is_held_for_a_removed_run_is_let_go_of_in_the_background(tmp_path: Path) -> None:
+def test_maps_of_a_removed_run_are_released_in_the_background(tmp_path: Path) -> None:
     class Held:
         pass
 
