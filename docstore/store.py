@@ -1,7 +1,7 @@
 """The store: the public class that crawlers, search front ends and the terminal use.
 
-Joins reading, writing and the backend.  Reading needs neither the index nor a kernel.  So those, and numpy with them,
-are loaded at the first write: it keeps a cold `docstore get` fast.
+Reading needs neither the index nor a kernel.  So these, and numpy with them, are imported at the first write, which
+keeps a cold `docstore get` fast.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def open_store(
     try:
         level = Durability(durability)
     except ValueError as error:
-        raise InvalidArgument(f"durability {durability!r} is none of sync, flush, none") from error
+        raise InvalidArgument(f"there is no durability {durability!r}; use sync, flush or none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
     return DocumentStore(open_backend(path, create=create, schema=schema, read_only=read_only), level)
@@ -153,12 +153,12 @@ class DocumentStore:
         self.close()
 
     def dry_run(self) -> DocumentStore:
-        """A dry run: a store over this one that gives every verdict; its writes are gone when it is closed.
+        """A dry run: a store over this one that gives every verdict; its writes are dropped when it is closed.
 
         Close it before this one.
         """
         self._check_open()
-        self._write_side()  # opens the index that the layer's lies over
+        self._write_side()  # opens the index, over which the overlay opens its own
         return DocumentStore(self.opened.overlay(), Durability.NONE, clock=self._clock)
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class DocumentStore:
         if self._closed:
             return
         self._closed = True
-        if os.getpid() == self._process:  # locks may be held by threads that only the parent has; its files stay
+        if os.getpid() == self._process:  # after a fork, threads that only the parent has may hold locks
             if self._writes is not None:
                 self._writes.queue.close()
             with self._committer.lock:
@@ -203,7 +203,7 @@ class DocumentStore:
             anchors: write the texts of the page's links into the `anchor` family of the linked pages.
             links: give the result its `links`.
             any_time: accept a time before 1990, or more than a day ahead of the clock.
-            keep_body: store the body; else only text and fingerprints, for who keeps pages elsewhere.
+            keep_body: store the body; False stores only text and fingerprints, if bodies are kept elsewhere.
             crawl: label of the crawl that fetched it; of a capture that is there already the label stays.
         Returns: the verdict, and how the page was stored; it is committed.
         Raises:
@@ -234,7 +234,7 @@ class DocumentStore:
         A task that is cancelled before its page is taken writes nothing; after that its page may be stored.
         """
         page = page_of(url, body, headers, status, fetched_at, crawl)
-        asyncio = importlib.import_module("asyncio")  # loaded where there is an event loop
+        asyncio = importlib.import_module("asyncio")  # a caller with an event loop has loaded it
         if self._writes is None:
             await asyncio.to_thread(self._writer)
         future = self.submit_page(
@@ -291,7 +291,7 @@ class DocumentStore:
         return self._writer().put_all(pages, self._options(policies, anchors, links, any_time, keep_body), threads)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
-        """Write pages that a `Preparer` with this store's schema prepared, in another process say; as `put_pages`."""
+        """As `put_pages`, for pages that a `Preparer` with this store's schema prepared, also in another process."""
         return self._writer().put_prepared(prepared, self._options(policies))
 
     def add_anchor(
@@ -323,10 +323,10 @@ class DocumentStore:
 
         Args:
             url: of the page.
-            purge: take it down for good.  After the next `compact` of all tablets its bytes are nowhere: in no record,
-                base or dictionary, not even one that an interrupted compaction wrote.  The texts of its links are
-                removed from the rows of the pages that its stored versions link to.  On HBase its bytes stay in files
-                until a major compaction of HBase too, as the report of `compact` says.
+            purge: remove its bytes for good.  After the next `compact` of all tablets they are in no record, base or
+                dictionary, not even one that an interrupted compaction wrote.  The texts of its links are removed from
+                the rows of the pages that its stored versions link to.  On HBase its bytes stay in files until a major
+                compaction of HBase, as the report of `compact` says.
         """
         row_key = self.cells.row_key(url)
         if not self._table.stored_row(row_key, ReadSpec(cell_limit=1, keys_only=True)):
@@ -372,7 +372,7 @@ class DocumentStore:
     def acknowledge_lost(self) -> int:
         """Clear the list of what was lost: `lost` and lost commits; returns how many entries it had.
 
-        Call it when the pages are fetched again, restored, or given up.
+        Call it when the pages are fetched again, restored, or not needed.
         """
         self._check_open()
         self.opened.check_writable()
@@ -393,14 +393,14 @@ class DocumentStore:
     ) -> CompactionReport:
         """Remove what was deleted or has expired, rewrite live data smaller, and free the space.
 
-        Readers and writers continue meanwhile; after a crash, run it again.
+        Readers and writers continue during it; after a crash, run it again.
 
         Args:
             tablets: numbers of those to compact; None for all.
             level: `fast`, or `best` for the smallest store.
-            full: rewrite all segments; else those with little garbage stay that a run of this level or `best` wrote.
-                After a purge a run over all tablets is full.
-            dry_run: only report what there is to do.
+            full: rewrite all segments; else segments with little garbage are skipped if a run of this level or `best`
+                wrote them.  After a purge a run over all tablets is full.
+            dry_run: only report what it would do.
             on_progress: called with the bytes of records processed, and of all records; on HBase with parts of the
                 work.
         Raises:
@@ -429,7 +429,7 @@ class DocumentStore:
             self.opened.make_reserve()
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
-        """Compute the fingerprints of captures (row key, timestamp) again, by today's schemes, and index them.
+        """Compute the fingerprints of captures (row key, timestamp) again, by the current schemes, and index them.
 
         Returns:
             How many of them still exist.
@@ -449,15 +449,18 @@ class DocumentStore:
         self._check_open()
         self.opened.check_writable()
         if self._committer.fills_slots:
-            raise InvalidArgument("duplicates are changed only in a store that one process writes; HBase has many")
+            raise InvalidArgument(
+                "duplicates cannot be changed in a store on HBase, because several processes write it; copy it to a "
+                "store in a directory"
+            )
         applier = importlib.import_module("docstore.writing.applying").DuplicateApplier(self._write_side())
         run: Callable[[], list[Applied]] = partial(applier.apply, pairs, policy, kinds, needed, dry_run=dry_run)
         return run() if policy is Policy.REFERENCE else self._committer.free_space(run)
 
     def repair(self) -> Repaired:
-        """Repair values that cannot be read, from what else the store holds: captures of the same bytes.
+        """Repair unreadable values from other captures of the same bytes.
 
-        `docstore check` lists what cannot be read.  What is left then has to be fetched again, or restored.
+        `docstore check` lists unreadable values.  Those that are left must be fetched again, or restored.
         """
         self._check_open()
         self.opened.check_writable()
@@ -466,15 +469,15 @@ class DocumentStore:
         return repaired
 
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
-        """Copy the store as of now into a folder; reading and writing continue meanwhile.
+        """Copy the store as of now into a folder; reading and writing continue during it.
 
         Segments of an earlier backup in the folder are not copied again.  `docstore restore` makes a store from it.
 
         Args:
             folder: of the backup; made if it does not exist.
-            on_progress: called with the bytes copied, and of all there are to copy.
+            on_progress: called with the bytes copied, and the bytes to copy.
         Raises:
-            InvalidArgument: the folder holds something else.
+            InvalidArgument: the folder has other files.
         """
         self._check_open()
         return self.opened.backup(self._committer, Path(folder), on_progress)
@@ -511,7 +514,7 @@ class DocumentStore:
             InvalidArgument: the URL cannot be stored, there is no such family, or `versions` is below 1.
         """
         self._check_open()
-        if type(versions) is not int or versions != 1:  # reads of one capture count microseconds
+        if type(versions) is not int or versions != 1:  # keeps the most frequent read fast
             checked_spec(ReadSpec(versions=versions))
         return self._reader.find(
             url,
@@ -625,8 +628,8 @@ class DocumentStore:
             InvalidArgument: there is no index yet, or an option is wrong.
         """
         paths = [None if name is None else Path(name) for name in (boosts, synonyms)]
-        found: SearchResults = _search_module("results").search(self.search_index(index), query, *paths, **options)
-        return found
+        results: SearchResults = _search_module("results").search(self.search_index(index), query, *paths, **options)
+        return results
 
     def collapse(self, urls: Iterable[str]) -> list[str]:
         """Search results without duplicates: one page of each cluster, the first in the order given.
@@ -647,9 +650,9 @@ class DocumentStore:
             payload_digest: as it was recorded.
             docno: as it was recorded.
             limit: most captures; None for all.
-            after: only what comes after this capture (timestamp, row key), the last one of the page before.
+            after: only captures after this one (timestamp, row key), the last one of the previous call.
         Raises:
-            InvalidArgument: neither name is given, one is no text that could have been stored, or the limit is below 1.
+            InvalidArgument: neither name is given, one is no valid text, or the limit is below 1.
         """
         checked_names(payload_digest, docno, limit)
         return islice(self._index_queries().find(payload_digest, docno, after), limit)
@@ -657,15 +660,15 @@ class DocumentStore:
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
         module = importlib.import_module("docstore.reading.queries")
-        return (one for one in module.rejected(self.table, self.opened.placement) if one is not None)
+        return (page for page in module.rejected(self.table, self.opened.placement) if page is not None)
 
     def orphans(self) -> Iterator[Orphan]:
-        """Rejected pages to fetch again: the page that they duplicate is gone, or has changed.
+        """Rejected pages to fetch again, because the page that they duplicate was deleted or has changed.
 
         In row-key order.  A page leaves the list when its URL is stored, or is rejected for a live page.
         """
         module = importlib.import_module("docstore.reading.queries")
-        return (one for one in module.orphans(self.table, self.opened.placement) if one is not None)
+        return (page for page in module.orphans(self.table, self.opened.placement) if page is not None)
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, including records that nothing refers to any more."""
@@ -673,7 +676,7 @@ class DocumentStore:
 
     @property
     def table(self) -> Table:
-        """The rows of pages with their families and policies; values are envelopes.  For sweeps and checks."""
+        """The rows of pages with their families and policies; values are cell values.  For sweeps and checks."""
         self._check_open()
         return self._table
 
@@ -686,11 +689,11 @@ class DocumentStore:
     def stats(self) -> dict[str, Any]:
         """Totals, verdicts, sizes, tablets, and which kernel analyses pages here, as plain data."""
         self._check_open()
-        kernel = importlib.import_module("docstore.dedup.kernel")  # numpy comes with it: reading does without
+        kernel = importlib.import_module("docstore.dedup.kernel")  # loads numpy, which reading does not need
         return {**self.opened.stats(), "kernel": kernel.Kernel.name}
 
     def codec_stats(self) -> dict[str, dict[str, int]]:
-        """What records take on disk by column and codec: records, raw bytes, record bytes.  Reads all segments."""
+        """Records, raw bytes and bytes on disk by column and codec.  Reads all segments."""
         self._check_open()
         return self.opened.codec_stats(self._committer)
 
@@ -712,7 +715,7 @@ class DocumentStore:
     def _index_queries(self) -> IndexQueries:
         self._check_open()
         if self._queries is None:
-            with self._committer.lock:  # an index that is damaged is made anew
+            with self._committer.lock:  # a damaged index is rebuilt
                 if self._queries is None:
                     module = importlib.import_module("docstore.reading.queries")
                     self._queries = module.IndexQueries(self.opened, self._table)

@@ -317,20 +317,20 @@ class HBaseEngine:
         """As `read_row` for each of many rows, in few calls."""
         cached = [self._ahead.get(table, row_key, spec) for row_key, spec in reads]
         missing = [read for read, cells in zip(reads, cached, strict=True) if cells is None]
-        read = iter(self._get(table, missing, None)[0])
+        read = iter(self._read_together(table, missing, None)[0])
         return [next(read) if cells is None else cells for cells in cached]
 
-    def _get(
-        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], first: FirstQualifiers | None
+    def _read_together(
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], with_qualifiers: FirstQualifiers | None
     ) -> tuple[list[list[Cell]], list[list[bytes]]]:
         """Cells of rows of one table, and first qualifiers of rows of another, in parallel calls."""
         gets = [requests_of(table, encode_key(row_key), spec) for row_key, spec in reads]
         by_table = [(table, [get for of_row in gets for get in of_row])]
-        if first is not None:
-            columns = [messages().TColumn(family=family) for family in data_families(first.table)]
-            make, limit = messages().TGet, first.limit
-            others = [make(row=encode_key(key), columns=columns, storeLimit=limit) for key in first.row_keys]
-            by_table.append((first.table, others))
+        if with_qualifiers is not None:
+            columns = [messages().TColumn(family=family) for family in data_families(with_qualifiers.table)]
+            make, limit = messages().TGet, with_qualifiers.limit
+            others = [make(row=encode_key(key), columns=columns, storeLimit=limit) for key in with_qualifiers.row_keys]
+            by_table.append((with_qualifiers.table, others))
         parts = [
             (self.name(of), some[at : at + GETS_A_CALL])
             for of, some in by_table
@@ -345,16 +345,16 @@ class HBaseEngine:
         return rows, [[decode_key(cell.qualifier) for cell in cells] for cells in results]
 
     def read_ahead(
-        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], with_qualifiers: FirstQualifiers | None = None
     ) -> None:
         self._check(table)
         missing = [read for read in dict.fromkeys(reads) if self._ahead.get(table, *read) is None]
-        rows, qualifiers = self._get(table, missing, beside)
+        rows, qualifiers = self._read_together(table, missing, with_qualifiers)
         for (row_key, spec), cells in zip(missing, rows, strict=True):
             self._ahead.put(table, row_key, spec, cells)
-        if beside is not None:
-            cached = self._ahead.qualifiers(beside.table, beside.limit)
-            cached.update(zip(beside.row_keys, qualifiers, strict=True))
+        if with_qualifiers is not None:
+            cached = self._ahead.qualifiers(with_qualifiers.table, with_qualifiers.limit)
+            cached.update(zip(with_qualifiers.row_keys, qualifiers, strict=True))
 
     def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
         self._ahead.drop(rows)
@@ -386,7 +386,7 @@ class HBaseEngine:
             return [[] for _ in row_keys]
         cached = self._ahead.qualifiers(table, limit)
         missing = [row_key for row_key in row_keys if row_key not in cached]
-        qualifiers = self._get(table, [], FirstQualifiers(table, missing, limit))[1] if missing else []
+        qualifiers = self._read_together(table, [], FirstQualifiers(table, missing, limit))[1] if missing else []
         read = dict(zip(missing, qualifiers, strict=True))
         return [cached[row_key] if row_key in cached else read[row_key] for row_key in row_keys]
 

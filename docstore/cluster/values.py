@@ -317,7 +317,7 @@ class CellValues:
             return encode_inline(raw)
         codec, related, payload = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
         named = related if codec == CODEC_ZSTD_DICTIONARY else b""
-        self._dictionaries.note(row_key, column, raw, len(payload), named)
+        self._dictionaries.learn(row_key, column, raw, len(payload), named)
         cell = Owner(row_key, timestamp, column)
         if len(payload) > CHUNK_BYTES:
             ref = self._in_chunks(codec, related, payload, cell)

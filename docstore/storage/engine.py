@@ -164,14 +164,14 @@ class ReadsAhead(Protocol):
     """
 
     def read_ahead(
-        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], beside: FirstQualifiers | None = None
+        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], with_qualifiers: FirstQualifiers | None = None
     ) -> None:
         """Prefetch rows for `read_row` with the same spec; a spec of only one timestamp also answers its parts.
 
         Args:
             table: of the rows.
             reads: row keys and specs.
-            beside: rows to prefetch in the same call, for `qualifiers_of_rows`.
+            with_qualifiers: rows to prefetch in the same call, for `qualifiers_of_rows`.
         """
         ...
 

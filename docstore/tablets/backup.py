@@ -1,18 +1,16 @@
-"""Backup of an open store, segment by segment, and the way back.
-
-Knows a store's files and the committer's lock; must not know what is in them.
+"""Backup of an open store, segment by segment, and restore.
 
 A backup is a folder with copies of segments and dictionaries, a copy of the engine in a folder of its own, and the file
-BACKUP, which names the store, the engine's folder and the length of each segment.  BACKUP is replaced as a whole and
-last: until then the earlier backup stands, and a copy that was interrupted goes on with the next one.  Segments only
-grow and their numbers are never given twice, so that what is there already is not copied again.
+BACKUP, which names the store, the engine's folder and the length of each segment.  BACKUP is replaced atomically, as
+the last step: until then the earlier backup is valid, and the next backup resumes an interrupted copy.  Segments only
+grow and their numbers are never used again, so bytes that are in the backup already are not copied again.
 
-Before anything in the folder is changed it is compared: what its BACKUP names has to be an earlier state of this store.
-Each backup has a mark, which the store keeps: what was restored of an earlier backup has not the marks of later ones.
-Bytes that it names are never changed; a file that is written anew is written beside and renamed.
+Before the folder is changed, its BACKUP is checked: it must be an earlier state of this store.  Each backup has a mark,
+which the store keeps.  A store that was restored from an older backup lacks the marks of later backups.  Bytes that
+BACKUP names are never changed; a file is replaced by writing a new one and renaming it.
 
-The runs of the index go with it, so that the first write after a restore need not make them anew.  They are derived:
-where they changed while the engine's copy was fixed, or are not whole in the backup, they are left out.
+The runs of the index are copied too, so that the first write after a restore does not have to rebuild them.  They are
+derived data: if they changed during the copy of the engine, or are incomplete in the backup, they are left out.
 """
 
 from __future__ import annotations
@@ -54,26 +52,26 @@ from docstore.tablets.leftovers import list_set_aside
 
 COPY_BYTES = 1 << 20
 TAIL_BYTES = 4096
-"""Compared at the end of a segment that is there already, to see that it is the same one."""
+"""The last bytes of a segment, compared to check that it is the same segment."""
 
 PARTIAL_SUFFIX = ".partial"
-"""Of a file that is being copied."""
+"""Suffix of a file during its copy."""
 
 FOLDERS = (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, INDEX_DIRECTORY, SET_ASIDE_DIRECTORY)
 
 
 class _Piece(NamedTuple):
-    """Bytes ``start <= offset < end`` of a file that are to be behind those of its copy; a file may be held open."""
+    """Bytes ``start <= offset < end`` of a file to append to its copy; `file` is the source if it is open already."""
 
     source: Path
     copy: Path
     start: int
     end: int
-    held: ReadFile | None = None
+    file: ReadFile | None = None
 
 
 class _OpenRun(NamedTuple):
-    """A run of the index, readable as long as it is held; its footer names its content."""
+    """An open run of the index; its footer identifies its content."""
 
     file: ReadFile
     footer: bytes
@@ -85,10 +83,10 @@ def backup(
     """Copy an open store; see `DocumentStore.backup`."""
     files = opened.files
     if folder.resolve().is_relative_to(opened.path.resolve()):
-        raise InvalidArgument(f"{folder} lies in the store itself and would go with it; name a folder outside")
+        raise InvalidArgument(f"{folder} is inside the store and would be lost with it; name a folder outside")
     earlier = _read(files, folder) if files.exists(folder / BACKUP_FILE) else None
     if earlier is None and files.exists(folder) and set(files.names(folder)) - _ours(files, folder):
-        raise InvalidArgument(f"{folder} holds something else; name an empty folder, or one of an earlier backup")
+        raise InvalidArgument(f"{folder} has other files; name an empty folder, or one of an earlier backup")
     with opened.bodies.pinned():
         if earlier is not None:
             with committer.lock:
@@ -99,27 +97,28 @@ def backup(
             files.make_folder(folder / name)
         engine = f"{BACKUP_ENGINE_PREFIX}{_next_engine(files, folder)}"
         committer.lock.acquire()
-        fixed: list[dict[str, _OpenRun]] = []
+        runs_after: list[dict[str, _OpenRun]] = []
 
         def release() -> None:
-            if not fixed:
-                fixed.append(_open_runs(opened))  # before anybody may post again
+            if not runs_after:
+                runs_after.append(_open_runs(opened))  # before the next write can post
                 committer.lock.release()
 
         try:
             opened.bodies.sync()
-            if opened.is_read_only:  # it cannot note a mark: its state is the one that the earlier backup had, or later
+            if opened.is_read_only:  # it cannot record a mark; its state is that of the earlier backup, or later
                 mark = earlier["mark"] if earlier is not None else ""
             else:
-                mark = _note_mark(committer)
+                mark = _record_mark(committer)
             lengths = _segment_lengths(opened)
-            aside = [one.name for one in list_set_aside(files, opened.path / SET_ASIDE_DIRECTORY)]
+            aside = [file.name for file in list_set_aside(files, opened.path / SET_ASIDE_DIRECTORY)]
             dictionaries = [checksum.hex() + DICTIONARY_SUFFIX for checksum in opened.dictionaries.names()]
             runs = _open_runs(opened)
             opened.engine.copy_to(folder / engine, release)
         finally:
             release()
-        if {name: run.footer for name, run in runs.items()} != {name: run.footer for name, run in fixed[0].items()}:
+        footers, footers_after = ({name: run.footer for name, run in each.items()} for each in (runs, runs_after[0]))
+        if footers != footers_after:
             runs = {}
         named = {} if earlier is None else earlier["segments"]
         pieces = list(_segment_pieces(files, folder, lengths, named))
@@ -144,25 +143,25 @@ def backup(
     return BackupReport(len(lengths), copied_segments, copied_bytes, files.tree_bytes(folder))
 
 
-def _note_mark(committer: Committer) -> str:
-    """Give the backup that begins a mark, and let the store keep it; -> the mark in hex."""
+def _record_mark(committer: Committer) -> str:
+    """Record the mark of a new backup in the store; returns the mark in hex."""
     mark = os.urandom(IDENTITY_BYTES)
-    noted = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
-    # A full disk is a reason for a backup: the note may take room that other writes leave free.
-    committer.free_space(lambda: committer.commit(Plan().write(Stage.ALLOCATION, [noted])))
+    row = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
+    # A full disk is a reason for a backup, so this write may use the reserve.
+    committer.free_space(lambda: committer.commit(Plan().write(Stage.ALLOCATION, [row])))
     return mark.hex()
 
 
 def restore(folder: Path, target: Path, files: Files | None = None, on_progress: Progress | None = None) -> None:
-    """Make a store of a backup.
+    """Make a store from a backup.
 
     Args:
         folder: of the backup.
-        target: of the store; must not be there, or be empty.
+        target: folder of the store; must be empty or missing.
         files: the file system.
-        on_progress: called with the bytes copied, and of all there are.
+        on_progress: called with the bytes copied, and the bytes in total.
     Raises:
-        InvalidArgument: there is no backup, or the target is taken.
+        InvalidArgument: there is no backup, or the target is not empty.
         CorruptionError: files of the backup are missing or too short.
     """
     files = Files() if files is None else files
@@ -171,7 +170,7 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     content = _read(files, folder)
     files.make_folder(target, PRIVATE)
     if files.names(target):
-        raise InvalidArgument(f"{target} is not empty; name a folder that is not there")
+        raise InvalidArgument(f"{target} is not empty; name an empty or a new folder")
     wanted = {Path(SEGMENT_DIRECTORY, name): int(length) for name, length in content["segments"].items()}
     whole = [Path(DICTIONARY_DIRECTORY, name) for name in content["dictionaries"]]
     whole += [Path(SET_ASIDE_DIRECTORY, name) for name in content["set_aside"]]
@@ -182,24 +181,24 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
             raise CorruptionError("a file of the backup is too short", path=str(folder / path), expected=f"{length}")
     runs = {Path(INDEX_DIRECTORY, name): int(length) for name, length in content["runs"].items()}
     if all(files.exists(folder / path) and _length(files, folder / path) == length for path, length in runs.items()):
-        wanted |= runs  # all or none: the store makes them anew where they are missing
+        wanted |= runs  # all or none: the store rebuilds missing ones
     for name in (*FOLDERS, ENGINE_DIRECTORY):
         files.make_folder(target / name)
     total = sum(wanted.values())
     done = 0
     for path, length in wanted.items():
-        place = Path(ENGINE_DIRECTORY, path.name) if path.parts[0] == content["engine"] else path
-        _append(files, _Piece(folder / path, target / place, 0, length))
+        target_path = Path(ENGINE_DIRECTORY, path.name) if path.parts[0] == content["engine"] else path
+        _append(files, _Piece(folder / path, target / target_path, 0, length))
         done += length
         if on_progress is not None:
             on_progress(done, total)
     for name in (*FOLDERS, ENGINE_DIRECTORY):
         files.sync_folder(target / name)
-    files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # last: now it is a store
+    files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # last: this makes it a store
 
 
 def _open_runs(opened: LocalBackend) -> dict[str, _OpenRun]:
-    """The finished runs of the index by name; none where one was merged away meanwhile, or cannot be read."""
+    """The finished runs of the index by name; empty if one was removed by a merge, or cannot be read."""
     assert opened.runs is not None
     folder = opened.runs.folder
     runs: dict[str, _OpenRun] = {}
@@ -228,11 +227,11 @@ def _copy_files(
     runs: dict[str, _OpenRun],
     on_progress: Progress | None,
 ) -> int:
-    """Copy what segments lack, and the whole files and runs that are not there; returns the bytes."""
+    """Copy the pieces of segments, and whole files and runs that the backup lacks; returns the bytes."""
     files = opened.files
-    for place in whole:
-        path = opened.path / place
-        pieces += _whole_file(files, _Piece(path, folder / place, 0, _length(files, path)))
+    for relative in whole:
+        path = opened.path / relative
+        pieces += _whole_file(files, _Piece(path, folder / relative, 0, _length(files, path)))
     for name, run in runs.items():
         piece = _Piece(run.file.path, folder / INDEX_DIRECTORY / name, 0, run.file.length_bytes(), run.file)
         pieces += _whole_file(files, piece, run.footer)
@@ -258,58 +257,58 @@ def _check_earlier(opened: LocalBackend, folder: Path, earlier: dict[str, Any], 
     files = opened.files
     named = {name: int(length) for name, length in earlier["segments"].items()}
     if earlier["store"] and earlier["store"] != opened.identity.hex():
-        raise InvalidArgument(f"{folder} holds the backup of another store; name another folder")
+        raise InvalidArgument(f"{folder} has the backup of another store; name another folder")
     marks = [cell.qualifier.hex() for cell in opened.engine.read_row("meta", BACKUPS_ROW)]
     if earlier["mark"] and earlier["mark"] not in marks:
         raise InvalidArgument(
-            f"{folder} holds the backup of a later state of this store, or of another that was restored from an "
+            f"{folder} has the backup of a later state of this store, or of another store that was restored from an "
             "earlier backup; name another folder"
         )
     shared = {path: named[path.name] for path in lengths if path.name in named}
     is_later = not shared and min((path.name for path in lengths), default="") > max(named, default="")
     if named and not earlier["store"] and not shared and not is_later:
-        raise InvalidArgument(f"{folder} shares no segment with this store: it may be the backup of another store")
+        raise InvalidArgument(
+            f"{folder} shares no segment with this store and may be the backup of another store; name another folder"
+        )
     for path, length in shared.items():
         copy = folder / SEGMENT_DIRECTORY / path.name
-        there = _length(files, copy) if files.exists(copy) else 0
+        copy_bytes = _length(files, copy) if files.exists(copy) else 0
         if length > lengths[path]:
             raise InvalidArgument(
-                f"{folder} holds the backup of a later state of this store, or of another store: {copy.name} has "
+                f"{folder} has the backup of a later state of this store, or of another store: {copy.name} has "
                 f"{length} bytes there and {lengths[path]} here; name another folder"
             )
-        if there >= length and not _is_same(files, path, copy, length):
+        if copy_bytes >= length and not _is_same(files, path, copy, length):
             raise InvalidArgument(
                 f"{copy} is not a copy of {path}: this is the backup of another store; name another folder"
             )
 
 
 def _segment_pieces(files: Files, folder: Path, lengths: dict[Path, int], named: dict[str, int]) -> Iterator[_Piece]:
-    """What the copies of segments lack; bytes that BACKUP does not name stay only where they are those of the store."""
+    """The bytes that copies of segments lack.  Bytes that BACKUP does not name are kept if they equal the store's."""
     for path, length in lengths.items():
         copy = folder / SEGMENT_DIRECTORY / path.name
         start = _length(files, copy) if files.exists(copy) else 0
         kept = min(start, named.get(path.name, 0))
         if start > kept and (start > length or not _is_same(files, path, copy, start)):
-            files.truncate(copy, kept)  # left by a backup that was interrupted
+            files.truncate(copy, kept)  # left by an interrupted backup
             start = kept
         if start < length:
             yield _Piece(path, copy, start, length)
 
 
 def _whole_file(files: Files, piece: _Piece, ends: bytes = b"") -> Iterator[_Piece]:
-    """A file that never changes, unless its copy is there, is whole and ends so."""
-    if files.exists(piece.copy) and _length(files, piece.copy) == piece.end and _tail(files, piece, len(ends)) == ends:
-        return
+    """A file that never changes; nothing if its copy has the same length and ends with `ends`."""
+    if files.exists(piece.copy) and _length(files, piece.copy) == piece.end:
+        tail = files.open_read(piece.copy).read(len(ends), max(piece.end - len(ends), 0))
+        if tail == ends:
+            return
     yield piece
 
 
-def _tail(files: Files, piece: _Piece, length_bytes: int) -> bytes:
-    return files.open_read(piece.copy).read(length_bytes, max(piece.end - length_bytes, 0))
-
-
 def _append(files: Files, piece: _Piece) -> None:
-    """Put a piece behind what there is of its copy; a copy that is made whole takes its name when it is synced."""
-    source = files.open_read(piece.source) if piece.held is None else piece.held
+    """Append a piece to its copy; a new copy gets its name after it is synced."""
+    source = files.open_read(piece.source) if piece.file is None else piece.file
     path = piece.copy if piece.start else piece.copy.with_name(piece.copy.name + PARTIAL_SUFFIX)
     if not piece.start and files.exists(path):
         files.unlink(path)
@@ -336,7 +335,7 @@ def _append(files: Files, piece: _Piece) -> None:
 
 
 def _is_same(files: Files, source: Path, copy: Path, length: int) -> bool:
-    """Whether two segments end alike at a length."""
+    """Whether two segments have the same last bytes before a length."""
     begin = max(0, length - TAIL_BYTES)
     return files.open_read(source).read(length - begin, begin) == files.open_read(copy).read(length - begin, begin)
 
@@ -349,8 +348,11 @@ def _read(files: Files, folder: Path) -> dict[str, Any]:
         if version == BACKUP_FORMAT_VERSION and {"engine", "segments", "dictionaries"} <= content.keys():
             return {"runs": {}, "set_aside": [], "store": "", "mark": "", **content}
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptionError("not a list of a backup", path=str(path), expected="JSON with a format") from error
-    raise UnsupportedFormat(f"{path} has backup format {version}, this docstore knows {BACKUP_FORMAT_VERSION}")
+        raise CorruptionError("the BACKUP file is damaged", path=str(path), expected="JSON with a format") from error
+    raise UnsupportedFormat(
+        f"{path} has backup format {version}, this docstore reads {BACKUP_FORMAT_VERSION}; restore it with the "
+        "docstore version that wrote it"
+    )
 
 
 def _ours(files: Files, folder: Path) -> set[str]:
@@ -365,7 +367,7 @@ def _next_engine(files: Files, folder: Path) -> int:
 
 
 def _remove_others(files: Files, folder: Path, content: dict[str, Any]) -> None:
-    """Remove what this backup does not name: segments that were compacted since, the engine of the one before."""
+    """Remove files that this backup does not name: segments that were compacted away, the engine of the last backup."""
     for directory, named in zip(FOLDERS, ("segments", "dictionaries", "runs", "set_aside"), strict=True):
         for name in files.names(folder / directory):
             if name not in content[named]:

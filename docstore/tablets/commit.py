@@ -1,8 +1,7 @@
-"""The one commit point: values made durable, then the rows of a plan.
+"""The commit point: makes values durable, then writes the rows of a plan.
 
-Knows the engine, where values lie and the manifest; must not know what the rows mean.  Everything that writes to a
-store goes through here, under one lock, so that the committed tail of the segments in the manifest is always that of
-the rows beside it.
+Every write to a store goes through here, under one lock.  So the committed lengths of segments in the manifest always
+match the rows.
 """
 
 from __future__ import annotations
@@ -23,17 +22,13 @@ Result = TypeVar("Result")
 
 
 class Committer:
-    """Commits rows together with the values placed for them.
+    """Commits rows together with the values stored for them; see `Committer` of the port.
 
     Attributes:
-        lock: held by whoever places values, until they are committed.
         manifest: tablets and segments; its changes are written with each commit.
-        durability: what an acknowledged write survives.
         compacting: held by the one compaction that may run.
-        commits: how many were tried.
-        followers: see `Committer` of the port.
-        lost: no page ever is: this process is the one that writes.
-        watch: told of every plan before it is written, while compaction looks for segments that no row refers to.
+        lost: always empty: this process is the only writer.
+        watch: called with each plan before it is written, while compaction looks for segments without refs.
     """
 
     fills_slots = False
@@ -62,12 +57,7 @@ class Committer:
         placement.begin_group(manifest.group + 1)
 
     def commit(self, plan: Plan) -> None:
-        """Make placed values durable, then write a plan; the caller holds the lock.
-
-        Raises:
-            StorageError: nothing was applied.
-            CommitUnknown: it may be applied; the same write again is safe.
-        """
+        """See `Committer` of the port."""
         if plan:
             self._check_writable()
             self._reserve.check_room()
@@ -97,16 +87,16 @@ class Committer:
         self.manifest.split_grown(self.durability)
 
     def drop_placed(self) -> None:
-        """See `Committer` of the port: else they would be written with the next group, where the disk was full."""
+        """See `Committer` of the port: else they would be written with the next group, though the disk was full."""
         self._placement.drop()
 
     def wait(self) -> None:
-        """See `Committer` of the port: there is nobody to wait for."""
+        """See `Committer` of the port: there is no other process."""
 
     def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """Count bodies of the plan being made: the row of each, and its length in bytes."""
+        """See `Committer` of the port."""
         self.manifest.count_writes(writes)
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """Do what frees space; if the disk is full, with the room that the store keeps for that."""
+        """See `Committer` of the port."""
         return self._reserve.spend(work, in_parts=in_parts)

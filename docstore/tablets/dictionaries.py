@@ -1,18 +1,15 @@
-"""Dictionaries: sampled while pages come in, kept in files, named by their checksum.
+"""Dictionaries: sampled from the pages that are written, stored in files, named by their checksum.
 
-Knows the value codec's `Dictionary`, the file seam, the manifest and the engine's `meta` rows; must not know
-what a page is.
+A dictionary is raw content: pieces of the values at even distances (relative Lempel-Ziv: Hoobin, Puglisi, Zobel 2011),
+which measured better here than a trained one.  A *scope* is what one dictionary serves, in one column: a site (host and
+first path segment of the row key), or a whole tablet.  A site's first dictionary is its first pages; larger ones of
+pieces follow as the site grows (`STAGES`).  A tablet's dictionary serves the sites that are too small for one.  If its
+values compress much worse than before, because other sites came, it is sampled again.
 
-A dictionary is raw content: pieces of the values taken evenly (relative Lempel-Ziv: Hoobin, Puglisi, Zobel 2011), which
-measures better here than a trained one.  A *scope* is what one dictionary serves, in one column: a site (host and first
-path segment, read off the row key), or else the whole tablet.  A site's first dictionary is its first pages as they
-are; it is made again, larger and of pieces, as the site grows (`STAGES`).  A tablet's serves pages of sites too small
-to have one; when its values take much more than they did (other sites have come), it is sampled anew.
-
-Which dictionary a record needs stands in the record, so nothing here is ever rewritten, and a dictionary's file is
-durable before any record that needs it.  PREPARED_BYTES of them are held prepared.  A page whose dictionary is not held
-is written with its tablet's, or without: to prepare one costs as much as some pages, so that each page that is
-written earns a part of it (`PAGES_A_LOAD`), and pages of ever other sites cannot make the store prepare without end.
+A record names its dictionary, so dictionaries are never changed, and their files are durable before any record that
+needs them.  PREPARED_BYTES of them are cached in prepared form.  Preparing one costs as much as writing several pages.
+So each written page earns a part of that cost (`PAGES_A_LOAD`), and a page whose dictionary is neither cached nor paid
+for uses its tablet's, or none.  This bounds the cost if pages of many sites alternate.
 """
 
 from __future__ import annotations
@@ -50,65 +47,69 @@ from docstore.tablets.values import PACK_LEVEL, Dictionary, checksum16, pack, un
 
 PIECE_BYTES = 1024
 PREPARED_BYTES = 96 << 20
-"""Memory of dictionaries that are held prepared for writing: with room and tables each takes 1.6 to 3 times its
-content, so these are some 60 of the largest, or 250 of the first ones of sites."""
+"""Memory of prepared dictionaries.  With its tables each takes 1.6 to 3 times its content, so these are about 60 of the
+largest, or 250 first dictionaries of sites."""
 MAX_CACHED_CONTENT_BYTES = 16 << 20
-"""Contents of dictionaries as their files have them: those that were just written, and are prepared next."""
+"""Contents of dictionaries: those that were just written, and are prepared next."""
 LOADS_IN_STOCK = 64
-"""So many may be prepared at once before pages have earned more."""
+"""So many dictionaries may be prepared at once before pages must earn more."""
 SAMPLES_BYTES = 48 << 20
-"""Of values, for the next dictionaries of scopes.  The scope that was used least recently goes first, and what is known
-of it too."""
+"""Samples of all scopes.  The least recently used scope is evicted with its sample."""
 MAX_CACHED_SCOPES = 256
-"""Scopes, each with its sample: where more sites than that come by turns, few live long enough to get a dictionary, and
-their pages use that of the tablet.  With 1,024, 6,000 pages of 300 hosts by turns took 12% more bytes."""
+"""Scopes with their samples.  If pages of more sites alternate, few sites get a dictionary, and their pages use the
+tablet's.  With 1,024, 6,000 pages of 300 alternating hosts took 12% more bytes."""
 PAGES_A_LOAD = 32
-"""Values written for each dictionary that is read and prepared again, some 3 ms: at most 100 us a value."""
+"""Values written for each dictionary that is loaded and prepared again, in about 3 ms: at most 100 us a value."""
 LARGEST_DICTIONARY_BYTES = 1 << 20
 MONITOR_RAW_BYTES = 1 << 20
-"""A dictionary's gain is judged over so many bytes of values."""
+"""A dictionary's gain is measured over so many bytes of values."""
 FADED = 1.5
-"""Values that take this many times what they took when the dictionary was made show that it has faded."""
+"""A dictionary is replaced if its values take this many times the bytes that they took at first."""
 
 Column = tuple[str, bytes]
 COLUMNS: frozenset[Column] = frozenset({("page", b"body"), ("text", b"main")})
-"""Columns whose values are long and alike; each has a dictionary of its own."""
+"""Columns with long and similar values; each has dictionaries of its own."""
 
 
 class DictionaryFiles:
-    """Dictionaries on disk, by checksum; thread-safe."""
+    """Dictionaries in files, by checksum; thread-safe.
 
-    def __init__(self, files: Files, folder: Path, below: DictionaryFiles | None = None) -> None:
-        """Keep dictionaries in a folder; those of `below` can be read too."""
+    Args:
+        files: the file system.
+        folder: of the dictionaries.
+        lower: dictionaries that can be read too.
+    """
+
+    def __init__(self, files: Files, folder: Path, lower: DictionaryFiles | None = None) -> None:
         self._files = files
         self._folder = folder
-        self._below = below
-        self._held: LruCache[bytes, bytes] = LruCache(MAX_CACHED_CONTENT_BYTES, len)
+        self._lower = lower
+        self._contents: LruCache[bytes, bytes] = LruCache(MAX_CACHED_CONTENT_BYTES, len)
         self._unsynced = False
         self._lock = Lock()
-        """Held while names are given and made durable: the writer and compaction each wait for all names."""
+        """Held while files are named and synced: the writer and compaction each wait for all names."""
 
     def save(self, content: bytes, level: int = PACK_LEVEL) -> bytes:
-        """Write a dictionary durably, packed at a level of zstd; returns its checksum.
+        """Write a dictionary durably, packed at a zstd level; returns its checksum.
 
-        One that is there already is left alone, if it can be read.
+        A readable file of this name is not written again.
         """
         checksum = self.write(content, level)
         self.sync()
         return checksum
 
     def sync(self) -> None:
-        """Make what was written durable: the step before a record that needs it is committed."""
+        """Make written dictionaries durable, before a record that needs one is committed."""
         with self._lock:
             if self._unsynced:
                 self._files.sync_folder(self._folder)
                 self._unsynced = False
 
     def write(self, content: bytes, level: int) -> bytes:
-        """The same as `save`, but durable only after `sync`."""
+        """As `save`, but durable only after `sync`."""
         checksum = checksum16(content)
         path = self._path(checksum)
-        if not self._is_there(checksum):
+        if not self._is_readable(checksum):
             payload = pack(content, level)
             head = struct.pack(
                 DICTIONARY_HEADER,
@@ -122,7 +123,7 @@ class DictionaryFiles:
             with self._lock:
                 self._unsynced = True
                 self._files.replace_name(path, head + payload)
-        self._held.put(checksum, content)
+        self._contents.put(checksum, content)
         return checksum
 
     def load(self, checksum: bytes) -> bytes:
@@ -131,21 +132,27 @@ class DictionaryFiles:
         Raises:
             CorruptionError: its file is missing or damaged.
         """
-        held = self._held.get(checksum)
-        if held is not None:
-            return held
+        cached = self._contents.get(checksum)
+        if cached is not None:
+            return cached
         path = self._path(checksum)
         if not self._files.exists(path):
-            if self._below is not None:
-                return self._below.load(checksum)
+            if self._lower is not None:
+                return self._lower.load(checksum)
             raise CorruptionError("a dictionary is missing", path=str(path), expected="a file", found="none")
         content = decode_dictionary(self._files.read_whole(path), str(path))
-        if checksum16(content) != checksum:
-            raise CorruptionError("not the dictionary of this name", path=str(path), expected=checksum.hex(), found="")
-        self._held.put(checksum, content)
+        found = checksum16(content)
+        if found != checksum:
+            raise CorruptionError(
+                "a dictionary has another checksum than its name",
+                path=str(path),
+                expected=checksum.hex(),
+                found=found.hex(),
+            )
+        self._contents.put(checksum, content)
         return content
 
-    def _is_there(self, checksum: bytes) -> bool:
+    def _is_readable(self, checksum: bytes) -> bool:
         if not self._files.exists(self._path(checksum)):
             return False
         try:
@@ -164,10 +171,10 @@ class DictionaryFiles:
         return [bytes.fromhex(name) for name in names]
 
     def remove(self, checksums: Iterable[bytes]) -> None:
-        """Remove dictionaries that no record needs, for good: they may hold bytes of a page that was purged."""
+        """Remove dictionaries without records, durably: they may have bytes of a purged page."""
         for checksum in checksums:
             self._files.unlink(self._path(checksum))
-            self._held.drop(checksum)
+            self._contents.drop(checksum)
         self._files.sync_folder(self._folder)
 
     def _path(self, checksum: bytes) -> Path:
@@ -192,7 +199,8 @@ def decode_dictionary(raw: bytes, path: str = "") -> bytes:
         )
     if version != DICTIONARY_FORMAT_VERSION:
         raise UnsupportedFormat(
-            f"{path} has dictionary format {version}, this docstore knows {DICTIONARY_FORMAT_VERSION}"
+            f"{path} has dictionary format {version}, this docstore reads {DICTIONARY_FORMAT_VERSION}; open the store "
+            "with the docstore version that wrote it"
         )
     payload = raw[DICTIONARY_HEADER_BYTES:]
     if len(payload) != payload_bytes or crc32(payload) != payload_crc:
@@ -201,41 +209,40 @@ def decode_dictionary(raw: bytes, path: str = "") -> bytes:
 
 
 class _Stage(NamedTuple):
-    """Once a scope has seen `seen_bytes` of values, it gets a dictionary of `share` of them."""
+    """After `seen_bytes` of values a scope gets a dictionary of one piece in `stride_pieces`."""
 
     seen_bytes: int
     stride_pieces: int
 
 
 STAGES = (_Stage(128 << 10, 1), _Stage(4 << 20, 8), _Stage(32 << 20, 32))
-"""128 KB of whole pages, then 512 KB and 1 MB of 1 KB pieces: each under 3% of the values it serves, stored packed."""
+"""128 KB of whole pages, then 512 KB and 1 MB of 1 KB pieces: packed, each is under 3% of the values that it serves."""
 PASSING_PACK_LEVEL = 3
-"""Of all but the last, which is packed at PACK_LEVEL: they serve a few pages, and compaction makes others.  Of a write
-of 3,444 pages it takes 7 us a page less than level 6, for .14% of the raw bytes."""
+"""zstd level of all dictionaries but the last of a scope, which has PACK_LEVEL: they serve few pages, and compaction
+makes others.  In a write of 3,444 pages it saves 7 us a page against level 6, and costs .14% of the raw bytes."""
 
 
 class Sample:
-    """What is kept of a stream of values: whole values at first, then pieces of them at even distances.
+    """A sample of a stream of values: at first whole values, then pieces at even distances.
 
-    It lies in one piece of memory: thousands of small ones, held for long among buffers that come and go, would keep
-    the C library from giving back what lies between them.
+    It is one block of memory: thousands of small, long-lived blocks would fragment the heap.
     """
 
     def __init__(self) -> None:
         self.seen_bytes = 0
         self._kept = bytearray()
         self._ends = array("Q")
-        """Of each value or piece, in what is kept."""
+        """End of each value or piece in `_kept`."""
         self._stride_bytes = 0
         self._next = 0
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes of what is kept."""
+    def sample_bytes(self) -> int:
+        """Its size."""
         return len(self._kept)
 
     def take(self, raw: bytes) -> None:
-        """Keep of the next value what falls to it."""
+        """Sample the next value."""
         end = self.seen_bytes + len(raw)
         if not self._stride_bytes:
             self._keep(raw)
@@ -251,15 +258,15 @@ class Sample:
         self._ends.append(len(self._kept))
 
     def content(self) -> bytes:
-        """All that is kept, in order; evenly taken pieces of it where one long value made it more than a dictionary."""
+        """The whole sample, in order; only pieces of it if a long value made it larger than a dictionary."""
         kept = bytes(self._kept)
         if len(kept) <= LARGEST_DICTIONARY_BYTES:
             return kept
         stride_bytes = -(-len(kept) // LARGEST_DICTIONARY_BYTES) * PIECE_BYTES
-        return b"".join(kept[place : place + PIECE_BYTES] for place in range(0, len(kept), stride_bytes))
+        return b"".join(kept[start : start + PIECE_BYTES] for start in range(0, len(kept), stride_bytes))
 
     def widen(self, stride_pieces: int) -> None:
-        """Keep only pieces at this distance, and go on so."""
+        """Keep only pieces at this distance, now and for further values."""
         stride_bytes = stride_pieces * PIECE_BYTES
         kept = bytes(self._kept)
         pieces = [kept[start:end] for start, end in zip([0, *self._ends], self._ends, strict=False)]
@@ -277,7 +284,7 @@ class Sample:
 
 
 class _Scope:
-    """The dictionary in use (b"" for none), what is sampled for the next one, and what it has done lately."""
+    """The dictionary of a scope (b"" for none), the sample for its next one, and its recent gain."""
 
     def __init__(self, checksum: bytes, stage: int) -> None:
         self.checksum = checksum
@@ -289,11 +296,11 @@ class _Scope:
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of its sample."""
-        return 0 if self.sample is None else self.sample.held_bytes
+        """Size of its sample."""
+        return 0 if self.sample is None else self.sample.sample_bytes
 
     def start_again(self) -> None:
-        """Sample for a first dictionary once more."""
+        """Sample for a first dictionary again."""
         self.stage = 0
         self.sample = Sample()
         self.best_share = None
@@ -301,10 +308,10 @@ class _Scope:
 
 
 class Contents(Protocol):
-    """Where dictionaries are kept, by checksum; see `DictionaryFiles`."""
+    """Storage of dictionaries by checksum; see `DictionaryFiles`."""
 
     def write(self, content: bytes, level: int) -> bytes:
-        """Keep a dictionary; returns its checksum."""
+        """Store a dictionary; returns its checksum."""
         ...
 
     def load(self, checksum: bytes) -> bytes:
@@ -312,12 +319,12 @@ class Contents(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make what was written durable."""
+        """Make written dictionaries durable."""
         ...
 
 
 class Tablets(Protocol):
-    """Which tablet a row belongs to; see `Manifest`."""
+    """Gives the tablet of a row; see `Manifest`."""
 
     def tablet_for(self, row_key: bytes) -> Tablet:
         """The tablet that a row belongs to."""
@@ -325,7 +332,7 @@ class Tablets(Protocol):
 
 
 class Scopes(Protocol):
-    """Where it stands which dictionary a scope uses: rows of an engine."""
+    """Rows of an engine that name the dictionary of each scope."""
 
     def read_row(self, table: str, row_key: bytes) -> Sequence[Cell]:
         """The cells of a row."""
@@ -333,10 +340,12 @@ class Scopes(Protocol):
 
 
 class SiteDictionaries:
-    """Which dictionary a value gets; makes new ones as values come.  For whoever holds the committer's lock.
+    """Chooses the dictionary of each value, and makes new ones from the values.
+
+    REQUIRES: the committer's lock.
 
     Attributes:
-        unreadable: where a dictionary is noted that cannot be read: its scope makes another.
+        unreadable: dictionaries that cannot be read; their scopes make new ones.
     """
 
     def __init__(self, files: Contents, engine: Scopes, tablets: Tablets) -> None:
@@ -347,26 +356,27 @@ class SiteDictionaries:
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
         self._sample_bytes = 0
         self._changed: dict[bytes, bytes] = {}
-        self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda one: one.memory_bytes)
+        self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda prepared: prepared.memory_bytes)
         self._earned = LOADS_IN_STOCK * PAGES_A_LOAD
         self._last: tuple[bytes, Column, bytes, _Scope] | None = None
-        """The site that was asked for last, which is the next one to learn from."""
+        """The last site of `get`, which is usually the next one of `learn`."""
         self._used: set[bytes] | None = None
 
     def get(self, row_key: bytes, column: Column) -> Dictionary | None:
         """The dictionary for a value of a column of a row: its site's, else its tablet's, else None."""
         if column not in COLUMNS:
             return None
-        return self._held(self._site(row_key, column)[1]) or self._held(self._scope(self._tablet_name(row_key, column)))
+        prepared = self._prepared_of(self._site(row_key, column)[1])
+        return prepared or self._prepared_of(self._scope(self._tablet_name(row_key, column)))
 
-    def note(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, dictionary: bytes) -> None:
-        """Learn from a value that was stored: sample it, and judge the dictionary that it was stored with.
+    def learn(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, dictionary: bytes) -> None:
+        """Sample a stored value, and measure the gain of its dictionary.
 
         Args:
             row_key, column: of its cell.
             raw: the value.
-            payload_bytes: what became of it.
-            dictionary: checksum of the one it was stored with, or b"".
+            payload_bytes: its length as stored.
+            dictionary: checksum of its dictionary, or b"".
         """
         if column not in COLUMNS:
             return
@@ -385,8 +395,8 @@ class SiteDictionaries:
             self._sample(tablet, scope, raw)
 
     @contextmanager
-    def noting_use(self) -> Iterator[set[bytes]]:
-        """Checksums of the dictionaries that come into use meanwhile, by a scope or by a value; filled as they do."""
+    def recording_use(self) -> Iterator[set[bytes]]:
+        """Collects the checksums of dictionaries that a scope or a value begins to use inside the block."""
         used = self._used = set()
         try:
             yield used
@@ -398,10 +408,10 @@ class SiteDictionaries:
         return self._files.load(checksum)
 
     def sync(self) -> None:
-        """Make new dictionaries durable: before any record that needs one is committed.
+        """Make new dictionaries durable, before any record that needs one is committed.
 
         Raises:
-            StorageError: none of them is used by what is written next; nobody needs their files.
+            StorageError: no later value will use them, so their files are garbage.
         """
         try:
             self._files.sync()
@@ -411,13 +421,13 @@ class SiteDictionaries:
             raise
 
     def mutations(self) -> list[RowMutations]:
-        """Rows that say which dictionary a scope uses, to be written with the group."""
+        """Rows with the dictionaries of changed scopes, to be written with the group."""
         rows = [_row(DICTIONARY_ROW_PREFIX + name, value) for name, value in self._changed.items()]
         self._changed.clear()
         return rows
 
     def forget(self) -> None:
-        """Cached scopes and dictionaries are stale: compaction has changed which are in use."""
+        """Clear the caches of scopes and dictionaries: compaction has changed which are in use."""
         self._scopes.clear()
         self._sample_bytes = 0
         self._prepared.clear()
@@ -443,10 +453,10 @@ class SiteDictionaries:
         else:
             scope = _Scope(b"", 0)
         self._scopes[name] = scope
-        self._let_oldest_go()
+        self._evict()
         return scope
 
-    def _let_oldest_go(self) -> None:
+    def _evict(self) -> None:
         while len(self._scopes) > MAX_CACHED_SCOPES or (self._sample_bytes > SAMPLES_BYTES and len(self._scopes) > 1):
             _, scope = self._scopes.popitem(last=False)
             self._sample_bytes -= scope.sample_bytes
@@ -466,10 +476,10 @@ class SiteDictionaries:
                 self._next_stage(name, scope, scope.sample)
         finally:
             self._sample_bytes += scope.sample_bytes - before
-        self._let_oldest_go()
+        self._evict()
 
     def _next_stage(self, name: bytes, scope: _Scope, sample: Sample) -> None:
-        """Make the scope's next dictionary of what was sampled."""
+        """Make the scope's next dictionary from its sample."""
         level = PASSING_PACK_LEVEL if scope.stage + 1 < len(STAGES) else PACK_LEVEL
         checksum = scope.checksum = self._files.write(sample.content(), level)
         if self._used is not None:
@@ -483,8 +493,8 @@ class SiteDictionaries:
         else:
             sample.widen(STAGES[scope.stage].stride_pieces)
 
-    def _held(self, scope: _Scope) -> Dictionary | None:
-        """The dictionary of a scope, if it is held or can be paid for."""
+    def _prepared_of(self, scope: _Scope) -> Dictionary | None:
+        """The dictionary of a scope, if it is cached, or if pages have earned to prepare it."""
         checksum = scope.checksum
         if not checksum:
             return None
@@ -505,7 +515,7 @@ class SiteDictionaries:
 
 
 def _judge(scope: _Scope, raw_bytes: int, payload_bytes: int) -> None:
-    """Note what a dictionary made of a value; one that has faded is to be made anew."""
+    """Add a value to the gain of its scope's dictionary; if the gain has faded, start a new dictionary."""
     scope.raw_bytes += raw_bytes
     scope.payload_bytes += payload_bytes
     if scope.raw_bytes < MONITOR_RAW_BYTES:
@@ -519,7 +529,7 @@ def _judge(scope: _Scope, raw_bytes: int, payload_bytes: int) -> None:
 
 
 def _site_name(row_key: bytes, column: Column) -> bytes:
-    """Host and first path segment of a row key, cut where a file name begins."""
+    """Host and first path segment of a row key."""
     host_end = row_key.find(b")/") + 2
     segment_end = row_key.find(b"/", host_end)
     return b"site " + (row_key[:segment_end] if segment_end > 0 else row_key[:host_end]) + _column_name(column)
@@ -530,11 +540,11 @@ def _column_name(column: Column) -> bytes:
 
 
 def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, bytes]) -> Plan:
-    """The plan by which a tablet's next values get these dictionaries, and those of its sites go."""
+    """The plan that sets a tablet's dictionaries, and removes those of its sites."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
     sites = DICTIONARY_ROW_PREFIX + b"site "
     stop = sites + (b"\xff" if tablet.end is None else tablet.end)
-    rows = {prefix + _column_name(column): bytes((len(STAGES),)) + made for column, made in checksums.items()}
+    rows = {prefix + _column_name(column): bytes((len(STAGES),)) + checksum for column, checksum in checksums.items()}
     plan = Plan().write(Stage.ALLOCATION, map(_row, rows, rows.values()))
     for start, end in ((sites + tablet.start, stop), (prefix, prefix + b"\xff")):
         for row in engine.scan("meta", start, end, ReadSpec(keys_only=True)):
@@ -544,14 +554,14 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
 
 
 def tablet_dictionaries(engine: Engine, tablet: Tablet) -> dict[Column, bytes]:
-    """The dictionaries that a tablet's next values get, by column."""
+    """The checksums of a tablet's dictionaries, by column."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
     cells = {column: engine.read_row("meta", prefix + _column_name(column)) for column in COLUMNS}
-    return {column: found[0].value[1:] for column, found in cells.items() if found}
+    return {column: stored[0].value[1:] for column, stored in cells.items() if stored}
 
 
 def checksums_in_use(engine: Engine) -> Iterator[bytes]:
-    """Dictionaries that a tablet or site uses for its next values."""
+    """Checksums of the dictionaries that tablets and sites use for their next values."""
     end = DICTIONARY_ROW_PREFIX[:-1] + bytes((DICTIONARY_ROW_PREFIX[-1] + 1,))
     for row in engine.scan("meta", DICTIONARY_ROW_PREFIX, end):
         for cell in row.cells:

@@ -1,7 +1,6 @@
-"""A segment in the words of docs/format.md: every byte with its offset and its meaning.
+"""A readable dump of segments, dictionaries and manifest: each byte with its offset and the name in docs/format.md.
 
-Knows the layouts of `format`.  Must not decode values.
-For people, for golden files, and for reports of damage; nothing parses what this writes.
+For people, golden files and reports of damage; no program parses it.  Values are not decoded.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _CODECS = {
     CODEC_ZSTD_DELTA: "zstd delta",
 }
 _DAMAGE_BYTES = 16
-"""Shown of a damaged stretch."""
+"""Bytes shown of a damaged part."""
 
 _SEGMENT_FIELDS = (("magic", "8s"), ("format version", "<H"), ("reserved", "<H"), ("segment number", "<Q"))
 _NARROW_FIELDS = (
@@ -88,11 +87,11 @@ class _Lines(HexLines):
 
 
 def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
-    """Lines that describe a segment from its first byte to its last.
+    """Dump a segment.
 
     Args:
         handle: the file.
-        number: of the segment, as its name says.
+        number: of the segment, from its name.
     """
     header = _Lines(handle.read(SEGMENT_HEADER_BYTES, 0), 0)
     yield "segment header"
@@ -102,18 +101,18 @@ def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
     else:
         header.take(len(header.raw), "cut off")
     yield from header.lines
-    for offset, found in walk_records(handle, number, SEGMENT_HEADER_BYTES, handle.length_bytes()):
+    for offset, record in walk_records(handle, number, SEGMENT_HEADER_BYTES, handle.length_bytes()):
         yield ""
-        if isinstance(found, Damage):
-            yield f"damage: {found.reason}"
+        if isinstance(record, Damage):
+            yield f"damage: {record.reason}"
             damaged = _Lines(handle.read(_DAMAGE_BYTES, offset), offset)
-            damaged.take(found.end - offset, f"{found.end - offset} bytes")
+            damaged.take(record.end - offset, f"{record.end - offset} bytes")
             yield from damaged.lines
         else:
             head = handle.read(RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES, offset)
             span = record_span(head, 0, number)
-            assert span is not None, "the walk has just read it"
-            yield from _record_lines(found, handle.read(span.total_bytes, offset), offset, number)
+            assert span is not None, "the walk has read it"
+            yield from _record_lines(record, handle.read(span.total_bytes, offset), offset, number)
 
 
 def _record_lines(record: Record, raw: bytes, offset: int, number: int) -> Iterator[str]:
@@ -148,7 +147,7 @@ _DICTIONARY_FIELDS = (
 
 
 def dump_dictionary(raw: bytes) -> Iterator[str]:
-    """Lines that describe a dictionary file."""
+    """Dump a dictionary file."""
     lines = _Lines(raw, 0)
     yield "dictionary"
     if len(raw) < DICTIONARY_HEADER_BYTES:
@@ -166,7 +165,7 @@ def dump_dictionary(raw: bytes) -> Iterator[str]:
 
 
 def dump_manifest(engine: Engine) -> Iterator[str]:
-    """Lines that describe the rows of table `meta`: tablets, segments, counters, dictionaries in use."""
+    """Dump the rows of table `meta`: tablets, segments, counters, dictionaries in use."""
     for row in engine.scan("meta", spec=ReadSpec(families=(MANIFEST_FAMILY,))):
         for cell in row.cells:
             if row.row_key.startswith(DICTIONARY_ROW_PREFIX):

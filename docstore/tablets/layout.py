@@ -1,12 +1,9 @@
-"""The directory of a store: making, opening, recovering and closing it.
+"""The directory of a store: making, opening, recovering and closing it, as a `Backend`.
 
-Knows the lock, the engine, the segments, the manifest and the schema's encoding, and offers them as a `Backend`.  What
-a page loses with a record is known to `losses` alone.
-
-At open: lock; FORMAT; engine; manifest; segments recovered against their committed lengths.  Where bytes of committed
-rows are missing (power loss below durability `sync`, or a hand that cut a file), captures that need them are dropped
-and listed (`losses`); at durability `sync` there are none.  Where records show that rows are missing (LevelDB's files
-were cut or put back), that is noted, and the records are set aside.
+Open takes the lock, checks FORMAT, opens the engine, loads the manifest, and recovers segments against their committed
+lengths.  If bytes of committed rows are missing (power loss at a durability below `sync`, or a truncated file), the
+captures that need them are dropped and listed (`losses`).  If records show that rows are missing (LevelDB's files were
+truncated or replaced by older ones), the loss is recorded and the records are set aside.
 """
 
 from __future__ import annotations
@@ -71,7 +68,7 @@ from docstore.tablets.losses import (
     drop_lost,
     lost_commits,
     lost_versions,
-    note_lost_commits,
+    record_lost_commits,
 )
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
@@ -92,18 +89,18 @@ RESTORE = "restore a backup, or take bodies and texts from the records with `doc
 _MADE_BEFORE_FORMAT = frozenset(
     (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
 )
-"""What a folder may hold in which a store is made: left by a making that was interrupted, or by mkfs."""
+"""Files that a folder for a new store may have: left by an interrupted creation, or by mkfs."""
 
 
 class LocalBackend:
     """An open store in a directory; see `Backend`.
 
     Attributes:
-        identity: random bytes that this store and its copies have, and no other.
-        scratch: of a store that is open for reading only, the folder with copies of what LevelDB and the index would
-            change; it goes when the store is closed.
-        reserve: room for what gives space back on a full disk.
-        set_aside: files of records that no row names, as long as they lie in the store's folder `set-aside`.
+        identity: random bytes that only this store and its copies have.
+        scratch: for a store that is open for reading only, the folder with copies of files that LevelDB and the index
+            would change; removed at close.
+        reserve: disk space for work that frees space on a full disk.
+        set_aside: files in the folder `set-aside`, with records that no row names.
     """
 
     session = b""
@@ -157,8 +154,8 @@ class LocalBackend:
 
     def overlay(self) -> Backend:
         """See `Backend`."""
-        made: Backend = import_module("docstore.tablets.dry_run").open_overlay(self)
-        return made
+        overlay: Backend = import_module("docstore.tablets.dry_run").open_overlay(self)
+        return overlay
 
     def compact(
         self, table: Table, committer: Committer, upkeep: Callable[[], Upkeep], **options: Any
@@ -175,8 +172,8 @@ class LocalBackend:
 
     def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
-        found: dict[str, dict[str, int]] = import_module("docstore.tablets.compaction.job").codec_stats(self, committer)
-        return found
+        stats: dict[str, dict[str, int]] = import_module("docstore.tablets.compaction.job").codec_stats(self, committer)
+        return stats
 
     def acknowledge(self) -> None:
         """See `Backend`."""
@@ -184,11 +181,11 @@ class LocalBackend:
         self.lost, self.lost_commits = (), ()
 
     def publish_server(self, server: str) -> None:
-        """See `Backend`: it stands in the lock file."""
+        """See `Backend`: written into the lock file."""
         self.lock.publish_server(server)
 
     def problems(self) -> Iterator[Problem]:
-        """See `Backend`: of the manifest, of what segments name, and records that no row names."""
+        """See `Backend`: errors of the manifest, missing names of segments, and files set aside."""
         for problem in self.manifest.problems():
             yield Problem("manifest", problem, "report this with the output of `docstore stats --json`")
         for segment in self.manifest.segments():
@@ -198,14 +195,14 @@ class LocalBackend:
             if names and not (read.bases <= names.bases and read.dictionaries <= names.dictionaries):
                 what = "its row does not name all bases and dictionaries that its records need"
                 yield Problem(f"segment {segment.number}", what, "report this: compaction may free a base too early")
-        for one in self.set_aside:
-            yield Problem(f"{SET_ASIDE_DIRECTORY}/{one.name}", self._what_is_in(one), SALVAGE)
+        for file in self.set_aside:
+            yield Problem(f"{SET_ASIDE_DIRECTORY}/{file.name}", self._salvageable(file), SALVAGE)
 
-    def _what_is_in(self, one: SetAside) -> str:
-        """What can be had back of records that no row names."""
-        handle = self.files.open_read(self.path / SET_ASIDE_DIRECTORY / one.name)
-        found = walk_records(handle, one.segment, SEGMENT_HEADER_BYTES, handle.length_bytes())
-        values = [record for _, record in found if not isinstance(record, Damage) and record.kind == RECORD_VALUE]
+    def _salvageable(self, file: SetAside) -> str:
+        """What a salvage would find in a file of records that no row names."""
+        handle = self.files.open_read(self.path / SET_ASIDE_DIRECTORY / file.name)
+        records = walk_records(handle, file.segment, SEGMENT_HEADER_BYTES, handle.length_bytes())
+        values = [record for _, record in records if not isinstance(record, Damage) and record.kind == RECORD_VALUE]
         bodies = sum((record.family, record.qualifier) == BODY for record in values)
         texts = sum((record.family, record.qualifier) == MAIN for record in values)
         return (
@@ -218,7 +215,7 @@ class LocalBackend:
         return sum(row.committed_bytes for row in self.manifest.segments())
 
     def close(self) -> None:
-        """Close the index, segments, engine and lock, in that order, whatever fails."""
+        """Close index, segments, engine and lock, in this order, even if one of them fails."""
         with ExitStack() as stack:
             stack.callback(self.lock.release)
             if self.scratch is not None:
@@ -234,16 +231,12 @@ class LocalBackend:
         return self.scratch is not None
 
     def check_writable(self) -> None:
-        """Refuse a change of a store that is open for reading only.
-
-        Raises:
-            StorageError: it is; `errno` is EROFS.
-        """
+        """See `Backend`."""
         if self.is_read_only:
             raise read_only_error(self.path)
 
     def make_reserve(self) -> None:
-        """Keep room for a full disk, after the store has grown or space was freed; see `reserve`."""
+        """See `Backend`."""
         if self.scratch is None:
             self.reserve.make()
             self.engine.log_limit_bytes = self.reserve.log_limit_bytes
@@ -278,9 +271,9 @@ class LocalBackend:
             ],
             "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
             "lost": [lost._asdict() for lost in self.lost],
-            "unreadable": [one.as_dict() for one in self.placement.unreadable.listed()],
-            "lost_commits": sum(one.last - one.first + 1 for one in self.lost_commits),
-            "set_aside_bytes": sum(one.length_bytes for one in self.set_aside),
+            "unreadable": [value.as_dict() for value in self.placement.unreadable.listed()],
+            "lost_commits": sum(lost.last - lost.first + 1 for lost in self.lost_commits),
+            "set_aside_bytes": sum(file.length_bytes for file in self.set_aside),
         }
 
 
@@ -290,7 +283,7 @@ class Layout:
     Args:
         path: of the directory.
         files: the file system.
-        check_schema: refuses a schema by which no page could be analysed, before anything is made.
+        check_schema: refuses a schema that cannot analyse pages, before the store is made.
     """
 
     def __init__(
@@ -301,20 +294,20 @@ class Layout:
         self._check_schema = check_schema
 
     def exists(self) -> bool:
-        """Whether a store was made here."""
+        """Whether there is a store."""
         return self._files.exists(self._path / FORMAT_FILE)
 
     def holder(self) -> Holder:
-        """Who holds it, as its lock file says; what a process that has ended wrote may still stand there."""
+        """The process named in the lock file; it may have ended."""
         return read_holder(self._path / LOCK_FILE)
 
     def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> LocalBackend:
-        """Open the store, making it first if asked to.
+        """Open the store.
 
         Args:
             create: make it if there is none.
-            schema: of a new store; that of another has to be the same.
-            read_only: change nothing in its folder; None where it cannot be written to.
+            schema: for a new store; an existing one must have the same.
+            read_only: change nothing in its folder; None: only if it cannot be written to.
         Raises:
             StoreUnavailable: there is none, or another process holds it.
             UnsupportedFormat: written by a newer docstore.
@@ -323,7 +316,7 @@ class Layout:
         """
         is_new = not self.exists()
         if is_new and self._has_records():
-            raise self._missing(FORMAT_FILE)  # a new store has FORMAT before records; a restored one gets it last
+            raise self._missing(FORMAT_FILE)  # a new store has FORMAT before its first record
         if is_new and not create:
             raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
         if is_new:
@@ -351,8 +344,8 @@ class Layout:
             reserve = Reserve(files, self._path / RESERVE_FILE)
             engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
             undo.callback(engine.close)
-            stored = self._settle_schema(engine, schema, is_new=is_new)
-            identity = _settle_identity(engine)
+            stored = self._read_or_write_schema(engine, schema, is_new=is_new)
+            identity = _read_or_write_identity(engine)
             band_secret = _band_secret(engine, stored)
             manifest = Manifest.load(engine)
             segments = self._path / SEGMENT_DIRECTORY
@@ -367,14 +360,14 @@ class Layout:
                 drop_lost(engine, bodies, manifest, recovery)
             manifest.record_recovery(recovery, Durability.SYNC)
             if recovery.last_group > manifest.group + 1:
-                note_lost_commits(engine, manifest, recovery.last_group - 1)
+                record_lost_commits(engine, manifest, recovery.last_group - 1)
             base_rows = BaseRows(engine)
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
             placement = Placement(bodies, ValueCodec(), dictionaries, base_rows.envelope)
-            if is_new:  # last, so that a crash while making a store leaves none
+            if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
         return LocalBackend(
@@ -408,16 +401,16 @@ class Layout:
         return self._files.exists(segments) and bool(self._files.names(segments))
 
     def _check_empty(self) -> None:
-        """Refuse to make a store among files that are not what an interrupted making of one leaves."""
+        """Refuse to make a store in a folder with other files than those of an interrupted creation."""
         names = set(self._files.names(self._path)) if self._files.exists(self._path) else set()
         foreign = sorted(names - _MADE_BEFORE_FORMAT)
         if foreign:
             raise InvalidArgument(
-                f"{self._path} is not empty (it holds {foreign[0]!r}) and is no store; name a folder that is not there"
+                f"{self._path} has files (such as {foreign[0]!r}) and is no store; name an empty or a new folder"
             )
 
     def _check_engine(self) -> None:
-        """Refuse a store without its rows: another engine in their place would make all its segments garbage."""
+        """Refuse a store without its rows: with a new, empty engine all its segments would be garbage."""
         for name in (Path(ENGINE_DIRECTORY), Path(ENGINE_DIRECTORY, "CURRENT")):
             if not self._files.exists(self._path / name):
                 raise self._missing(str(name))
@@ -439,16 +432,16 @@ class Layout:
         version = content.removeprefix(FORMAT_MAGIC).strip()
         if not content.startswith(FORMAT_MAGIC) or not version.isdigit():
             raise CorruptionError(
-                "not a store's FORMAT file", path=str(path), expected="a version", found=repr(content[:40])
+                "the FORMAT file is damaged", path=str(path), expected="a version", found=repr(content[:40])
             )
         if int(version) != FORMAT_VERSION:
             raise UnsupportedFormat(
-                f"{self._path} has format version {int(version)}, this docstore knows {FORMAT_VERSION}; "
-                "open it with a docstore that knows it"
+                f"{self._path} has format version {int(version)}, this docstore reads {FORMAT_VERSION}; "
+                "open it with the docstore version that wrote it"
             )
 
     @staticmethod
-    def _settle_schema(engine: Engine, schema: Schema | None, *, is_new: bool) -> Schema:
+    def _read_or_write_schema(engine: Engine, schema: Schema | None, *, is_new: bool) -> Schema:
         cells = engine.read_row("meta", SCHEMA_ROW)
         if cells:
             stored = decode_schema(cells[0].value)
@@ -457,14 +450,12 @@ class Layout:
             return stored
         if not is_new:
             raise CorruptionError(
-                "the store's rows are lost: there is none with its schema",
-                path="table meta, row `schema`",
-                remedy=RESTORE,
+                "the store's rows are lost: its schema is missing", path="table meta, row `schema`", remedy=RESTORE
             )
         made = Schema() if schema is None else schema
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
         plan = Plan()
-        if made.keyed_bands:  # before the schema, which says that it is there
+        if made.keyed_bands:  # before the schema, which promises it
             secret = SetCell(META_FAMILY, b"", 0, os.urandom(BAND_SECRET_BYTES))
             plan.write(Stage.NUMBERS, [RowMutations("meta", BAND_SECRET_ROW, [secret])])
         plan.write(Stage.ALLOCATION, [RowMutations("meta", SCHEMA_ROW, [cell])])
@@ -473,11 +464,11 @@ class Layout:
 
 
 def _remove_tree(folder: Path) -> None:
-    import_module("shutil").rmtree(folder, ignore_errors=True)  # loaded here: a cold read counts milliseconds
+    import_module("shutil").rmtree(folder, ignore_errors=True)  # loaded here to keep a cold read fast
 
 
 def _link_runs(index: Path, copy: Path) -> None:
-    """Make a folder with links to the runs of an index, which may be removed or joined by others there."""
+    """Make a folder with links to the runs of an index; there, runs can be removed and added."""
     with translated("copy", index):
         copy.mkdir()
         for source in sorted(index.iterdir()) if index.exists() else ():
@@ -486,19 +477,19 @@ def _link_runs(index: Path, copy: Path) -> None:
 
 
 def _band_secret(engine: Engine, schema: Schema) -> bytes:
-    """What chooses the bins of bands; b"" where they are as they come."""
+    """The key of the bins of bands; b"" for none."""
     if not schema.keyed_bands:
         return b""
     cells = engine.read_row("meta", BAND_SECRET_ROW)
     if not cells:
         raise CorruptionError(
-            "the secret of the store's bands is lost", path="table meta, row `band-secret`", remedy=RESTORE
+            "the secret key of the store's bands is missing", path="table meta, row `band-secret`", remedy=RESTORE
         )
     return cells[0].value
 
 
-def _settle_identity(engine: Engine) -> bytes:
-    """16 random bytes that tell a store and its copies from other stores."""
+def _read_or_write_identity(engine: Engine) -> bytes:
+    """16 random bytes that only a store and its copies have."""
     cells = engine.read_row("meta", IDENTITY_ROW)
     if cells:
         return cells[0].value
@@ -514,17 +505,18 @@ _TABLE_SUFFIXES = (".ldb", ".sst")
 
 
 def copy_to_read(path: Path, copy: Path) -> None:
-    """Make a LevelDB directory that can be opened without changing another one, which nobody may write meanwhile.
+    """Copy a LevelDB directory, so that opening the copy does not change the original.
 
-    LevelDB writes when it opens: a new log and MANIFEST, tables of what the old log holds, and it removes what is
-    obsolete.  So what it reads from the beginning on (CURRENT, MANIFEST, logs) is copied, tables are symbolic links:
-    removing one removes the link.
+    LevelDB writes when it opens: it makes a log, a MANIFEST and tables of the old log, and removes obsolete files.  So
+    CURRENT, MANIFEST and logs are copied, and tables are symbolic links: removing a table removes only the link.
+
+    REQUIRES: nobody writes to the original.
 
     Args:
         path: the directory.
-        copy: to be made; takes about as much room as the logs, twice.
+        copy: the new directory; it needs about twice the size of the logs.
     Raises:
-        StorageError: it cannot be read, or there is no room for the copy.
+        StorageError: it cannot be read, or the disk is too full for the copy.
     """
     with translated("copy", path):
         copy.mkdir()

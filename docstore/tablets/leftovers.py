@@ -1,16 +1,14 @@
-"""What stands in segments behind the bytes that rows were committed for: left over, or lost to its rows.
+"""Records after the committed length of a segment: garbage of a crash, or records whose rows were lost.
 
-Knows records and files.  Must not know the engine, nor what a record's row means.
+A group's records are durable before its rows are committed.  So a crash leaves records without rows, of at most one
+group: the next after the last commit, because a group begins only after the last one is committed.  Before the records
+of each group is a mark with the group's number.  Records after the mark of the next commit, or of an earlier number (a
+group that failed and was written again), are garbage and are removed.  A mark with a higher number, or records without
+a mark, show that rows were lost: LevelDB's log or MANIFEST was truncated, or its files were replaced by older ones.
+Such records are never destroyed.
 
-A group's records are durable before its rows are committed, so a crash leaves records that no row names: at most those
-of one group, the one after the last commit, for a group begins only when the one before it is committed.  Each group's
-records stand behind a mark with its number.  So what stands behind the mark of the next commit, or of an earlier number
-(a group that failed and was written again), is left over and goes.  A mark of a higher number, or records behind none,
-show that rows were lost: LevelDB's log or MANIFEST was cut, or its files were put back from an earlier time.  Such
-records are never destroyed.
-
-Compaction writes segments of copies, which get a row when they are whole.  One without a row is left over as long as
-the segments are there that it was copied from; they go only when all that was changed is durable.
+Compaction writes segments of copies, which get a manifest row when they are complete.  One without a row is garbage as
+long as its source segments exist; these are removed only after all changes are durable.
 """
 
 from __future__ import annotations
@@ -34,13 +32,13 @@ COPY_BYTES = 1 << 20
 
 
 class Surplus(NamedTuple):
-    """What stands in a part of a segment that no row was committed for.
+    """The uncommitted part of a segment.
 
     Attributes:
         last_group: highest number of a mark; 0 for none.
-        is_explained: no record is there that the last commit, or an earlier one, must have named.
-        holds_next: there are records of the commit behind the last one.
-        is_mark: it is one mark, of that commit or an earlier one, and nothing else: the segment was closed so.
+        is_explained: it has no record that the last commit, or an earlier one, must have named.
+        holds_next: it has records of the commit after the last one.
+        is_mark: it is only one mark, of that commit or an earlier one, as an orderly close leaves it.
     """
 
     last_group: int
@@ -49,11 +47,11 @@ class Surplus(NamedTuple):
     is_mark: bool
 
     def is_leftover(self, group: int, last_group: int) -> bool:
-        """Whether nothing of it is needed.
+        """Whether it is garbage.
 
         Args:
-            group: the number of the last commit that the engine knows.
-            last_group: highest number of a mark in any segment: the commit before that one was made.
+            group: number of the last commit in the engine.
+            last_group: highest number of a mark in any segment; the commit before it was made.
         """
         return self.is_explained and not (self.holds_next and last_group > group + 1)
 
@@ -73,30 +71,30 @@ class SetAside(NamedTuple):
 
 
 def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> Surplus:
-    """Look at a segment from an offset to its end.
+    """Examine a segment from an offset to its end.
 
     Args:
         handle: the segment.
         segment: its number.
         start: offset where a record begins.
-        group: the number of the last commit that the engine knows.
+        group: number of the last commit in the engine.
         segments: numbers of segments that have a row and a file.
     """
     last_group = marks = records = 0
     is_explained = is_whole = True
     holds_next = is_known = is_next = False
-    for offset, found in walk_records(handle, segment, start, handle.length_bytes()):
-        if isinstance(found, Damage):
+    for offset, record in walk_records(handle, segment, start, handle.length_bytes()):
+        if isinstance(record, Damage):
             is_whole = False
-            if offset == start:  # power loss, before which the next group's mark did not reach the disk
+            if offset == start:  # power loss before the next group's mark reached the disk
                 is_known = is_next = True
-        elif found.kind == RECORD_GROUP:
-            number = marked_group(found)
+        elif record.kind == RECORD_GROUP:
+            number = marked_group(record)
             last_group = max(last_group, number)
             is_known, is_next = number <= group + 1, number == group + 1
             marks += 1
-        elif found.kind == RECORD_COPIES:
-            is_known, is_next = all(source in segments for source in copied_segments(found)), False
+        elif record.kind == RECORD_COPIES:
+            is_known, is_next = all(source in segments for source in copied_segments(record)), False
         else:
             records += 1
             is_explained &= is_known
@@ -105,10 +103,9 @@ def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Coll
 
 
 def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path) -> str:
-    """Keep a segment from an offset to its end in another folder, durably; returns the name of the file there.
+    """Save a segment from an offset to its end in another folder, durably; returns the name of the new file.
 
-    A whole segment is moved.  A part is copied behind the segment's header: it is a segment of the same
-    number.
+    A whole segment is moved.  A part is copied after the segment's header, as a segment with the same number.
     """
     files.make_folder(folder)
     name = f"{segment:08d}-{start}{SEGMENT_SUFFIX}"
@@ -138,15 +135,15 @@ def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path) 
 
 
 def list_set_aside(files: Files, folder: Path) -> list[SetAside]:
-    """What lies in the folder of segments set aside, which need not be there."""
+    """The files in the folder of segments set aside, which may be missing."""
     if not files.exists(folder):
         return []
-    found = []
+    listed = []
     for name in files.names(folder):
         segment = segment_of_name(name)
         if segment is not None:
-            found.append(SetAside(name, segment, files.length_bytes(folder / name)))
-    return found
+            listed.append(SetAside(name, segment, files.length_bytes(folder / name)))
+    return listed
 
 
 def segment_of_name(name: str) -> int | None:
@@ -157,12 +154,12 @@ def segment_of_name(name: str) -> int | None:
 
 
 def records_set_aside(files: Files, folder: Path) -> Iterator[Record]:
-    """Every sound record of the segments set aside."""
-    for one in list_set_aside(files, folder):
-        handle = files.open_read(folder / one.name)
-        for _, found in walk_records(handle, one.segment, SEGMENT_HEADER_BYTES, handle.length_bytes()):
-            if not isinstance(found, Damage):
-                yield found
+    """All valid records of the segments set aside."""
+    for file in list_set_aside(files, folder):
+        handle = files.open_read(folder / file.name)
+        for _, record in walk_records(handle, file.segment, SEGMENT_HEADER_BYTES, handle.length_bytes()):
+            if not isinstance(record, Damage):
+                yield record
 
 
 def dictionaries_set_aside(files: Files, folder: Path) -> set[bytes]:

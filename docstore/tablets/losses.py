@@ -1,11 +1,10 @@
-"""What an open found to be missing: dropped as whole captures, and listed until somebody acknowledges it.
+"""Captures that are lost, found at open: dropped, and listed until they are acknowledged.
 
-Knows rows, the built-in columns and bases; must not know files.  Runs over all rows, and only where
-bytes of committed rows are missing: after power loss below durability `sync`, or where a hand has cut or removed files.
+This reads all rows, and runs only if bytes of committed rows are missing: after power loss at a durability below
+`sync`, or if files were truncated or removed.
 
-A capture is dropped whole, also if only one of its values is lost, with the visits that confirm it and what was
-computed for it.  A delta is lost with its base.  What is dropped is noted in the same batch.
-Postings that lead to it lead nowhere, and are pruned by the next compaction.
+A capture with one lost value is dropped as a whole, with the visits that confirm it and its later columns.  A delta is
+lost with its base.  Each drop is recorded in the same batch.  The next compaction prunes the postings.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PAGES = "pages"
 _FAMILY = "m"
 _VERSION = b"version"
 _COMMITS = b"commits"
-"""First in the qualifiers of LOST_ROW."""
+"""Prefixes of the qualifiers of LOST_ROW."""
 
 
 class LostVersion(NamedTuple):
@@ -45,8 +44,8 @@ class LostVersion(NamedTuple):
     Attributes:
         url: of the page.
         timestamp: of the capture, in microseconds since 1970.
-        columns: whose bytes are missing, or are deltas against such; of a visit those of the capture that it confirms.
-        found: when, in microseconds since 1970.
+        columns: with missing bytes, or with a lost base; for a visit, those of the capture that it confirms.
+        found: time of the open, in microseconds since 1970.
     """
 
     url: str
@@ -56,11 +55,11 @@ class LostVersion(NamedTuple):
 
 
 class LostCommits(NamedTuple):
-    """Commits whose rows were gone at an open: LevelDB's log or MANIFEST was cut, or put back from an earlier time.
+    """Commits whose rows are missing: LevelDB's log or MANIFEST was truncated, or replaced by an older one.
 
     Attributes:
         first, last: their numbers.
-        found: when, in microseconds since 1970.
+        found: time of the open, in microseconds since 1970.
     """
 
     first: int
@@ -72,31 +71,31 @@ class LostCommits(NamedTuple):
 
 
 def lost_versions(engine: Engine) -> tuple[LostVersion, ...]:
-    """Captures that were dropped and not acknowledged, oldest first."""
-    found = []
+    """Dropped captures that are not acknowledged, oldest first."""
+    lost = []
     for cell in engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_VERSION)):
-        timestamp, row_key, columns, at = msgpack.unpackb(cell.value)
-        found.append(LostVersion(url_of(row_key), timestamp, tuple(columns), at))
-    return tuple(found)
+        timestamp, row_key, columns, found = msgpack.unpackb(cell.value)
+        lost.append(LostVersion(url_of(row_key), timestamp, tuple(columns), found))
+    return tuple(lost)
 
 
 def lost_commits(engine: Engine) -> tuple[LostCommits, ...]:
-    """Commits whose loss was found and not acknowledged."""
+    """Lost commits that are not acknowledged."""
     cells = engine.read_row(_META, LOST_ROW, ReadSpec(qualifier_prefix=_COMMITS))
     return tuple(LostCommits(*msgpack.unpackb(cell.value)) for cell in cells)
 
 
 def acknowledge(engine: Engine) -> None:
-    """Forget what was lost: the next open lists only what it finds itself."""
+    """Clear both lists."""
     engine.mutate_rows([RowMutations(_META, LOST_ROW, [DeleteRow()])], Durability.SYNC)
 
 
-def note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
-    """Remember that commits are lost, and take up the numbers behind them."""
+def record_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
+    """Record that commits are lost, and continue with the numbers after them."""
     lost = LostCommits(manifest.group + 1, last, _now())
     cell = SetCell(_FAMILY, _COMMITS + lost.first.to_bytes(8, "big"), 0, msgpack.packb(lost))
     plan = Plan().write(Stage.NUMBERS, [RowMutations(_META, LOST_ROW, [cell])])
-    plan.write(Stage.ALLOCATION, [manifest.resume_at(last)])  # last: from then on it is not found again
+    plan.write(Stage.ALLOCATION, [manifest.resume_at(last)])  # last: after this the loss is not detected again
     apply(engine, plan, Durability.SYNC)
 
 
@@ -104,7 +103,7 @@ def note_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
 
 
 def drop_lost(engine: Engine, bodies: SegmentBodies, manifest: Manifest, recovery: Recovery) -> None:
-    """Drop and note the captures of which bytes are missing, then the bases that are."""
+    """Drop and record captures with missing bytes, then drop lost bases."""
     losses = _Losses(engine, bodies, manifest, recovery)
     plan = Plan()
     for row in engine.scan(_PAGES):
@@ -112,23 +111,23 @@ def drop_lost(engine: Engine, bodies: SegmentBodies, manifest: Manifest, recover
         if len(plan.rows()) >= BATCH_ROWS:
             apply(engine, plan, Durability.SYNC)
             plan = Plan()
-    plan.remove(Stage.BASES, map(losses.base_rows.freed, losses.bases))  # last: a second run has to find their deltas
+    plan.remove(Stage.BASES, map(losses.base_rows.freed, losses.bases))  # last: a repeated run must find their deltas
     apply(engine, plan, Durability.SYNC)
 
 
 class _Losses:
-    """Which cells refer to bytes that are missing, or to deltas against such."""
+    """Finds cells that refer to missing bytes, or to deltas against lost bases."""
 
     def __init__(self, engine: Engine, bodies: SegmentBodies, manifest: Manifest, recovery: Recovery) -> None:
         self._recovery = recovery
         self._found = _now()
         self._deltas: set[bytes] = set()
-        """Refs of deltas against bases that are lost."""
+        """Refs of deltas against lost bases."""
         self.base_rows = BaseRows(engine)
         self.bases = {name for name, envelope in self.base_rows.scan() if self._is_lost(envelope)}
-        gone = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
+        missing = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
         for segment in manifest.segments() if self.bases else ():
-            for ref, record in bodies.records(segment.number) if segment.number not in gone else ():
+            for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
                 if record.codec == CODEC_ZSTD_DELTA and record.related in self.bases:
                     self._deltas.add(ref)
 
@@ -139,7 +138,7 @@ class _Losses:
         return ref is not None and (ref in self._deltas or self._recovery.is_lost(ref))
 
     def add_row(self, plan: Plan, row_key: bytes, cells: Sequence[Cell]) -> None:
-        """Note what is lost of a row, and drop it."""
+        """Add the drops of a row, and their records, to a plan."""
         lost: dict[int, list[str]] = defaultdict(list)
         drops: list[Mutation] = []
         captures: set[int] = set()
@@ -163,11 +162,11 @@ class _Losses:
             for cell in cells
             if cell.timestamp in captures and (cell.family == CAPTURE_FAMILY or is_later(cell[:2]))
         ]
-        notes = []
+        entries = []
         for timestamp, columns in lost.items():
             value = msgpack.packb((timestamp, row_key, columns, self._found))
-            notes.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
-        plan.write(Stage.ALLOCATION, [RowMutations(_META, LOST_ROW, notes)])
+            entries.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
+        plan.write(Stage.ALLOCATION, [RowMutations(_META, LOST_ROW, entries)])
         plan.remove(Stage.PAGES, [RowMutations(_PAGES, row_key, drops)])
 
 

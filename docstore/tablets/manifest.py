@@ -1,12 +1,12 @@
 """Which row ranges are tablets, and how far each segment is committed: rows of the engine's table `meta`.
 
-A commit writes one row, `counters`: the number of the commit, how far the active segment is committed, and the sizes of
-tablets that grew.  Other rows are written when something begins or ends: a segment, a tablet.  What `counters` says of
-the active segment and of a tablet replaces what their own rows say.
+A commit writes one row, `counters`: the number of the commit, the committed length of the active segment, and the sizes
+of tablets that grew.  Other rows are written when a segment or tablet begins or ends.  `counters` overrides the rows of
+the active segment and of the tablets that it lists.
 
-A tablet's row is keyed by its first row key, and its range ends where the next one starts.  So the tablets cover the
-key space without gap or overlap whichever of the rows reached the disk, and a split is one more row.  Sizes of tablets
-are approximate: a page that is written twice counts twice.
+A tablet's row key is the tablet's first row key, and its range ends where the next tablet starts.  So tablets cover the
+key space without gap or overlap, whichever rows reached the disk, and a split adds one row.  Sizes of tablets are
+approximate: a page that is written twice counts twice.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from docstore.tablets.bodies import SegmentNames, SegmentProgress, SegmentRow
 from docstore.tablets.segment import Recovery
 
 TABLET_BYTES = 64 << 20
-"""Raw bytes at which a tablet splits: what one dictionary of 1 MB serves well."""
+"""Raw bytes at which a tablet splits; a dictionary of 1 MB still fits so much data well."""
 MAX_COUNTED = 64
-"""Tablets whose size stands in the row `counters`; when there are more, all sizes move to rows of their own."""
+"""Tablets with their size in the row `counters`; if there are more, all sizes move to the tablets' own rows."""
 SAMPLE_ROWS = 256
-"""Row keys kept of each tablet, to find its middle: off by about 3% of its rows."""
+"""Sampled row keys of each tablet, to find its middle with an error of about 3% of its rows."""
 
 _TABLE = "meta"
 _PAGES = "pages"
@@ -56,9 +56,9 @@ class Tablet(NamedTuple):
     """A row range.
 
     Attributes:
-        number: names it, for as long as it exists; a split gives the right part a new one.
+        number: its id; a split gives the right part a new one.
         start: first row key.
-        end: row key behind the last one; None has no bound.
+        end: exclusive end of its row keys; None for no bound.
         raw_bytes: of the bodies written to it, before compression, roughly.
     """
 
@@ -69,10 +69,10 @@ class Tablet(NamedTuple):
 
 
 class _Range:
-    """One tablet as it is counted, and a sample of its row keys.
+    """One tablet with its size, and a sample of its row keys.
 
-    The sample holds the row keys with the smallest hashes: it depends on the set of row keys alone, not on the order
-    of writes, so that stores filled in different ways split at the same places.
+    The sample is the row keys with the smallest hashes.  It depends only on the set of row keys, so tablets split at
+    the same row keys whatever the order of writes.
     """
 
     def __init__(self, number: int, start: bytes, raw_bytes: int, *, sample_is_whole: bool) -> None:
@@ -81,7 +81,7 @@ class _Range:
         self.raw_bytes = raw_bytes
         self.pending_bytes = 0
         self.split_at_bytes = 0
-        """Not to be split before it has grown to this: it could not be split when it was tried."""
+        """The next size at which a split is tried, after one that was not possible."""
         self.sample_is_whole = sample_is_whole
         self._heap: list[tuple[int, bytes]] = []
         self._sampled: set[bytes] = set()
@@ -104,8 +104,8 @@ class _Range:
 class Manifest:
     """Tablets and segments of one store.  One writer; `tablet_for` and `tablets` from any thread.
 
-    The writer's order, for one group at a time: `count_writes` of its pages, `add_to` its plan, the plan is written,
-    then `committed`, or `aborted` if that failed; `split_grown` between groups.
+    Order of calls for a group: `count_writes`, `add_to` its plan; then the plan is written; then `committed`, or
+    `aborted` if that failed.  `split_grown` is called between groups.
     """
 
     def __init__(self, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> None:
@@ -115,13 +115,13 @@ class Manifest:
         self._starts: list[bytes] = []
         self._touched: set[_Range] = set()
         self._counted: set[_Range] = set()
-        """Tablets whose size stands in the row `counters`, not in their own."""
+        """Tablets with their size in the row `counters`."""
         self._without_row: set[_Range] = set()
         self._sealed: list[tuple[_Range, int]] = []
         self._segments: dict[int, SegmentRow] = {}
         self._sealed_segments: dict[int, SegmentRow] = {}
         self._unwritten: set[int] = set()
-        """Segments whose row in the engine may not be the one held here."""
+        """Segments whose row in the engine may differ from `_segments`."""
         self._active: int | None = None
         self._next_segment = 1
         self._next_tablet = 1
@@ -130,7 +130,7 @@ class Manifest:
 
     @classmethod
     def load(cls, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> Manifest:
-        """Read the manifest; that of an empty engine has one tablet, which is written with the first group.
+        """Read the manifest; in an empty engine it has one tablet, which is written with the first group.
 
         Raises:
             CorruptionError: a row of the manifest cannot be read.
@@ -159,7 +159,7 @@ class Manifest:
         manifest._grown = any(item.raw_bytes > tablet_bytes for item in manifest._ranges)
         return manifest
 
-    # --- what there is ---
+    # --- reading ---
 
     def tablets(self) -> list[Tablet]:
         """All tablets, in row-key order."""
@@ -181,23 +181,23 @@ class Manifest:
 
     @property
     def next_segment(self) -> int:
-        """The number of the next segment: larger than that of any that ever held a committed record."""
+        """The number of the next segment; no segment with a committed record ever had it."""
         return self._next_segment
 
     @property
     def group(self) -> int:
-        """The number of the last group that was committed; 0 where none has been since groups are numbered."""
+        """The number of the last committed group; 0 for none."""
         return self._group
 
     def resume_at(self, group: int) -> RowMutations:
-        """Take up the numbers of groups behind one, where commits were lost; returns the row to write."""
+        """Continue after a group number, when commits were lost; returns the row to write."""
         self._group = group
         return self._counters()
 
     # --- a group ---
 
     def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """Count bodies written in the group being made: the row of each, and its length."""
+        """Count bodies of the group in preparation: row key and length in bytes of each."""
         for row_key, raw_bytes in writes:
             item = self._ranges[bisect_right(self._starts, row_key) - 1]
             item.pending_bytes += raw_bytes
@@ -205,11 +205,11 @@ class Manifest:
             self._touched.add(item)
 
     def add_to(self, plan: Plan, progress: Sequence[SegmentProgress]) -> None:
-        """Add the manifest's rows to a group's plan: changed counters, and how far the segments are written.
+        """Add the manifest's rows to a group's plan: counters, and changed segments and tablets.
 
         Args:
             plan: of the group.
-            progress: of `Bodies.progress`, after the flush or sync of this group.
+            progress: from `Bodies.progress`, after the flush or sync of this group.
         """
         self._sealed = [(item, item.pending_bytes) for item in self._touched]
         for item in self._touched:
@@ -228,7 +228,7 @@ class Manifest:
         plan.write(Stage.ALLOCATION, rows)
 
     def committed(self) -> None:
-        """The rows of `add_to` are in the engine."""
+        """The rows of `add_to` were applied."""
         for item, pending in self._sealed:
             item.raw_bytes += pending
             self._grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
@@ -241,11 +241,10 @@ class Manifest:
         self._sealed, self._sealed_segments = [], {}
 
     def aborted(self) -> None:
-        """The rows of `add_to` may or may not be in the engine: drop their counts, and write the rows next time.
+        """The rows of `add_to` may be applied or not: drop their counts, and write the rows again next time.
 
-        The segments keep the length that the group gave them.  If its rows were applied they refer to those bytes; if
-        not, the bytes are garbage, as those of any group that failed after its sync.  The next group takes the same
-        number.
+        The segments keep their new length.  If the group's rows were applied, they refer to these bytes; if not, the
+        bytes are garbage, as after any group that failed after its sync.  The next group has the same number.
         """
         self._take_sealed()
         self._unwritten.update(self._sealed_segments)
@@ -263,13 +262,13 @@ class Manifest:
         *,
         next_tablet: int = 1,
     ) -> RowMutations:
-        """The row `counters`, with changes that are written with it.
+        """The row `counters`, with changes of the same plan.
 
         Args:
             new_groups: 1 in the plan of a group.
             segments: changed ones by number.
-            sizes: of tablets whose size is to stand in this row; None for those that have it there.
-            next_tablet: a larger one than is known.
+            sizes: sizes of tablets to write into this row; None for the tablets that have theirs there.
+            next_tablet: the least value of this counter.
         """
         active = (segments or {}).get(self._active or 0) or self._segments.get(self._active or 0)
         if sizes is None:
@@ -286,7 +285,7 @@ class Manifest:
         return _mutation(MANIFEST_COUNTERS_ROW, value)
 
     def _changed_segments(self, progress: Sequence[SegmentProgress]) -> tuple[dict[int, SegmentRow], list[SegmentRow]]:
-        """Changed segments by number, and those that need a row: all but an active one that only grew."""
+        """Changed segments by number, and those whose row must be written: all but an active one that only grew."""
         active = next((item.segment for item in progress if item.active), None)
         if active is None:
             active = self._active
@@ -294,7 +293,7 @@ class Manifest:
         rows = {number: self._segments[number] for number in touched if number in self._segments}
         for item in progress:
             if item.written_bytes is None:
-                continue  # it failed: what was committed stays, the rest is cut off at open
+                continue  # it failed: the committed part stays, the rest is truncated at open
             row = rows.get(item.segment) or SegmentRow(item.segment)
             rows[item.segment] = row._replace(
                 committed_bytes=item.written_bytes, synced_bytes=max(row.synced_bytes, item.synced_bytes)
@@ -316,7 +315,7 @@ class Manifest:
     # --- segments, outside of groups ---
 
     def write_segment(self, row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
-        """Write a segment's row at once, and what its records name: for compaction, and after recovery."""
+        """Write a segment's row, and the names in its records, at once: for compaction, and after recovery."""
         plan = Plan().write(Stage.NUMBERS, [self._counters(segments={row.number: row})])
         if names is not None:
             row_key = MANIFEST_NAMES_PREFIX + row.number.to_bytes(8, "big")
@@ -327,25 +326,25 @@ class Manifest:
         self._next_segment = max(self._next_segment, row.number + 1)
 
     def names(self, number: int) -> SegmentNames | None:
-        """What the records of a segment name; None if only they can tell: the write path has no time for it."""
+        """The bases and dictionaries of a segment's records; None if they are not recorded, as by the write path."""
         row_key = MANIFEST_NAMES_PREFIX + number.to_bytes(8, "big")
         for cell in self._engine.read_row(_TABLE, row_key, _SPEC):
             return SegmentNames.decode(_map_of(row_key, cell.value))
         return None
 
     def remove_segment(self, number: int, durability: Durability) -> None:
-        """Remove the row of a segment that no row of the store refers to; its number is not given again."""
+        """Remove the row of a segment without refs; its number is not used again."""
         key = number.to_bytes(8, "big")
-        gone, names = (
+        row, names = (
             RowMutations(_TABLE, prefix + key, (DeleteRow(),))
             for prefix in (MANIFEST_SEGMENT_PREFIX, MANIFEST_NAMES_PREFIX)
         )
         plan = Plan().write(Stage.NUMBERS, [self._counters()])
-        apply(self._engine, plan.remove(Stage.ALLOCATION, [gone]).remove(Stage.NUMBERS, [names]), durability)
+        apply(self._engine, plan.remove(Stage.ALLOCATION, [row]).remove(Stage.NUMBERS, [names]), durability)
         self._segments.pop(number, None)
 
     def record_recovery(self, recovery: Recovery, durability: Durability) -> None:
-        """Write down what `recover` found, once the versions that it names are dropped: it is not reported again."""
+        """Update the rows of damaged segments, after the lost captures are dropped; so they are not reported again."""
         missing = {item.segment for item in recovery.lost if item.start == 0}
         for number in (*recovery.gone, *missing):
             self.remove_segment(number, durability)
@@ -361,10 +360,10 @@ class Manifest:
     # --- splitting ---
 
     def split_grown(self, durability: Durability) -> list[Tablet]:
-        """Split every tablet that has grown past its size; changes the manifest only.
+        """Split all tablets that are too large; changes only the manifest.
 
-        A split that cannot be written is tried again with the next call: the group before it is committed, and the
-        engine's trouble will meet the next one.
+        A split that cannot be written is tried again in the next call: the group is committed already, and the next
+        commit will report the error of the engine.
 
         Returns:
             The right parts.
@@ -379,7 +378,7 @@ class Manifest:
                         right = self._split(index, durability)
                     except (StorageError, CommitUnknown):
                         self._grown = True
-                        self._next_tablet += 1  # the row of the right part may be there
+                        self._next_tablet += 1  # the row of the right part may exist
                         return made
                     if right is None:
                         item.split_at_bytes = 2 * item.raw_bytes
@@ -398,7 +397,7 @@ class Manifest:
         row_keys = left.row_keys()
         middle = len(row_keys) // 2
         if middle == 0 or row_keys[middle] <= left.start:
-            return None  # one row alone is larger than a tablet
+            return None  # a single row is larger than a tablet
         left_bytes = left.raw_bytes * middle // len(row_keys)
         right = _Range(self._next_tablet, row_keys[middle], left.raw_bytes - left_bytes, sample_is_whole=False)
         smaller = _Range(left.number, left.start, left_bytes, sample_is_whole=False)
@@ -419,7 +418,9 @@ class Manifest:
     # --- after compaction ---
 
     def recount(self, raw_bytes: Mapping[int, int], durability: Durability) -> None:
-        """Replace what tablets were counted to hold by what they do hold; between groups only.
+        """Replace the approximate sizes of tablets with measured ones.
+
+        REQUIRES: called between groups.
 
         Args:
             raw_bytes: by number of the tablet.
@@ -434,40 +435,42 @@ class Manifest:
             self._write_sizes(changed, durability)
 
     def merge_small(self, durability: Durability) -> int:
-        """Merge neighbours that together would fill less than half a tablet; between groups only; -> merges made.
+        """Merge neighbours that together are less than half a tablet; returns the number of merges.
 
-        The left one's row is written first: a crash before the right one's goes leaves two tablets, one of them
-        counted too high, and the next compaction counts again.
+        The left row is written before the right row is removed.  A crash between the two leaves both tablets, the left
+        one with too high a size, which the next compaction corrects.
+
+        REQUIRES: called between groups.
         """
         merged = 0
         index = 0
         while index + 1 < len(self._ranges):
             left, right = self._ranges[index : index + 2]
-            together_bytes = left.raw_bytes + right.raw_bytes
-            if 2 * together_bytes >= self._tablet_bytes or {left, right} & self._touched:
+            sum_bytes = left.raw_bytes + right.raw_bytes
+            if 2 * sum_bytes >= self._tablet_bytes or {left, right} & self._touched:
                 index += 1
                 continue
             self._counted -= {left, right}
             self._without_row.discard(left)
-            wide = _Range(left.number, left.start, together_bytes, sample_is_whole=False)
-            gone = RowMutations(_TABLE, MANIFEST_TABLET_PREFIX + right.start, (DeleteRow(),))
-            self._write_sizes([wide], durability, [gone])
-            ranges = [*self._ranges[:index], wide, *self._ranges[index + 2 :]]
+            both = _Range(left.number, left.start, sum_bytes, sample_is_whole=False)
+            removed = RowMutations(_TABLE, MANIFEST_TABLET_PREFIX + right.start, (DeleteRow(),))
+            self._write_sizes([both], durability, [removed])
+            ranges = [*self._ranges[:index], both, *self._ranges[index + 2 :]]
             self._ranges, self._starts = ranges, [item.start for item in ranges]
             merged += 1
         return merged
 
-    def _write_sizes(self, ranges: list[_Range], durability: Durability, gone: Iterable[RowMutations] = ()) -> None:
+    def _write_sizes(self, ranges: list[_Range], durability: Durability, removed: Iterable[RowMutations] = ()) -> None:
         """Write sizes of tablets into their own rows, and remove rows."""
         self._counted.difference_update(ranges)
         plan = Plan().write(Stage.NUMBERS, [self._counters()])
         plan.write(Stage.ALLOCATION, [_tablet_mutation(item, item.raw_bytes) for item in ranges])
-        apply(self._engine, plan.remove(Stage.ALLOCATION, gone), durability)
+        apply(self._engine, plan.remove(Stage.ALLOCATION, removed), durability)
 
     # --- checking ---
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with the manifest as it stands in the engine, one sentence each; nothing if it is sound."""
+        """The errors of the stored manifest, one sentence each."""
         starts: list[bytes] = []
         numbers: dict[int, bytes] = {}
         counters = _Counters.load(self._engine)
@@ -475,12 +478,12 @@ class Manifest:
             starts.append(start)
             number, raw_bytes = value.get("number"), value.get("raw_bytes")
             if not isinstance(number, int) or not isinstance(raw_bytes, int) or number < 1 or raw_bytes < 0:
-                yield f"tablet at {start!r}: number {number!r} or raw_bytes {raw_bytes!r} is no sane count"
+                yield f"tablet at {start!r}: number {number!r} or raw_bytes {raw_bytes!r} is no valid count"
                 continue
             if number in numbers:
-                yield f"tablets at {numbers[number]!r} and {start!r} have one number, {number}"
+                yield f"tablets at {numbers[number]!r} and {start!r} have the same number, {number}"
             if number >= counters.next_tablet:
-                yield f"tablet at {start!r}: number {number} was never given out (next is {counters.next_tablet})"
+                yield f"tablet at {start!r}: number {number} is not below the counter {counters.next_tablet}"
             numbers[number] = start
         if starts and starts[0]:
             yield f"rows before {starts[0]!r} belong to no tablet"
@@ -490,9 +493,9 @@ class Manifest:
             if row.state not in _STATES:
                 yield f"{where}: unknown state {row.state!r}"
             if not row.committed_bytes >= SEGMENT_HEADER_BYTES or not 0 <= row.synced_bytes <= row.committed_bytes:
-                yield f"{where}: synced {row.synced_bytes} and committed {row.committed_bytes} bytes do not fit"
+                yield f"{where}: synced {row.synced_bytes} and committed {row.committed_bytes} bytes contradict"
             if row.number >= counters.next_segment:
-                yield f"{where}: its number was never given out (next is {counters.next_segment})"
+                yield f"{where}: its number is not below the counter {counters.next_segment}"
             if row.state == SEGMENT_ACTIVE:
                 active.append(row.number)
         if len(active) > 1:
@@ -504,7 +507,7 @@ def _start_of(item: _Range) -> bytes:
 
 
 def _rows(engine: Engine, prefix: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """What follows the prefix in each row key, and the row's map."""
+    """The rest of each row key after the prefix, and the row's map."""
     end = prefix[:-1] + bytes((prefix[-1] + 1,))
     for row in engine.scan(_TABLE, prefix, end, _SPEC):
         for cell in row.cells:
@@ -533,7 +536,7 @@ class _Counters(NamedTuple):
     """The row `counters`.
 
     Attributes:
-        next_segment, next_tablet: numbers that were never given out.
+        next_segment, next_tablet: the next unused numbers.
         group: number of the last commit.
         active: number, committed_bytes and synced_bytes of the active segment; zeros if there is none.
         tablets: sizes by number.

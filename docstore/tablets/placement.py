@@ -70,7 +70,7 @@ class Placement:
             return encode_inline(raw), None
         encoded, base = self._codec.choose(column, raw, bases, partial(self._dictionaries.get, row_key, column))
         codec, related, payload = encoded
-        self._dictionaries.note(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
+        self._dictionaries.learn(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
         record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
         (ref,) = self._bodies.append((record,))
         return encode_ref_envelope(len(raw), ref), base
@@ -104,8 +104,8 @@ class Placement:
         return self._dictionaries.mutations()
 
     def noting_dictionaries(self) -> AbstractContextManager[set[bytes]]:
-        """See `SiteDictionaries.noting_use`."""
-        return self._dictionaries.noting_use()
+        """See `SiteDictionaries.recording_use`."""
+        return self._dictionaries.recording_use()
 
     def forget_dictionaries(self) -> None:
         """Look up again which dictionaries are in use, and where bases lie: compaction has changed that."""

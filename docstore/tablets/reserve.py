@@ -1,14 +1,10 @@
-"""Room that is kept for a full disk, so that what frees space can still run: deletes, compaction and opening.
+"""Disk space reserved for a full disk, so that work that frees space can still run: deletes, compaction, opening.
 
-Knows `files` and which folder is the engine's.  Must not know what else is in a store.
-
-Three rules work together:
-
-1.  Ordinary writes are refused while less than `kept_bytes` are free: what LevelDB needs to recover and to compact.
-    This holds if the store itself fills the disk.
-2.  A file of zeros is allocated while there is room.  If others fill the disk, a delete, a compaction or an open
-    removes it and goes on.  A later write makes it again, once there is room.
-3.  LevelDB's log, of which recovery makes a table, is kept shorter than half of that file (`log_limit_bytes`).
+1.  Ordinary writes are refused while less than `kept_bytes` are free, which LevelDB needs to recover and to compact.
+    This helps if the store itself fills the disk.
+2.  A file of zeros is allocated while there is space.  If others fill the disk, a delete, a compaction or an open
+    removes it and continues.  A later write makes it again when there is space.
+3.  LevelDB's log, which recovery rewrites as a table, is kept shorter than half of that file (`log_limit_bytes`).
 """
 
 from __future__ import annotations
@@ -28,22 +24,22 @@ LEAST_BYTES = 1 << 20
 MOST_BYTES = 40 << 20
 SHARE_OF_STORE = 50
 SHARE_OF_ROOM = 4
-"""The reserve takes at most `LEAST_BYTES` and 2% of what the store has, and a quarter of the room that is left."""
+"""The reserve is at most `LEAST_BYTES` plus 2% of the store, and at most a quarter of the free space."""
 MOST_COMPACTION_BYTES = 26 << 20
-"""LevelDB rewrites so much at a time at most: level 0 and the 10 MB of level 1, or a table and what it overlaps."""
+"""The most that LevelDB rewrites at once: level 0 and the 10 MB of level 1, or a table and those that it overlaps."""
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 PARTS = 4
 WORTH_BYTES = 256 << 10
 """A smaller reserve is not made."""
 
 RECOVERY_BYTES = 64 << 10
-"""Recovery needs so much, and a table of the log, which is compressed: half of the log's length was measured."""
+"""Recovery needs this, and space for a compressed table of the log, for which half of the log's length was measured."""
 
 Result = TypeVar("Result")
 
 
 class LastRoom(StorageError):
-    """The reserve must not be spent on this write."""
+    """This write must not use the reserve."""
 
 
 class Reserve:
@@ -53,10 +49,10 @@ class Reserve:
         files: the file system.
         path: of the reserve, in the store's folder.
     Attributes:
-        log_limit_bytes: how long LevelDB's log may grow.
-        shorten_log: makes a table of LevelDB's log.
-        compaction_bytes: what LevelDB needs to compact.
-        kept_bytes: ordinary writes leave so much free.
+        log_limit_bytes: largest size of LevelDB's log.
+        shorten_log: rewrites LevelDB's log as a table.
+        compaction_bytes: free space that LevelDB needs to compact.
+        kept_bytes: free space that ordinary writes must leave.
     """
 
     def __init__(self, files: Files, path: Path) -> None:
@@ -64,40 +60,40 @@ class Reserve:
         self._path = path
         self._lock = threading.RLock()
         self._freeing: set[int] = set()
-        """Threads that free space now."""
+        """Threads inside `spend`."""
         self.log_limit_bytes = LEAST_BYTES // 2
         self.shorten_log: Callable[[], None] = lambda: None
         self.compaction_bytes = 0
         self.kept_bytes = LEAST_BYTES
 
     def length_bytes(self) -> int:
-        """How large it is now; 0 if there is none."""
+        """Its size now; 0 if there is none."""
         return self._files.length_bytes(self._path) if self._files.exists(self._path) else 0
 
     def make(self) -> None:
-        """Make it, or make it anew if the store has grown or shrunk, if there is room; never fails."""
+        """Make the reserve, or adapt its size to the store, if there is space; never fails."""
         store = self._path.parent
-        with self._lock, suppress(StorageError):  # somebody else took the room
-            there = self.length_bytes()
-            wanted = min(LEAST_BYTES + (self._files.tree_bytes(store) - there) // SHARE_OF_STORE, MOST_BYTES)
-            self.log_limit_bytes = wanted // 2
+        with self._lock, suppress(StorageError):  # another process may take the space
+            old_bytes = self.length_bytes()
+            wanted_bytes = min(LEAST_BYTES + (self._files.tree_bytes(store) - old_bytes) // SHARE_OF_STORE, MOST_BYTES)
+            self.log_limit_bytes = wanted_bytes // 2
             self.compaction_bytes = min(self._files.tree_bytes(store / ENGINE_DIRECTORY), MOST_COMPACTION_BYTES)
-            self.kept_bytes = self.compaction_bytes + wanted
-            if there > wanted:
-                self._files.truncate(self._path, wanted)
-            wanted = min(wanted, (self.free_bytes() + there) // SHARE_OF_ROOM)
-            if wanted >= WORTH_BYTES and wanted - there > wanted // (2 * PARTS):
+            self.kept_bytes = self.compaction_bytes + wanted_bytes
+            if old_bytes > wanted_bytes:
+                self._files.truncate(self._path, wanted_bytes)
+            wanted_bytes = min(wanted_bytes, (self.free_bytes() + old_bytes) // SHARE_OF_ROOM)
+            if wanted_bytes >= WORTH_BYTES and wanted_bytes - old_bytes > wanted_bytes // (2 * PARTS):
                 self.release()
-                self._files.allocate(self._path, wanted)
+                self._files.allocate(self._path, wanted_bytes)
 
     def free_bytes(self) -> int:
-        """Room that is left beside the reserve."""
+        """Free space, without the reserve."""
         return self._files.free_bytes(self._path.parent)
 
     def check_room(self) -> None:
-        """Refuse an ordinary write while there is just enough room to recover and to compact.
+        """Refuse an ordinary write if less than `kept_bytes` are free.
 
-        What frees space is refused only if recovery might not find the room that it needs afterwards.
+        Work inside `spend` is refused only if recovery might then lack space.
 
         Raises:
             StorageError: ENOSPC.
@@ -107,7 +103,7 @@ class Reserve:
             return
         if threading.get_ident() in self._freeing:
             if free_bytes < RECOVERY_BYTES and self.length_bytes():
-                raise StorageError(errno.ENOSPC, "the disk is full")  # so that `spend` goes on with more room
+                raise StorageError(errno.ENOSPC, "the disk is full")  # so that `spend` releases more of the reserve
             if not self._is_last_room():
                 return
             self.shorten_log()
@@ -115,48 +111,47 @@ class Reserve:
                 return
             raise LastRoom(
                 errno.ENOSPC,
-                f"the disk of {self._path.parent} is full, and what is left is needed to open the store again: free "
+                f"the disk of {self._path.parent} is full, and the rest of it is needed to open the store again; free "
                 "space outside of the store",
             )
         raise StorageError(
             errno.ENOSPC,
-            f"the disk of {self._path.parent} is full: {free_bytes} bytes are free, and "
-            f"{self.kept_bytes} are kept for deletes and compaction; free space, or delete pages and run "
-            "`docstore compact`",
+            f"the disk of {self._path.parent} is full: {free_bytes} bytes are free, and {self.kept_bytes} are reserved "
+            "for deletes and compaction; free space, or delete pages and run `docstore compact`",
         )
 
     def _is_last_room(self) -> bool:
-        """Whether recovery could find less room than it needs after one more write."""
+        """Whether recovery could lack space after one more write."""
         engine = self._path.parent / ENGINE_DIRECTORY
         logs = [engine / name for name in self._files.names(engine) if name.endswith(".log")]
         log_bytes = sum(map(self._files.length_bytes, logs))
         return self.free_bytes() + self.length_bytes() < log_bytes * 3 // 4 + RECOVERY_BYTES
 
     def release(self, length_bytes: int | None = None) -> bool:
-        """Free the room; False if there was none.
+        """Release the reserve, or a part of it; False if there was none.
 
         Args:
-            length_bytes: of the room; None for all.
+            length_bytes: of the part; None for all.
         """
         with self._lock:
-            there = self.length_bytes()
-            if not there:
+            old_bytes = self.length_bytes()
+            if not old_bytes:
                 return False
-            if length_bytes is None or length_bytes >= there:
+            if length_bytes is None or length_bytes >= old_bytes:
                 self._files.unlink(self._path)
             else:
-                self._files.truncate(self._path, there - length_bytes)
+                self._files.truncate(self._path, old_bytes - length_bytes)
             return True
 
     def spend(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
-        """Do what frees space; if the disk is full, again with room of the reserve.
+        """Run work that frees space; if the disk is full, release reserve and run it again.
 
         Args:
-            work: can be done again after a StorageError.
-            in_parts: with a quarter of the reserve at a time, so that the next one finds some as well; False for
-                what takes long and needs much.
+            work: must be repeatable after a StorageError.
+            in_parts: release a quarter at a time, so that some is left for the next call; False for work that needs
+                much space.
         Raises:
-            StorageError: there is no room all the same.
+            StorageError: the reserve was not enough.
         """
         part_bytes = self.length_bytes() // PARTS + 1 if in_parts else None
         thread = threading.get_ident()

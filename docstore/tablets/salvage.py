@@ -1,10 +1,9 @@
-"""Pages from records alone: what can be had back of a store whose rows are lost.
+"""Salvage: reading pages from the records of a store whose rows are lost.
 
-Knows segments, records and the built-in columns; opens no engine, changes nothing, takes no lock.
-
-A record names its row, column and time, so bodies, texts and headers above 512 bytes come back; smaller values, and
-status, verdicts and which page refers to another's body, stood in rows alone.  Delete marks are obeyed in the order in
-which records were appended; a page that was deleted while a compaction ran may come back.
+It opens no engine, changes nothing, takes no lock.  A record names its row, column and time, so bodies, texts and
+headers above 512 bytes are found.  Smaller values, status, verdicts and references to another page's body are only in
+rows, and lost.  Delete marks are applied in the order of the records.  A page that was deleted during a compaction may
+come back.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ COLUMNS = frozenset((capture.BODY, capture.MAIN, capture.TITLE, capture.HEADERS)
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What is left of a capture.
+    """A salvaged capture.
 
     Attributes:
         url: of the page.
         timestamp: of the capture, in microseconds since 1970.
-        body: the bytes; None where their record is gone or cannot be read.
-        title, text: as extracted; "" where there is none.
-        headers: as received; empty where they were short, for short ones are in no record.
+        body: the bytes; None if their record is missing or unreadable.
+        title, text: as extracted; "" if there is none.
+        headers: as received; empty if they were short, because then they are in no record.
     """
 
     url: str
@@ -65,12 +64,12 @@ class Salvaged:
 
 @dataclass
 class SalvageReport:
-    """What was found; complete when the last capture has been taken.
+    """What was found; complete after the last capture.
 
     Attributes:
-        captures, bodies, texts: that came back.
-        unreadable: records that are sound, but their dictionary or base is not there.
-        damaged: stretches of segments that are no records.
+        captures, bodies, texts: salvaged.
+        unreadable: valid records with a missing dictionary or base.
+        damaged: parts of segments that are no valid records.
     """
 
     captures: int = 0
@@ -81,7 +80,7 @@ class SalvageReport:
 
 
 class _Place(NamedTuple):
-    """Where a record lies."""
+    """The position of a record."""
 
     handle: ReadFile
     segment: int
@@ -104,7 +103,7 @@ class Salvage:
 
     Args:
         folder: of the store.
-        only_set_aside: leave out what may have rows: the store's own segments.
+        only_set_aside: skip the store's own segments, which may have rows.
         files: the file system.
     Raises:
         InvalidArgument: there are no segments.
@@ -118,25 +117,25 @@ class Salvage:
         self._dictionaries = DictionaryFiles(self._files, folder / DICTIONARY_DIRECTORY)
         self._segments = sorted(self._all_segments(folder), key=attrgetter("number", "begin"))
         self._plain: list[_Place] = []
-        """Bodies and texts that are no deltas, those of deleted pages too: others may be deltas against them."""
+        """Bodies and texts that are no deltas, also of deleted pages: they may be bases."""
         self._named: set[bytes] = set()
         self._bases: dict[bytes, _Place] = {}
         if not self._segments:
             raise InvalidArgument(f"there are no segments in {folder}; name the folder of a store")
 
     def _all_segments(self, folder: Path) -> Iterator[_Segment]:
-        own = folder / SEGMENT_DIRECTORY
-        for name in self._files.names(own) if self._files.exists(own) else ():
+        segments = folder / SEGMENT_DIRECTORY
+        for name in self._files.names(segments) if self._files.exists(segments) else ():
             stem = name.removesuffix(SEGMENT_SUFFIX)
             if stem != name and stem.isdecimal():
-                yield _Segment(own / name, int(stem), -1)
+                yield _Segment(segments / name, int(stem), -1)
         aside = folder / SET_ASIDE_DIRECTORY
-        for one in list_set_aside(self._files, aside):
-            begin = int(one.name.removesuffix(SEGMENT_SUFFIX).partition("-")[2])
-            yield _Segment(aside / one.name, one.segment, begin)
+        for file in list_set_aside(self._files, aside):
+            begin = int(file.name.removesuffix(SEGMENT_SUFFIX).partition("-")[2])
+            yield _Segment(aside / file.name, file.segment, begin)
 
     def captures(self) -> Iterator[Salvaged]:
-        """Every capture of which a body or a text came back, by row key and time."""
+        """All captures with a salvaged body or text, by row key and time."""
         everything: Captures = {}
         wanted: set[tuple[bytes, int]] = set()
         for segment in self._segments:
@@ -146,13 +145,13 @@ class Salvage:
             for timestamp, columns in sorted(everything[row_key].items()):
                 if self._only_set_aside and (row_key, timestamp) not in wanted:
                     continue
-                one = self._capture(row_key, timestamp, columns)
-                if one.body is None and not one.text:
+                salvaged = self._capture(row_key, timestamp, columns)
+                if salvaged.body is None and not salvaged.text:
                     continue
                 self.report.captures += 1
-                self.report.bodies += one.body is not None
-                self.report.texts += bool(one.text)
-                yield one
+                self.report.bodies += salvaged.body is not None
+                self.report.texts += bool(salvaged.text)
+                yield salvaged
 
     def _read(self, segment: _Segment, everything: Captures, wanted: set[tuple[bytes, int]]) -> None:
         handle = self._files.open_read(segment.path)
@@ -176,7 +175,7 @@ class Salvage:
                 _delete(everything.get(record.row_key, {}), record)
 
     def _find_bases(self) -> None:
-        """Where the values lie that deltas name: by the checksum of a value that is no delta itself."""
+        """Find the bases that deltas name: values that are no deltas, by checksum."""
         for place in self._plain if self._named else ():
             raw = self._value(place)
             name = b"" if raw is None else checksum16(raw)
@@ -196,7 +195,7 @@ class Salvage:
         )
 
     def _value(self, place: _Place) -> bytes | None:
-        """The raw value of a record; None if its dictionary or base is not there."""
+        """The raw value of a record; None if its dictionary or base is missing."""
         try:
             record = decode_record(place.handle.read(place.length, place.offset), place.segment)
             return self._codec.decode(record, lambda name: self._related(record, name))
@@ -209,12 +208,12 @@ class Salvage:
         place = self._bases.get(name)
         raw = None if place is None else self._value(place)
         if raw is None:
-            raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no record")
+            raise CorruptionError("the base of a delta is missing", expected=f"base {name.hex()}", found="no record")
         return raw
 
 
 def _delete(captures: dict[int, dict[Column, _Place]], mark: Record) -> None:
-    """Obey a delete mark in a row's captures."""
+    """Apply a delete mark to a row's captures."""
     if mark.kind == RECORD_DELETE_ROW:
         captures.clear()
     if mark.kind not in (RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN):

@@ -1,12 +1,10 @@
-"""Bodies in append-only files: one active segment, group appends, one fsync a group, positioned reads.
-
-Knows `record`, `bodies` and `files`.  Must not know the engine, the manifest, or what a payload holds.
+"""Segments: append-only files of records; one active segment, one fsync for each group, positioned reads.
 
 Order of a group: `append` encodes into a buffer, `flush` is one write call, `sync` one fsync (and one of the folder if
-the segment is new); then the store commits rows and manifest together.  Before a group's records stands a mark with the
-number of its commit, and `close` leaves that of the next one.  Bytes behind the manifest's committed length belong to
-no row: what is left over of a group is cut off at open, what shows that rows were lost is set aside (`leftovers`).
-After a failed write or fsync a segment is never written again.
+the segment is new); then the store commits rows and manifest together.  Before a group's records is a mark with the
+number of its commit; `close` adds the mark of the next commit.  Bytes after the committed length belong to no row: at
+open, garbage of a crash is truncated, and records whose rows were lost are set aside (`leftovers`).  After a failed
+write or fsync a segment is never written again.
 """
 
 from __future__ import annotations
@@ -38,21 +36,21 @@ if TYPE_CHECKING:  # loaded at the first write
     from docstore.tablets.recordbatch import Encode
 
 SEGMENT_LIMIT_BYTES = 256 << 20
-"""A segment that has reached this takes no further group."""
+"""At this size the next group starts another segment."""
 OPEN_SEGMENTS = 128
-"""Read descriptors held at most: 32 GB of segments, an eighth of the usual limit of 1024."""
+"""Most open read descriptors: 32 GB of segments, an eighth of the usual limit of 1024."""
 BUFFER_LIMIT_BYTES = 8 << 20
-"""A group larger than this is written in several calls, so that memory stays bounded."""
+"""A larger group is written in several calls, to bound memory."""
 READ_GAP_BYTES = 32 << 10
-"""`read_many` reads over a gap this small rather than make another call."""
+"""`read_many` reads such a gap between two records instead of making another call."""
 READ_RUN_BYTES = 1 << 20
-"""`read_many` reads at most about so much at once."""
+"""`read_many` reads about so much in one call."""
 READ_AHEAD_RUNS = 8
-"""`read_many` announces so many reads before it makes them: a disk serves several at once."""
+"""`read_many` announces so many reads in advance, because a disk serves several at once."""
 
 
 class LostRange(NamedTuple):
-    """Committed bytes of a segment that are not there or not sound; versions that refer into it are to be dropped."""
+    """Committed bytes of a segment that are missing or damaged; captures with refs into it are dropped."""
 
     segment: int
     start: int
@@ -65,11 +63,11 @@ class Recovery(NamedTuple):
 
     Attributes:
         lost: committed bytes that are missing or damaged; empty after every crash at durability `sync`.
-        cut: (segment, bytes) cut off behind the committed length.
-        orphans: names of files without a manifest row, removed.
-        gone: draining segments whose file is removed already; their rows can go.
-        set_aside: names of files with records that no row names, though a commit must have named them.
-        last_group: highest number of a mark behind the committed bytes; 0 for none.
+        cut: (segment, bytes) truncated after the committed length.
+        orphans: names of removed files without a manifest row.
+        gone: draining segments whose file is removed already; their rows can be removed.
+        set_aside: names of files with records that a commit must have named, and no row names.
+        last_group: highest number of a mark after the committed bytes; 0 for none.
     """
 
     lost: tuple[LostRange, ...] = ()
@@ -86,7 +84,7 @@ class Recovery(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Bytes of one segment to be read in one call, and which of the sorted places they hold."""
+    """Bytes of a segment to read in one call, and the range of sorted refs that are in it."""
 
     segment: int
     begin: int
@@ -96,7 +94,7 @@ class _Run(NamedTuple):
 
 
 class _Active:
-    """The segment that takes the next records, with the records that are not written yet."""
+    """The segment for the next records, with its buffer of unwritten records."""
 
     def __init__(self, number: int, file: AppendFile, *, folder_synced: bool) -> None:
         self.number = number
@@ -105,14 +103,14 @@ class _Active:
         self.synced_bytes = file.length_bytes
         self.tail_bytes = file.length_bytes
         self.group = 0
-        """Of the last mark in it, as far as that is known."""
+        """Number of the last mark in it, if known."""
         self.closed_bytes: int | None = None
-        """Committed bytes of a segment that stands as it was closed: only that mark is behind them."""
+        """Committed length, if only the mark of an orderly close is after it."""
         self.pending: dict[int, bytes] = {}
         self.pending_bytes = 0
 
     def take(self, encoded: bytes) -> None:
-        """Put bytes behind the others, where `tail_bytes` is."""
+        """Append bytes to the buffer."""
         self.pending[self.tail_bytes] = encoded
         self.tail_bytes += len(encoded)
         self.pending_bytes += len(encoded)
@@ -123,10 +121,10 @@ class SegmentBodies:
 
     Args:
         files: the file system.
-        folder: where the segments lie; must exist.
+        folder: of the segments; must exist.
         limit_bytes: size at which the next group starts another segment.
-        open_segments: read descriptors held at most.
-        aside: folder for segments that are set aside; made when there is one.
+        open_segments: most open read descriptors.
+        aside: folder for segments that are set aside; made when needed.
         read_only: `recover` changes nothing, and nothing is appended.
     """
 
@@ -147,12 +145,12 @@ class SegmentBodies:
         self._limit_bytes = limit_bytes
         self._open_segments = open_segments
         self._lock = Lock()
-        """Guards the active segment and its buffer; held over writes, and over an fsync only when a segment is full."""
+        """Guards the active segment and its buffer; held during writes, and during an fsync only of a full segment."""
         self._handle_lock = Lock()
         self._active: _Active | None = None
         self._active_number = -1
         self._written_bytes = 0
-        """Of the active segment; read without the lock by `read`."""
+        """Of the active segment; `read` reads it without the lock."""
         self._handles: dict[int, ReadFile] = {}
         self._closed_progress: dict[int, SegmentProgress] = {}
         self._next_number = 1
@@ -163,11 +161,11 @@ class SegmentBodies:
     # --- opening ---
 
     def recover(self, rows: Iterable[SegmentRow], next_number: int = 1, group: int = 0) -> Recovery:
-        """Make the folder agree with the manifest, and get ready to append.
+        """Make the folder agree with the manifest, and prepare for appends.
 
-        What is left over in files without a row, and behind the committed length, goes; records there that a commit
-        must have named are set aside.  Bytes between synced and committed length are verified.  Records behind a
-        damaged one are judged each by its own CRC.
+        Garbage in files without a row, and after the committed length, is removed; records there that a commit must
+        have named are set aside.  Bytes between synced and committed length are verified, each record by its own CRC,
+        also after a damaged one.
 
         Args:
             rows: of all segments.
@@ -178,7 +176,7 @@ class SegmentBodies:
         """
         by_number = {row.number: row for row in rows}
         numbers = [_number_of(name) for name in self._files.names(self._folder)]
-        there = by_number.keys() & set(numbers)
+        existing = by_number.keys() & set(numbers)
         lost: list[LostRange] = []
         cut: list[tuple[int, int]] = []
         gone: list[int] = []
@@ -186,63 +184,63 @@ class SegmentBodies:
         aside: list[str] = []
         surplus: dict[int, Surplus] = {}
         for number in sorted(set(numbers) - by_number.keys() - {-1}):
-            surplus[number] = self._judge(number, SEGMENT_HEADER_BYTES, group, there)
+            surplus[number] = self._judge(number, SEGMENT_HEADER_BYTES, group, existing)
         for row in sorted(by_number.values()):
-            if row.number in there:
+            if row.number in existing:
                 length_bytes = self._files.length_bytes(self.path(row.number))
                 lost.extend(self._verify(row, length_bytes))
                 if length_bytes > row.committed_bytes:
-                    surplus[row.number] = self._judge(row.number, row.committed_bytes, group, there)
+                    surplus[row.number] = self._judge(row.number, row.committed_bytes, group, existing)
             elif row.state == SEGMENT_DRAINING:
                 gone.append(row.number)
             else:
                 lost.append(LostRange(row.number, 0, row.committed_bytes, "the file is missing"))
-        last_group = max((one.last_group for one in surplus.values()), default=0)
-        for number, one in () if self._read_only else surplus.items():
+        last_group = max((rest.last_group for rest in surplus.values()), default=0)
+        for number, rest in () if self._read_only else surplus.items():
             row_of = by_number.get(number)
             start = 0 if row_of is None else row_of.committed_bytes
             path = self.path(number)
-            if not one.is_leftover(group, last_group):
+            if not rest.is_leftover(group, last_group):
                 aside.append(set_aside(self._files, path, number, start, self._aside))
             if row_of is None:
                 if self._files.exists(path):
                     orphans.append(path.name)
                     self._files.unlink(path)
-            elif not (one.is_mark and row_of.state == SEGMENT_ACTIVE):
+            elif not (rest.is_mark and row_of.state == SEGMENT_ACTIVE):
                 cut.append((number, self._files.length_bytes(path) - start))
                 self._files.truncate(path, start)
         if orphans or aside:
             self._files.sync_folder(self._folder)
-        known = [*by_number, *(one.segment for one in list_set_aside(self._files, self._aside))]
-        self._next_number = max(next_number, *(number + 1 for number in known), 1)
+        used = [*by_number, *(file.segment for file in list_set_aside(self._files, self._aside))]
+        self._next_number = max(next_number, *(number + 1 for number in used), 1)
         active = [row for row in by_number.values() if row.state == SEGMENT_ACTIVE]
         if len(active) == 1 and not self._read_only and not any(item.segment == active[0].number for item in lost):
             self._reopen(active[0], surplus.get(active[0].number))
         return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group)
 
-    def _judge(self, number: int, start: int, group: int, there: Collection[int]) -> Surplus:
+    def _judge(self, number: int, start: int, group: int, existing: Collection[int]) -> Surplus:
         handle = self._files.open_read(self.path(number))
         refuse_other_format(handle, self.path(number))
-        return judge(handle, number, start, group, there)
+        return judge(handle, number, start, group, existing)
 
     def _verify(self, row: SegmentRow, length_bytes: int) -> list[LostRange]:
-        """What is missing or damaged of a segment's committed bytes, as far as they were not synced."""
+        """The missing or damaged parts of a segment's committed bytes that were not synced."""
         path = self.path(row.number)
         lost = []
         if length_bytes < row.committed_bytes:
-            # Whether the last bytes that are there make a whole record is seen below, where damage ends at `length`.
+            # An incomplete last record is found below, as damage up to the end of the file.
             lost.append(LostRange(row.number, length_bytes, row.committed_bytes, "the file is too short"))
         handle = self._files.open_read(path)
         refuse_other_format(handle, path)
         start = max(SEGMENT_HEADER_BYTES, row.synced_bytes)
         if length_bytes < start:
-            start = SEGMENT_HEADER_BYTES  # bytes that were synced are gone: nothing about this file can be trusted
+            start = SEGMENT_HEADER_BYTES  # synced bytes are missing, so the whole file must be verified
         end = min(length_bytes, row.committed_bytes)
-        for offset, found in walk_records(handle, row.number, start, end):
-            if isinstance(found, Damage):
-                lost.append(LostRange(row.number, offset, found.end, found.reason))
+        for offset, record in walk_records(handle, row.number, start, end):
+            if isinstance(record, Damage):
+                lost.append(LostRange(row.number, offset, record.end, record.reason))
         if lost and not self._read_only:
-            self._files.sync_file(path)  # so that the manifest can call what is left synced
+            self._files.sync_file(path)  # the manifest will say that the rest is synced
         return sorted(lost)
 
     def _reopen(self, row: SegmentRow, closing: Surplus | None) -> None:
@@ -251,7 +249,7 @@ class SegmentBodies:
             return
         active = _Active(row.number, self._files.open_append(self.path(row.number), create=False), folder_synced=True)
         active.synced_bytes = min(row.synced_bytes, row.committed_bytes)
-        if closing is not None and closing.is_mark:  # left and synced by `close`
+        if closing is not None and closing.is_mark:  # written and synced by `close`
             active.group = closing.last_group
             active.closed_bytes = row.committed_bytes
             if row.synced_bytes == row.committed_bytes:
@@ -263,7 +261,7 @@ class SegmentBodies:
     # --- writing ---
 
     def begin_group(self, number: int) -> None:
-        """See `Bodies`; 0, as it is at first, for records that no mark is to stand before."""
+        """See `Bodies`; 0, the initial value, for records without a mark."""
         with self._lock:
             self._group = number
 
@@ -276,7 +274,7 @@ class SegmentBodies:
             self._mark_group(active)
             active.closed_bytes = None
             if self._encode is None:
-                # Loaded at the first write: native code comes with it, which reading does without.
+                # Loaded at the first write, because it loads native code, which reading does not need.
                 self._encode = import_module("docstore.tablets.recordbatch").encoder()
             encoded, refs = self._encode(records, active.number, active.tail_bytes)
             for raw in encoded:
@@ -301,7 +299,7 @@ class SegmentBodies:
         self._sync(active, written_bytes)
 
     def drop(self) -> None:
-        """See `Bodies`; the next record begins a segment, so that no ref is given twice."""
+        """See `Bodies`; the next record starts a new segment, so that no ref is used twice."""
         with self._lock:
             if self._active is not None and self._active.pending:
                 self._give_up()
@@ -312,13 +310,13 @@ class SegmentBodies:
             self._give_up()
 
     def seal(self) -> None:
-        """Finish the active segment: the next record begins another, so that compaction can move all of this one."""
+        """Finish the active segment, so that compaction can move all of it; the next record starts another."""
         with self._lock:
             if self._active is not None:
                 self._finish(self._active)
 
     def new_number(self) -> int:
-        """The number of a segment that somebody else writes: compaction."""
+        """A new segment number, for a segment that compaction writes."""
         with self._lock:
             number = self._next_number
             self._next_number += 1
@@ -334,17 +332,17 @@ class SegmentBodies:
     def progress(self) -> list[SegmentProgress]:
         """See `Bodies`."""
         with self._lock:
-            found = list(self._closed_progress.values())
+            progress = list(self._closed_progress.values())
             if self._active is not None:
-                found.append(self._progress_of(self._active, is_active=True))
-        return found
+                progress.append(self._progress_of(self._active, is_active=True))
+        return progress
 
     def _roll(self) -> _Active:
         """Finish the active segment, if there is one, and start the next."""
         if self._active is not None:
             self._finish(self._active)
         number = self._next_number
-        self._next_number += 1  # also when creating fails: what that left behind has no row and goes at open
+        self._next_number += 1  # also if creating fails: that file has no row and is removed at open
         file = self._files.open_append(self.path(number), create=True)
         active = _Active(number, file, folder_synced=False)
         active.take(encode_header(number))
@@ -373,7 +371,7 @@ class SegmentBodies:
             active.file.write(b"".join(active.pending.values()))
         except BaseException:
             self._give_up()
-            with suppress(StorageError):  # on a full disk others need the room that half a group has taken
+            with suppress(StorageError):  # on a full disk, free the space of the incomplete group
                 self._files.truncate(active.file.path, self._written_bytes)
             raise
         self._written_bytes = active.tail_bytes
@@ -420,26 +418,26 @@ class SegmentBodies:
             raise self._located(error, segment, offset) from error
 
     def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
-        """See `Bodies`.  Neighbours are read in one call, and the system is told ahead what comes next."""
-        places = sorted((decode_ref(ref), index) for index, ref in enumerate(refs))
-        runs = list(_runs(places))
+        """See `Bodies`.  Neighbours are read in one call, and reads are announced to the system in advance."""
+        sorted_refs = sorted((decode_ref(ref), index) for index, ref in enumerate(refs))
+        runs = list(_runs(sorted_refs))
         for run in runs[1:READ_AHEAD_RUNS]:
             self._announce(run)
         for number, run in enumerate(runs):
             if number + READ_AHEAD_RUNS < len(runs):
                 self._announce(runs[number + READ_AHEAD_RUNS])
             if run.segment == self._active_number and run.end > self._written_bytes:
-                for _, index in places[run.first : run.stop]:
+                for _, index in sorted_refs[run.first : run.stop]:
                     yield index, self.read(refs[index])
                 continue
             handle = self._handles.get(run.segment) or self._open(run.segment)
             handle.used = True
             raw = handle.read(run.end - run.begin, run.begin)
-            for place, index in places[run.first : run.stop]:
+            for ref, index in sorted_refs[run.first : run.stop]:
                 try:
-                    yield index, decode_record(raw, run.segment, place.offset - run.begin)
+                    yield index, decode_record(raw, run.segment, ref.offset - run.begin)
                 except CorruptionError as error:
-                    raise self._located(error, run.segment, place.offset) from error
+                    raise self._located(error, run.segment, ref.offset) from error
 
     def _announce(self, run: _Run) -> None:
         handle = self._handles.get(run.segment)
@@ -449,12 +447,12 @@ class SegmentBodies:
     def walk(
         self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
     ) -> Iterator[tuple[int, Record | Damage]]:
-        """Every record that is written in a segment, and every stretch between them that is none.
+        """All records of a segment, and the damage between them.
 
         Args:
             segment: its number.
-            start: offset of the first record; 0 also judges the segment's header.
-            end: stop there; None reads to the end of the file.
+            start: offset of the first record; 0 also checks the segment's header.
+            end: stop there; None for the end of the file.
         """
         handle = self._files.open_read(self.path(segment))
         if start < SEGMENT_HEADER_BYTES:
@@ -467,13 +465,13 @@ class SegmentBodies:
     def records(
         self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
     ) -> Iterator[tuple[bytes, Record]]:
-        """Refs and records that `walk` finds, without what is damaged."""
+        """Refs and records of `walk`, without damage."""
         last: tuple[int, Record] | None = None
         stop = start
-        for stop, found in self.walk(segment, start, end):
+        for stop, record in self.walk(segment, start, end):
             if last is not None:
                 yield encode_ref(segment, last[0], stop - last[0]), last[1]
-            last = None if isinstance(found, Damage) else (stop, found)
+            last = None if isinstance(record, Damage) else (stop, record)
         if last is not None:
             stop = self._files.length_bytes(self.path(segment)) if end is None else end
             yield encode_ref(segment, last[0], stop - last[0]), last[1]
@@ -502,7 +500,7 @@ class SegmentBodies:
             return handle
 
     def _evict(self) -> None:
-        """Drop the handle that was opened first and not used since it was last looked at (second chance)."""
+        """Drop one handle, by the second-chance algorithm."""
         for number in list(self._handles):
             handle = self._handles.pop(number)
             if not handle.used:
@@ -516,11 +514,11 @@ class SegmentBodies:
             error.message, path=str(self.path(segment)), offset=offset, expected=error.expected, found=error.found
         )
 
-    # --- the rest ---
+    # --- removing and closing ---
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
-        """No segment goes as long as this is held: by a backup, or a dry run that has refs of its own."""
+        """No segment is removed inside this block: for a backup, or a dry run with refs of its own."""
         with self._lock:
             self._pins += 1
         try:
@@ -530,28 +528,28 @@ class SegmentBodies:
                 self._pins -= 1
 
     def is_pinned(self) -> bool:
-        """Whether somebody holds the segments in place."""
+        """Whether a `pinned` block is running."""
         return self._pins > 0
 
     def remove(self, segment: int) -> None:
-        """Unlink a draining segment that no row refers to; whoever still reads from it reads on.
+        """Unlink a draining segment without refs; open readers can still read from it.
 
-        The manifest's row goes after this: `recover` knows a draining segment without a file for what it is.
+        The manifest's row is removed after this: `recover` accepts a draining segment without a file.
         """
         with self._lock:
             self._closed_progress.pop(segment, None)
-        with self._handle_lock:  # a reader that opens it meanwhile would keep its bytes on the disk
+        with self._handle_lock:  # else a reader could open it now and keep its bytes on the disk
             if self._files.exists(self.path(segment)):
                 self._files.unlink(self.path(segment))
             self._handles.pop(segment, None)
         self._files.sync_folder(self._folder)
 
     def path(self, segment: int) -> Path:
-        """Where a segment lies."""
+        """The file of a segment."""
         return self._folder / f"{segment:08d}{SEGMENT_SUFFIX}"
 
     def close(self) -> None:
-        """See `Bodies`; where records were taken, the mark of the next group says that all of them were committed."""
+        """See `Bodies`; if records were appended, adds the mark of the next group: all of them are committed."""
         try:
             with self._lock:
                 if self._active is not None and self._active.group and self._active.closed_bytes is None:
@@ -566,28 +564,28 @@ class SegmentBodies:
 
 
 def _number_of(name: str) -> int:
-    """The number of the segment of this name; -1 where it is no segment's."""
+    """The segment number in a file name; -1 if it is no segment."""
     stem = name.removesuffix(SEGMENT_SUFFIX)
     return int(stem) if name == f"{int(stem) if stem.isdecimal() else 0:08d}{SEGMENT_SUFFIX}" else -1
 
 
-def _runs(places: Sequence[tuple[Ref, int]]) -> Iterator[_Run]:
-    """Runs of sorted places that lie near each other."""
+def _runs(sorted_refs: Sequence[tuple[Ref, int]]) -> Iterator[_Run]:
+    """Group sorted refs that are near each other."""
     first = 0
-    while first < len(places):
-        segment, begin, length = places[first][0]
+    while first < len(sorted_refs):
+        segment, begin, length = sorted_refs[first][0]
         end = begin + length
         stop = first + 1
-        while stop < len(places) and _is_near(places[stop][0], segment, begin, end):
-            end = max(end, places[stop][0].offset + places[stop][0].length)
+        while stop < len(sorted_refs) and _is_near(sorted_refs[stop][0], segment, begin, end):
+            end = max(end, sorted_refs[stop][0].offset + sorted_refs[stop][0].length)
             stop += 1
         yield _Run(segment, begin, end, first, stop)
         first = stop
 
 
-def _is_near(place: Ref, segment: int, begin: int, end: int) -> bool:
+def _is_near(ref: Ref, segment: int, begin: int, end: int) -> bool:
     return (
-        place.segment == segment
-        and place.offset <= end + READ_GAP_BYTES
-        and place.offset + place.length - begin <= READ_RUN_BYTES
+        ref.segment == segment
+        and ref.offset <= end + READ_GAP_BYTES
+        and ref.offset + ref.length - begin <= READ_RUN_BYTES
     )

@@ -1,10 +1,8 @@
-"""Reading a segment from front to back without refs, over damage: for recovery, check, repair and compaction.
+"""Reading a segment sequentially, without refs, past damage: for recovery, check, repair and compaction.
 
-Knows `record` and `files`.  Must not know which bytes are committed: the caller gives the range.
-
-After damage the walk looks for the next place where a whole sound record stands.  Header and fields carry a CRC that is
-started from the segment's number and the payload one of its own, so that a record found by chance among random bytes
-has odds of 2**-64; bytes of another segment that were left in a reused disk block are not taken for ours.
+After damage the walk searches the next complete valid record.  A record has a CRC over header and fields, which starts
+from the segment's number, and a CRC over the payload.  So random bytes look like a record with a probability of 2**-64,
+and bytes of another segment in a reused disk block are not accepted.
 """
 
 from __future__ import annotations
@@ -18,21 +16,21 @@ from docstore.storage.files import ReadFile
 from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Record, decode_record, record_span
 
 WINDOW_BYTES = 1 << 20
-"""Read at once; a larger payload makes the window grow for one record."""
+"""Bytes of a read; for a larger record the window grows."""
 _HEAD_BYTES = RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES
 
 _MAGIC = bytes((RECORD_MAGIC,))
 
 
 class Damage(NamedTuple):
-    """Bytes that are no sound record: up to `end`, and why."""
+    """Bytes up to `end` that are no valid record, and why."""
 
     end: int
     reason: str
 
 
 class _Window:
-    """The part of the file that is held: positions in the file in, positions in the buffer out."""
+    """The part of the file that is in memory."""
 
     def __init__(self, handle: ReadFile, end: int) -> None:
         self.buffer = b""
@@ -40,8 +38,8 @@ class _Window:
         self._handle = handle
         self._end = end
 
-    def hold(self, offset: int, length: int) -> int:
-        """Hold `length` bytes from an offset on, or what there is of them; returns their place in the buffer."""
+    def load(self, offset: int, length: int) -> int:
+        """Load `length` bytes of the file from an offset on, or fewer at its end; returns their index in the buffer."""
         length = min(length, self._end - offset)
         if offset < self.base or offset + length > self.base + len(self.buffer):
             self.buffer = self._handle.read(min(max(length, WINDOW_BYTES), self._end - offset), offset)
@@ -50,13 +48,13 @@ class _Window:
 
 
 def walk_records(handle: ReadFile, seed: int, start: int, end: int) -> Iterator[tuple[int, Record | Damage]]:
-    """Offsets and records of ``[start, end)`` of a segment; together with the damage they cover it without a gap.
+    """Offsets and records of ``[start, end)`` of a segment; records and damage cover the range without gaps.
 
     Args:
         handle: the segment.
         seed: its number.
         start: offset where a record begins.
-        end: offset behind the last record; a record that goes beyond it is damage.
+        end: end of the last record; a record that ends after it is damage.
     """
     end = min(end, handle.length_bytes())
     window = _Window(handle, end)
@@ -74,14 +72,14 @@ def walk_records(handle: ReadFile, seed: int, start: int, end: int) -> Iterator[
 
 
 def _record_at(window: _Window, offset: int, seed: int, end: int) -> tuple[Record | None, int | None, str]:
-    """The record at an offset, the offset behind it (None where no header tells it), and what is wrong."""
-    at = window.hold(offset, _HEAD_BYTES)
+    """The record at an offset, the offset after it (None if there is no valid header), and what is wrong."""
+    at = window.load(offset, _HEAD_BYTES)
     span = record_span(window.buffer, at, seed)
     if span is None:
         return None, None, "no sound record header"
     if offset + span.total_bytes > end:
         return None, end, "record is cut off"
-    at = window.hold(offset, span.total_bytes)
+    at = window.load(offset, span.total_bytes)
     try:
         return decode_record(window.buffer, seed, at), offset + span.total_bytes, ""
     except CorruptionError as error:
@@ -89,14 +87,14 @@ def _record_at(window: _Window, offset: int, seed: int, end: int) -> tuple[Recor
 
 
 def _next_record(window: _Window, offset: int, seed: int, end: int) -> int:
-    """Offset of the first whole sound record at or behind an offset; `end` if there is none."""
+    """Offset of the first complete valid record from an offset on; `end` if there is none."""
     while offset < end:
-        at = window.hold(offset, 1)
-        found = window.buffer.find(_MAGIC, at)
-        if found < 0:
+        at = window.load(offset, 1)
+        at = window.buffer.find(_MAGIC, at)
+        if at < 0:
             offset = window.base + len(window.buffer)
             continue
-        offset = window.base + found
+        offset = window.base + at
         if _record_at(window, offset, seed, end)[0] is not None:
             return offset
         offset += 1

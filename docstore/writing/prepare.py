@@ -8,7 +8,7 @@ runs in any thread, and in a process without a store (`archives.readahead`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,11 +18,10 @@ from docstore.model.capture import capture_values
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.keys import row_key_and_url
-from docstore.model.types import Page, body_bytes, refusal_of_fields, refusal_of_time
+from docstore.model.types import Page, refusal_of_fields, refusal_of_time
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import Sorted, sort_values
 from docstore.writing.anchors import Anchor, outgoing
-from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
 
 MAX_CACHED_FOLDERS = 1024
 _VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
@@ -142,17 +141,3 @@ def _without_versions(folder: bytes) -> bytes:
     """The prefix of a row key with "#" in place of each version; b"" if it has none."""
     stem, count = _VERSIONS.subn(b"#", folder)
     return stem if count else b""
-
-
-def batches(pages: Sequence[Page]) -> Iterator[list[Page]]:
-    """Pages split into batches for `prepare`."""
-    batch: list[Page] = []
-    batch_bytes = 0
-    for page in pages:
-        batch.append(page)
-        batch_bytes += body_bytes(page)
-        if len(batch) >= BATCH_PAGES or batch_bytes >= BATCH_BYTES:
-            yield batch
-            batch, batch_bytes = [], 0
-    if batch:
-        yield batch

@@ -71,7 +71,7 @@ def test_a_store_is_the_same_on_every_backend(name: str, tmp_path: Path) -> None
 
 
 class RowByRow(MemoryEngine):
-    """Applies the rows of a stage one by one, in a seeded order, and stops behind so many."""
+    """Applies the rows of a stage one by one, in a seeded order, and stops after a number of rows."""
 
     caps = MemoryEngine.caps._replace(atomic_batches=False)
 
@@ -89,7 +89,7 @@ class RowByRow(MemoryEngine):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_backend_without_batches_may_stop_behind_any_row(seed: int) -> None:
+def test_a_backend_without_atomic_batches_may_stop_after_any_row(seed: int) -> None:
     whole = DocumentStore(MemoryBackend(), Durability.NONE)
     list(whole.put_pages(PAGES, threads=1))
     counter = RowByRow(seed, 10**6)
@@ -125,7 +125,7 @@ def row(key: bytes) -> RowMutations:
     return RowMutations("meta", key, [SetCell("m", b"", 0, key)])
 
 
-def test_a_plan_is_written_in_stages_and_removed_the_other_way_round() -> None:
+def test_a_plan_is_written_in_stages_and_removed_in_reverse() -> None:
     plan = Plan().remove(Stage.BASES, [row(b"base gone")]).write(Stage.PAGES, [row(b"later page")], order=1)
     plan.write(Stage.COUNTS, [row(b"count")]).write(Stage.PAGES, [row(b"page")]).remove(Stage.PAGES, [row(b"gone")])
     plan.write(Stage.NUMBERS, [row(b"number")]).write(Stage.POSTINGS, [])
@@ -136,7 +136,7 @@ def test_a_plan_is_written_in_stages_and_removed_the_other_way_round() -> None:
 
 
 class Refusing(MemoryEngine):
-    """Takes a few stages, then its disk is full."""
+    """Applies a few stages, then its disk is full."""
 
     caps = MemoryEngine.caps._replace(atomic_batches=False)
 
@@ -151,7 +151,7 @@ class Refusing(MemoryEngine):
         super().mutate_rows(rows, durability)
 
 
-def test_a_plan_that_fails_behind_its_first_stage_is_not_known_to_have_failed() -> None:
+def test_a_plan_that_fails_after_its_first_stage_has_unknown_outcome() -> None:
     plan = Plan().write(Stage.NUMBERS, [row(b"a")]).write(Stage.PAGES, [row(b"b")])
     with pytest.raises(StorageError):
         apply(Refusing(0), plan, Durability.NONE)

@@ -92,7 +92,7 @@ def test_ordinary_writes_leave_room_to_recover_and_to_compact(tmp_path: Path) ->
     reserve.make()
     reserve.check_room()
     room.free = 11 << 20
-    with pytest.raises(StorageError, match="kept for deletes and compaction") as error:
+    with pytest.raises(StorageError, match="reserved for deletes and compaction") as error:
         reserve.check_room()
     assert error.value.errno == errno.ENOSPC
     reserve.spend(reserve.check_room)  # what frees space goes on

@@ -135,7 +135,7 @@ def test_an_anchor_has_the_linking_page_as_qualifier_and_its_time(tmp_path: Path
         assert store.get("https://a.example/p1") is not None
 
 
-def test_without_being_asked_nothing_is_written(tmp_path: Path) -> None:
+def test_without_the_option_no_anchor_is_written(tmp_path: Path) -> None:
     assert written(tmp_path / "store", pages()) == []
 
 

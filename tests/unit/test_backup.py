@@ -1,4 +1,4 @@
-"""Backup while the store is open, incremental by segment, and the way back."""
+"""Backup of an open store, incremental by segment, and restore."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_restored_store_is_the_one_that_was_backed_up(tmp_path: Path) -> None:
     restore(tmp_path / "b", tmp_path / "again")  # the backup is as it was
 
 
-def test_second_backup_copies_what_is_new_and_drops_what_was_compacted_away(tmp_path: Path) -> None:
+def test_second_backup_copies_new_data_and_drops_compacted_segments(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 40)))
         store.compact()
@@ -73,7 +73,7 @@ def test_second_backup_copies_what_is_new_and_drops_what_was_compacted_away(tmp_
         assert list(check(restored.opened)) == []
 
 
-def test_backup_beside_a_writer_and_a_compaction_is_consistent(tmp_path: Path) -> None:
+def test_backup_during_writes_and_a_compaction_is_consistent(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 60)))
         failures: list[BaseException] = []
@@ -124,7 +124,7 @@ class Stopping(Files):
         super().replace_whole(path, raw)
 
 
-def test_interrupted_backup_leaves_the_earlier_one_and_goes_on(tmp_path: Path) -> None:
+def test_interrupted_backup_leaves_the_earlier_one_and_resumes(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 20)))
         before = contents(store)
@@ -137,7 +137,7 @@ def test_interrupted_backup_leaves_the_earlier_one_and_goes_on(tmp_path: Path) -
         store.opened.files = real
         restore(tmp_path / "b", tmp_path / "r")
         report = store.backup(tmp_path / "b")
-        assert report.copied_segments == 0  # they were there already
+        assert report.copied_segments == 0  # the backup has them already
         after = contents(store)
     restore(tmp_path / "b", tmp_path / "r2")
     for name, wanted in (("r", before), ("r2", after)):
@@ -156,12 +156,12 @@ def test_interrupted_restore_leaves_no_store(tmp_path: Path) -> None:
         docstore.open(tmp_path / "r")
 
 
-def test_folders_that_hold_something_else_are_refused(tmp_path: Path) -> None:
+def test_folders_with_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("mine")
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 5)))
-        with pytest.raises(InvalidArgument, match="something else"):
+        with pytest.raises(InvalidArgument, match="has other files"):
             store.backup(tmp_path / "full")
         store.backup(tmp_path / "b")
     with docstore.open(tmp_path / "other", create=True, durability="none") as other:
@@ -207,7 +207,7 @@ def runs_of(folder: Path) -> set[str]:
     return {path.name for path in (folder / "index").iterdir()}
 
 
-def test_restored_store_has_its_index_and_need_not_make_it_anew(
+def test_restored_store_has_its_index_and_does_not_rebuild_it(
     tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
@@ -225,7 +225,7 @@ def test_restored_store_has_its_index_and_need_not_make_it_anew(
         assert list(check(restored.opened)) == []
 
 
-def test_second_backup_copies_only_runs_that_are_not_there(tmp_path: Path, small_runs: None) -> None:
+def test_second_backup_copies_only_missing_runs(tmp_path: Path, small_runs: None) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 150)))
     with docstore.open(tmp_path / "s", durability="none") as store:
@@ -240,7 +240,7 @@ def test_second_backup_copies_only_runs_that_are_not_there(tmp_path: Path, small
         assert (tmp_path / "b" / "index" / name).read_bytes() == (tmp_path / "s" / "index" / name).read_bytes()
 
 
-def test_runs_made_anew_under_their_old_names_are_copied_again(tmp_path: Path, small_runs: None) -> None:
+def test_rebuilt_runs_with_their_old_names_are_copied_again(tmp_path: Path, small_runs: None) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 100)))
     with docstore.open(tmp_path / "s") as store:
@@ -255,7 +255,7 @@ def test_runs_made_anew_under_their_old_names_are_copied_again(tmp_path: Path, s
     assert (tmp_path / "b" / "index" / name).read_bytes() == other
 
 
-def test_restore_leaves_the_index_out_where_the_backup_has_not_all_of_it(tmp_path: Path, small_runs: None) -> None:
+def test_restore_omits_the_index_if_the_backup_has_only_a_part_of_it(tmp_path: Path, small_runs: None) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 150)))
     with docstore.open(tmp_path / "s") as store:
@@ -267,7 +267,7 @@ def test_restore_leaves_the_index_out_where_the_backup_has_not_all_of_it(tmp_pat
         assert list(check(restored.opened)) == []
 
 
-def test_index_of_a_backup_made_beside_a_writer_misses_nothing(tmp_path: Path, small_runs: None) -> None:
+def test_index_of_a_backup_made_during_writes_is_complete(tmp_path: Path, small_runs: None) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 50)))
         failures: list[BaseException] = []
@@ -335,7 +335,7 @@ def test_the_backup_of_a_later_state_is_refused_untouched(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("goes_on", [0, 60])
-def test_the_backup_of_a_later_state_is_told_by_its_mark(tmp_path: Path, goes_on: int) -> None:
+def test_the_backup_of_a_later_state_is_detected_by_its_mark(tmp_path: Path, goes_on: int) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 10)))
         store.backup(tmp_path / "early")
@@ -356,7 +356,7 @@ def test_the_backup_of_a_later_state_is_told_by_its_mark(tmp_path: Path, goes_on
         restored.backup(tmp_path / "early")
 
 
-def test_files_set_aside_go_with_a_backup(tmp_path: Path) -> None:
+def test_files_set_aside_are_in_a_backup(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True) as store:
         list(store.put_pages(some_pages(0, 10)))
     aside = tmp_path / "s" / "set-aside"
@@ -373,7 +373,7 @@ def test_files_set_aside_go_with_a_backup(tmp_path: Path) -> None:
     assert not list((tmp_path / "b" / "set-aside").iterdir())
 
 
-def test_a_backup_from_before_stores_had_an_identity_is_told_by_its_segments(tmp_path: Path) -> None:
+def test_a_backup_without_a_store_identity_is_checked_by_its_segments(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 10)))
         store.backup(tmp_path / "b")
@@ -390,7 +390,7 @@ def test_a_backup_from_before_stores_had_an_identity_is_told_by_its_segments(tmp
         assert store.backup(tmp_path / "b").copied_segments == 0
 
 
-def test_what_an_interrupted_backup_copied_of_bytes_that_are_gone_is_copied_again(tmp_path: Path) -> None:
+def test_bytes_of_an_interrupted_backup_that_the_store_lost_are_copied_again(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(0, 10)))
         store.backup(tmp_path / "b")

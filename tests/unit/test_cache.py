@@ -17,7 +17,7 @@ def test_the_least_recently_used_goes_first() -> None:
     assert [cache.get(name) for name in "acd"] == [b"aaa", b"ccc", b"dddd"]
 
 
-def test_a_key_is_held_once() -> None:
+def test_a_key_is_cached_once() -> None:
     cache: LruCache[str, bytes] = LruCache(10, len)
     for _ in range(5):
         cache.put("a", b"12345")
@@ -25,7 +25,7 @@ def test_a_key_is_held_once() -> None:
     assert (cache.get("a"), cache.get("b"), len(cache)) == (b"12345", b"67890", 2)
 
 
-def test_a_value_that_costs_more_than_all_is_not_held_and_drops_no_other() -> None:
+def test_a_value_above_the_capacity_is_not_cached_and_evicts_no_other() -> None:
     cache: LruCache[str, bytes] = LruCache(10, len)
     cache.put("a", b"12345")
     cache.put("b", bytes(11))
@@ -39,7 +39,7 @@ def test_without_costs_values_are_counted() -> None:
     assert (0 in cache, 1 in cache, 2 in cache) == (False, True, True)
 
 
-def test_what_is_dropped_gives_its_room_back() -> None:
+def test_a_dropped_value_frees_its_capacity() -> None:
     cache: LruCache[str, bytes] = LruCache(10, len)
     cache.put("a", bytes(10))
     cache.drop("a")
@@ -52,7 +52,7 @@ def test_what_is_dropped_gives_its_room_back() -> None:
     assert len(cache) == 1
 
 
-def test_what_is_held_is_bounded_by_what_it_costs_and_the_least_used_go() -> None:
+def test_the_cache_is_bounded_by_cost_and_evicts_the_least_recently_used() -> None:
     rng = random.Random(20261122)
     cache: LruCache[int, list[int]] = LruCache(500, lambda found: len(found) + 1)
     model: dict[int, list[int]] = {}

@@ -60,7 +60,7 @@ def test_gc_is_enforced_when_reading(store: docstore.DocumentStore) -> None:
     assert row is not None and [cell.value for cell in row.cells] == [b"4", b"3"]
 
 
-def test_deletes_remove_what_is_there_and_old_timestamps_can_be_put_again(store: docstore.DocumentStore) -> None:
+def test_deletes_remove_existing_cells_and_old_timestamps_can_be_written_again(store: docstore.DocumentStore) -> None:
     cells = [SetCell("crawl", bytes([q]), T0 + t * DAY, b"x" * 600) for q in range(3) for t in range(3)]
     store.cells.apply(URL, [*cells, SetCell("last", b"", T0, b"y")])
     store.cells.apply(URL, [DeleteCells("crawl", b"\x00", T0 + DAY, T0 + 2 * DAY)])
@@ -77,7 +77,7 @@ def test_deletes_remove_what_is_there_and_old_timestamps_can_be_put_again(store:
 
 
 @pytest.mark.parametrize("size", [10, 5000])
-def test_check_and_mutate_sees_values_wherever_they_lie(store: docstore.DocumentStore, size: int) -> None:
+def test_check_and_mutate_reads_values_in_cells_and_in_segments(store: docstore.DocumentStore, size: int) -> None:
     value, other = b"a" * size, b"b" * size
     absent = Condition("crawl", b"lock", None)
     assert store.cells.check_and_mutate(URL, absent, [SetCell("crawl", b"lock", T0, value)])
@@ -108,7 +108,7 @@ def test_counters_count_from_many_threads(store: docstore.DocumentStore) -> None
         store.cells.read_modify_write(URL, [Increment("crawl", b"log", 1)])
 
 
-def test_rules_on_several_columns_change_the_row_all_or_none(store: docstore.DocumentStore) -> None:
+def test_rules_on_several_columns_change_the_row_atomically(store: docstore.DocumentStore) -> None:
     rules = [
         Append("crawl", b"log", b"one,"),
         Increment("crawl", b"n", 2),

@@ -1,4 +1,4 @@
-"""Compaction: what is live stays as it was, what is dead goes, and space comes back."""
+"""Compaction: live data is unchanged, garbage is removed, and space is freed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HTML = (("content-type", "text/html"),)
 
 
 def some_pages(count: int, *, at: int = T0) -> list[Page]:
-    """Families of three pages alike, some with large bodies; every text is unlike those of other families."""
+    """Families of three similar pages, some with large bodies; texts of different families are not similar."""
     made = []
     for number in range(count):
         text = words(number // 3, 400)
@@ -84,7 +84,7 @@ def test_compacted_store_opens_again_and_takes_pages(tmp_path: Path) -> None:
         assert list(check(store.opened)) == []
 
 
-def test_records_lie_in_segments_of_their_tablet_in_row_key_order(store: DocumentStore) -> None:
+def test_records_are_in_segments_of_their_tablet_in_row_key_order(store: DocumentStore) -> None:
     list(store.put_pages(some_pages(40)))
     store.compact()
     (segment,) = store.opened.manifest.segments()
@@ -125,11 +125,11 @@ def test_second_compaction_at_the_same_time_is_refused(store: DocumentStore) -> 
     def another(done: int, total: int) -> None:
         store.compact()
 
-    with pytest.raises(StoreUnavailable, match="under way"):
+    with pytest.raises(StoreUnavailable, match="is running"):
         store.compact(on_progress=another)
 
 
-def test_policies_are_applied_and_space_of_old_versions_comes_back(tmp_path: Path) -> None:
+def test_policies_are_applied_and_space_of_old_versions_is_freed(tmp_path: Path) -> None:
     schema = Schema(captures=GCPolicy(max_versions=2))
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         for version in range(5):
@@ -192,7 +192,7 @@ def test_a_body_that_a_visit_confirms_while_values_move_is_not_dropped(tmp_path:
         assert list(check(store.opened)) == []
 
 
-def test_what_was_computed_for_a_capture_goes_with_its_record(tmp_path: Path) -> None:
+def test_later_columns_of_a_capture_are_dropped_with_its_record(tmp_path: Path) -> None:
     schema = Schema(captures=GCPolicy(max_versions=1))
     with docstore.open(tmp_path / "s", create=True, schema=schema, durability="none") as store:
         row_key = store.cells.row_key("https://a.example/")
@@ -359,7 +359,7 @@ def test_a_page_whose_body_is_damaged_can_be_deleted(tmp_path: Path) -> None:
         assert list(check(store.opened)) == []
 
 
-def test_postings_of_dead_pages_go_and_those_of_live_ones_stay(store: DocumentStore) -> None:
+def test_postings_of_dead_pages_are_pruned_and_those_of_live_ones_stay(store: DocumentStore) -> None:
     pages = some_pages(30)
     list(store.put_pages(pages))
     for one in pages[:27]:
@@ -377,10 +377,10 @@ def test_postings_of_dead_pages_go_and_those_of_live_ones_stay(store: DocumentSt
     assert list(store.opened.engine.scan("postings")) == []
 
 
-# --- beside readers and writers
+# --- during reads and writes
 
 
-def test_readers_and_a_writer_go_on_while_tablets_are_compacted(store: DocumentStore) -> None:
+def test_readers_and_a_writer_continue_while_tablets_are_compacted(store: DocumentStore) -> None:
     pages = {one.url: one.body for one in some_pages(90)}
     list(store.put_pages(list(pages.items())[:60]))
     failures: list[BaseException] = []
@@ -561,7 +561,7 @@ def small_tablets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_tablets")
-def test_tablets_that_shrank_are_merged_and_counted_anew(tmp_path: Path) -> None:
+def test_tablets_that_shrank_are_merged_and_measured_again(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(some_pages(60)))
         before = len(store.opened.manifest.tablets())
@@ -603,7 +603,7 @@ def test_segments_stay_while_a_dry_run_may_refer_to_them(store: DocumentStore) -
 
 
 def is_full_next(store: DocumentStore) -> bool:
-    """Whether a purge is noted whose bytes may still be there."""
+    """Whether a purge is recorded whose bytes may still exist."""
     return any(cell.qualifier == b"" for cell in store.opened.engine.read_row("meta", PURGED_ROW))
 
 

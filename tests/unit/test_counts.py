@@ -1,4 +1,4 @@
-"""Running totals: what a group adds, and what a commit of unknown outcome leaves."""
+"""Totals: what a group adds, and what a commit of unknown outcome adds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def verdict(reason: str) -> StoredVerdict:
     return StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, reason, b"", 0, 0, Previous.NONE, 0.0, capture.STORED_BODY)
 
 
-def test_pages_for_which_the_index_ran_out_of_depth_are_counted() -> None:
+def test_pages_with_crowded_candidates_are_counted() -> None:
     engine = MemoryEngine()
     written = counts_of([(verdict(""), 10), (verdict(REASON_CROWDED), 10), (verdict("short_text"), 10)])
     apply(engine, Plan().write(Stage.COUNTS, Counts(engine).rows(written)), Durability.NONE)

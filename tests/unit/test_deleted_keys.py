@@ -1,4 +1,4 @@
-"""Ranges of many deleted keys are compacted, so that look-ups do not pass their marks for ever."""
+"""Ranges with many deleted keys are compacted, so that reads do not skip their tombstones again and again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def row(number: int, *mutations: SetCell | DeleteRow) -> RowMutations:
     return RowMutations("pages", b"%06d" % number, mutations)
 
 
-def test_marks_of_deleted_rows_go_and_what_was_written_again_stays(tmp_path: Path) -> None:
+def test_tombstones_are_compacted_and_rewritten_keys_stay(tmp_path: Path) -> None:
     cell = SetCell("page", b"body", 1000, b"value")
     engine = LevelDBEngine(tmp_path, create=True)
     count = LEAST_DELETES + 10

@@ -1,4 +1,4 @@
-"""Main text that may be the wrong one: what is said of it, and where that is counted."""
+"""Main text that may be wrong: how the verdict says so, and where it is counted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_verdict_on_doubtful_text_has_the_reason_and_is_counted(tmp_path: Path
         assert store.stats()["totals"][REASON_DOUBTFUL] == 2
 
 
-def test_exact_copies_are_not_in_doubt(tmp_path: Path) -> None:
+def test_verdicts_on_exact_copies_are_not_doubtful(tmp_path: Path) -> None:
     one = page(0, "Blue enamel lamp")
     copy = docstore.Page("https://b.example/", one.body, headers=one.headers)
     with docstore.open(tmp_path / "store", create=True, durability=Durability.NONE) as store:

@@ -1,4 +1,4 @@
-"""A dry run gives the verdicts of the run that follows it, where buckets are full, too."""
+"""A dry run gives the verdicts of the real run after it, also with full buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam to the file system, the lock, and the faults that other tests rely on."""
+"""File I/O, the lock, and the faults that other tests use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from docstore.model.errors import StorageError, StoreUnavailable
 from docstore.storage.files import Files, StoreLock, read_holder
 
 
-def test_what_is_appended_is_read_back_in_place(tmp_path: Path) -> None:
+def test_appended_bytes_are_read_back_at_their_offsets(tmp_path: Path) -> None:
     files = Files()
     handle = files.open_append(tmp_path / "a", create=True)
     handle.write(b"hello ")
@@ -100,7 +100,7 @@ def test_every_os_error_becomes_a_storage_error_that_names_file_and_cause(tmp_pa
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
-def test_a_full_disk_is_named_with_what_to_do_and_the_file_takes_nothing_more(tmp_path: Path, number: int) -> None:
+def test_a_full_disk_error_names_the_next_step_and_poisons_the_file(tmp_path: Path, number: int) -> None:
     files = FaultyFiles(tmp_path)
     handle = files.open_append(tmp_path / "a", create=True)
     files.fail_at = {len(files.points): number}
@@ -162,7 +162,7 @@ def in_another_process(path: Path, code: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_second_process_is_told_who_holds_the_store_and_what_to_do(tmp_path: Path) -> None:
+def test_a_second_process_gets_the_holder_of_the_lock_and_the_next_step(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path / "LOCK", "1.2.3")
     lock.acquire()
     answer = in_another_process(tmp_path / "LOCK", "lock.acquire()")
@@ -227,7 +227,7 @@ def child_of_fork(work) -> int:  # type: ignore[no-untyped-def]
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_a_forked_child_has_no_right_to_the_lock_and_cannot_release_it(tmp_path: Path) -> None:
+def test_a_forked_child_cannot_use_or_release_the_lock(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path / "LOCK")
     lock.acquire()
 
@@ -257,7 +257,7 @@ def test_a_forked_child_does_not_keep_the_lock_of_a_dead_parent(tmp_path: Path) 
         assert read_holder(tmp_path / "LOCK").pid == os.getpid()
         lock.release()
     finally:
-        os.kill(child, signal.SIGKILL)  # it is still there: it never ended by itself
+        os.kill(child, signal.SIGKILL)  # it never ends by itself
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -1,4 +1,4 @@
-"""Writes of one store from many callers: slow sources, shared commits, asyncio, and what is left of who goes away."""
+"""Writes of one store from many callers: slow sources, shared commits, asyncio, and callers that end early."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T0 = 1_700_000_000_000_000
 
 
 class Groups:
-    """The groups that a store writes, by their sizes; the one that `stops` asks for waits until it may go on."""
+    """Records the sizes of the groups that a store writes; the group number `stops` blocks until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sizes: list[int] = []
@@ -74,7 +74,7 @@ def groups(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gr
 
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No source is too slow: a busy machine cuts no groups."""
+    """No source counts as slow, so that a busy machine splits no groups."""
     monkeypatch.setattr("docstore.writing.stream.GROUP_SECONDS", 1e9)
 
 
@@ -87,7 +87,7 @@ def pages(count: int) -> list[Page]:
 
 
 class Sure(list[Page]):
-    """Pages that come by and by, and claim to be there: the first is not answered before the second is asked for."""
+    """Pages that arrive slowly but claim to be in memory: the second is read before the first is answered."""
 
     def __init__(self, source: Iterator[Page]) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ def test_the_first_answer_comes_before_the_second_page_is_asked_for(store: Docum
     assert len(answered) == 2
 
 
-def test_what_was_read_is_committed_while_the_source_keeps_the_next_page(store: DocumentStore, groups: Groups) -> None:
+def test_pages_are_committed_while_a_slow_source_reads_the_next(store: DocumentStore, groups: Groups) -> None:
     def source() -> Iterator[Page]:
         yield from pages(5)
         groups.wait(5)
@@ -207,7 +207,7 @@ def test_nothing_is_read_or_written_before_the_first_result_is_asked_for(store: 
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_source_that_fails_does_so_when_all_before_it_is_answered(store: DocumentStore) -> None:
+def test_an_error_of_the_source_is_raised_after_all_earlier_answers(store: DocumentStore) -> None:
     def source() -> Iterator[Page]:
         yield from pages(20)
         raise ZeroDivisionError("the source")
@@ -264,7 +264,7 @@ def test_the_collector_is_on_after_two_stores_have_written_at_once(tmp_path: Pat
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_nothing_is_written_behind_a_group_that_failed(
+def test_nothing_is_written_after_a_failed_group(
     store: DocumentStore, groups: Groups, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     failed, taken = threading.Event(), threading.Event()
@@ -298,7 +298,7 @@ def test_nothing_is_written_behind_a_group_that_failed(
 
 
 @pytest.mark.usefixtures("fast")
-def test_an_iterator_that_nobody_advances_reads_little_and_stops_nobody(store: DocumentStore, groups: Groups) -> None:
+def test_an_idle_iterator_reads_little_and_blocks_no_other_caller(store: DocumentStore, groups: Groups) -> None:
     read: list[int] = []
 
     def source() -> Iterator[Page]:
@@ -318,12 +318,12 @@ def test_an_iterator_that_nobody_advances_reads_little_and_stops_nobody(store: D
 
 
 @pytest.mark.usefixtures("fast")
-def test_an_iterator_may_be_dropped_where_its_writes_are_waited_for(store: DocumentStore, groups: Groups) -> None:
+def test_an_iterator_may_be_dropped_by_a_thread_that_its_writes_wait_for(store: DocumentStore, groups: Groups) -> None:
     groups.stops = lambda urls: page(GROUP_PAGES + 1).url in urls
     results = store.put_pages(iter(pages(600)))
     next(results)
     next(results)
-    with store.committer.lock:  # as when the collector of garbage drops it in a thread that deletes
+    with store.committer.lock:  # as if the garbage collector drops it in a thread that deletes
         assert groups.reached.wait(60)
         groups.go_on.set()
         dropping = threading.Thread(target=results.close, daemon=True)  # type: ignore[attr-defined]
@@ -390,7 +390,7 @@ def test_a_task_that_is_cancelled_in_time_writes_nothing(store: DocumentStore, g
     assert page(1).url in store
 
 
-def test_closing_a_store_fails_what_still_waits_by_name(store: DocumentStore, groups: Groups) -> None:
+def test_closing_a_store_fails_waiting_pages_with_their_names(store: DocumentStore, groups: Groups) -> None:
     results = store.put_pages(iter(pages(600)))
     assert next(results).stored == "body"
     assert next(results).stored == "body"
@@ -417,7 +417,7 @@ def test_a_forked_child_closes_its_copy_while_the_parent_writes(store: DocumentS
     assert "https://a.example/" in store
 
 
-def test_an_interpreter_ends_whatever_is_left_of_its_writes(tmp_path: Path) -> None:
+def test_an_interpreter_ends_with_unfinished_writes(tmp_path: Path) -> None:
     program = """
 import asyncio, sys, threading
 import docstore
@@ -439,7 +439,7 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "body body\n", "")
 
 
-def test_the_collector_of_garbage_is_left_alone(store: DocumentStore, groups: Groups) -> None:
+def test_settings_of_the_garbage_collector_are_not_changed(store: DocumentStore, groups: Groups) -> None:
     seen = set()
     groups.fails = lambda urls: seen.add(gc.isenabled())
     list(store.put_pages(pages(3)))

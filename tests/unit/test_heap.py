@@ -1,4 +1,4 @@
-"""One heap for all threads: of use only before there are threads."""
+"""One heap for all threads: it must be set before threads start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store's directory: what is made, what is refused, and what opening never destroys."""
+"""A store's directory: what creation makes, what it refuses, and what opening never destroys."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def files_of(path: Path) -> dict[str, int]:
     }
 
 
-# --- 11.A1: what is there is never created over
+# --- 11.A1: existing files are never overwritten
 
 
 @pytest.mark.parametrize("lost", ["engine", "engine/CURRENT"])
@@ -71,7 +71,7 @@ def test_a_store_without_its_segments_folder_is_refused_and_keeps_its_rows(tmp_p
         assert store.get("https://h1.example/1") is not None
 
 
-def test_a_store_without_its_format_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_store_without_its_format_file_is_not_created_again(tmp_path: Path) -> None:
     path = made(tmp_path / "s")
     (path / "FORMAT").unlink()
     before = files_of(path)
@@ -86,7 +86,7 @@ def test_a_store_without_its_format_is_not_made_anew(tmp_path: Path) -> None:
 
 def test_a_store_is_not_made_among_other_files(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    with pytest.raises(InvalidArgument, match=r"not empty.*letter\.txt"):
+    with pytest.raises(InvalidArgument, match=r"has files.*letter\.txt"):
         docstore.open(tmp_path, create=True)
     assert main(["init", "--store", str(tmp_path)]) == InvalidArgument.exit_code
     assert main(["ingest", "--create", "--store", str(tmp_path), __file__]) == InvalidArgument.exit_code
@@ -101,7 +101,7 @@ def test_a_store_is_made_in_an_empty_folder_or_where_making_one_was_interrupted(
     assert (tmp_path / "empty" / "FORMAT").is_file()
 
 
-def test_a_store_and_copies_of_it_are_for_their_user_alone(tmp_path: Path) -> None:
+def test_a_store_and_its_copies_are_private_to_their_user(tmp_path: Path) -> None:
     made(tmp_path / "store", 2)
     with docstore.open(tmp_path / "store") as store:
         store.backup(tmp_path / "backup")

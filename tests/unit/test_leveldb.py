@@ -63,9 +63,9 @@ def test_a_missing_directory_is_unavailable_unless_it_may_be_made(tmp_path: Path
     LevelDBEngine(tmp_path / "engine").close()
 
 
-def test_a_directory_held_by_another_engine_is_unavailable(tmp_path: Path) -> None:
+def test_a_directory_open_in_another_engine_is_unavailable(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
-    with pytest.raises(StoreUnavailable, match="held by another"):
+    with pytest.raises(StoreUnavailable, match="open in another"):
         LevelDBEngine(tmp_path)
     outcome = run(
         """
@@ -79,22 +79,22 @@ def test_a_directory_held_by_another_engine_is_unavailable(tmp_path: Path) -> No
         """,
         str(tmp_path),
     )
-    assert "held by another" in outcome.stdout, outcome.stderr
+    assert "open in another" in outcome.stdout, outcome.stderr
     engine.close()
 
 
-def test_an_engine_closed_long_ago_does_not_let_a_third_one_in(tmp_path: Path) -> None:
+def test_a_second_close_of_an_engine_does_not_unlock_the_next_one(tmp_path: Path) -> None:
     first = LevelDBEngine(tmp_path, create=True)
     first.close()
     second = LevelDBEngine(tmp_path)
     del first
     gc.collect()
-    with pytest.raises(StoreUnavailable, match="held by another"):
+    with pytest.raises(StoreUnavailable, match="open in another"):
         LevelDBEngine(tmp_path)
     second.close()
 
 
-def test_an_engine_dropped_without_closing_lets_the_next_one_in(tmp_path: Path) -> None:
+def test_an_engine_dropped_without_closing_unlocks_its_directory(tmp_path: Path) -> None:
     first = LevelDBEngine(tmp_path, create=True)
     put(first, 1)
     del first
@@ -116,7 +116,7 @@ def test_closing_empties_the_log(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_what_was_written_survives_a_process_killed_without_closing(tmp_path: Path) -> None:
+def test_writes_survive_a_process_killed_without_closing(tmp_path: Path) -> None:
     outcome = run(
         """
         import os, signal, sys
@@ -157,7 +157,7 @@ def test_a_large_delete_survives_a_reopening(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_compacting_a_deleted_row_gives_the_space_back(tmp_path: Path) -> None:
+def test_compacting_a_deleted_row_frees_its_space(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
     cells = [
         SetCell("anchor", random.Random(n).randbytes(20), 1000, random.Random(n).randbytes(100)) for n in range(5000)
@@ -246,7 +246,7 @@ def test_eight_threads_write_and_read_their_own_rows(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_goes_on(tmp_path: Path) -> None:
+def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_continues(tmp_path: Path) -> None:
     outcome = run(
         """
         import os, sys, threading
@@ -363,7 +363,7 @@ FAILING_SYNC = """
 """
 
 
-def test_a_write_whose_sync_failed_is_of_unknown_outcome_and_can_be_done_again(tmp_path: Path) -> None:
+def test_a_write_with_a_failed_sync_has_unknown_outcome_and_can_be_repeated(tmp_path: Path) -> None:
     source, library = tmp_path / "failing.c", tmp_path / "failing.so"
     source.write_text(FAILING_SYNC)
     try:
@@ -473,7 +473,7 @@ def test_a_flipped_byte_is_an_error_and_never_a_wrong_answer(tmp_path: Path, kin
     assert found_damage > 40
 
 
-# --- the small print ---
+# --- errors and details ---
 
 
 def test_a_foreign_error_names_the_directory_and_the_next_step(tmp_path: Path) -> None:

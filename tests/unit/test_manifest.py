@@ -1,4 +1,4 @@
-"""Manifest: tablets cover the key space, counters go with their group, segments move through their states."""
+"""Manifest: tablets cover the key space, counters are written with their group, segments change their states."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_empty_engine_has_one_tablet_for_all_rows() -> None:
     assert list(manifest.problems()) == []
 
 
-def test_what_a_group_committed_is_loaded_again() -> None:
+def test_a_committed_group_is_loaded_again() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, keys(10), raw_bytes=100, written_bytes=700)
@@ -76,7 +76,7 @@ def test_a_group_that_changes_nothing_writes_only_its_number() -> None:
     assert Manifest.load(engine).group == 2
 
 
-def test_a_group_that_failed_gives_its_number_to_the_next() -> None:
+def test_the_next_group_has_the_number_of_a_failed_one() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
@@ -101,7 +101,7 @@ def test_an_aborted_group_leaves_no_count() -> None:
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_to(applied: bool) -> None:
+def test_a_group_of_unknown_outcome_keeps_the_bytes_that_its_rows_may_refer_to(applied: bool) -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
@@ -120,7 +120,7 @@ def test_a_group_whose_answer_got_lost_keeps_the_bytes_that_its_rows_may_refer_t
     assert [row.row_key for row in rows_of(manifest, progress)] == [MANIFEST_COUNTERS_ROW]
 
 
-def test_writes_noted_while_a_group_commits_belong_to_the_next() -> None:
+def test_writes_counted_during_a_commit_belong_to_the_next_group() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     manifest.count_writes([(b"a", 10)])
@@ -190,7 +190,7 @@ def test_a_single_row_larger_than_a_tablet_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
-def test_a_split_of_which_only_one_row_reached_the_disk_leaves_a_sound_manifest(kept: int) -> None:
+def test_a_split_with_only_one_row_on_disk_leaves_a_valid_manifest(kept: int) -> None:
     class HalfEngine(MemoryEngine):
         half = False
 
@@ -235,7 +235,7 @@ def test_a_split_that_cannot_be_written_is_tried_again_under_another_number(appl
     assert list(manifest.problems()) == []
 
 
-def test_segments_go_from_active_to_live_and_remember_the_committed_tail() -> None:
+def test_segments_go_from_active_to_live_and_keep_the_committed_length() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"], written_bytes=300)
@@ -268,7 +268,7 @@ def test_a_segment_that_failed_before_its_first_commit_gets_no_row() -> None:
     assert manifest.segments() == []
 
 
-def test_the_number_of_a_removed_segment_is_not_given_again() -> None:
+def test_the_number_of_a_removed_segment_is_not_used_again() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     manifest.write_segment(SegmentRow(7, SEGMENT_DRAINING, 100, 100), NONE)
@@ -278,7 +278,7 @@ def test_the_number_of_a_removed_segment_is_not_given_again() -> None:
     assert again.next_segment == 8
 
 
-def test_settling_a_recovery_forgets_what_is_lost() -> None:
+def test_a_recorded_recovery_is_not_reported_again() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     for number in (1, 2, 3, 4):
@@ -294,9 +294,9 @@ def test_settling_a_recovery_forgets_what_is_lost() -> None:
 @pytest.mark.parametrize(
     ("row_key", "value", "words"),
     [
-        (b"tablet:k", b"\x82\xa6number\x01\xa9raw_bytes\x00", "have one number"),
-        (b"tablet:k", b"\x82\xa6number\x09\xa9raw_bytes\x00", "never given out"),
-        (b"tablet:k", b"\x82\xa6number\x02\xa9raw_bytes\xff", "no sane count"),
+        (b"tablet:k", b"\x82\xa6number\x01\xa9raw_bytes\x00", "have the same number"),
+        (b"tablet:k", b"\x82\xa6number\x09\xa9raw_bytes\x00", "is not below the counter"),
+        (b"tablet:k", b"\x82\xa6number\x02\xa9raw_bytes\xff", "no valid count"),
         (
             b"segment:" + bytes(7) + b"\x01",
             b"\x86\xa5level\xa0\xa3run\x00\xa5state\xa4odd.\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xa6tablet\x00",
@@ -305,11 +305,11 @@ def test_settling_a_recovery_forgets_what_is_lost() -> None:
         (
             b"segment:" + bytes(7) + b"\x01",
             b"\x86\xa5level\xa0\xa3run\x00\xa5state\xa4live\xafcommitted_bytes\x1e\xacsynced_bytes\x1f\xa6tablet\x00",
-            "do not fit",
+            "contradict",
         ),
     ],
 )
-def test_problems_names_what_is_wrong(row_key: bytes, value: bytes, words: str) -> None:
+def test_problems_describes_each_error(row_key: bytes, value: bytes, words: str) -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
@@ -317,7 +317,7 @@ def test_problems_names_what_is_wrong(row_key: bytes, value: bytes, words: str) 
     assert any(words in problem for problem in manifest.problems())
 
 
-def test_problems_names_rows_that_belong_to_no_tablet_and_loading_mends_it() -> None:
+def test_problems_names_rows_without_a_tablet_and_loading_repairs_it() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine, tablet_bytes=10_000)
     write_group(engine, manifest, keys(30))

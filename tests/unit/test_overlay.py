@@ -1,4 +1,4 @@
-"""Two engines as one: what is newest is looked for in both."""
+"""The overlay engine: the newest version is the newest of both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of writes: what shares a commit, what fails alone, and who goes on when a caller is interrupted."""
+"""The write queue: which requests share a commit, which fail alone, and who leads after an interrupted caller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1) -> Re
 
 
 class Writes:
-    """In the place of a sequencer: stops at the first group until it may go on, and notes what it is given."""
+    """In place of a sequencer: blocks at the first group until it is released, and records its arguments."""
 
     def __init__(self) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
@@ -71,7 +71,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def busy(queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor, *behind: Request) -> list[Future[None]]:
-    """Let a caller write "first", and while that is under way others queue up behind it."""
+    """Let a caller write "first"; while this runs, other requests are queued after it."""
     futures = [pool.submit(queue.write, request("first"))]
     assert writes.reached.wait(60)
     for one in behind:
@@ -85,7 +85,7 @@ def answers(*requests: Request) -> list[list[str]]:
     return shown
 
 
-def test_what_waits_during_a_commit_is_the_next_group(
+def test_requests_that_wait_during_a_commit_are_the_next_group(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
 ) -> None:
     behind = [request("a"), request("b", "c", policies=REJECT), request("d")]
@@ -98,7 +98,7 @@ def test_what_waits_during_a_commit_is_the_next_group(
     assert answers(*behind) == [["a"], ["b", "c"], ["d"]]
 
 
-def test_a_lone_caller_waits_for_nobody(queue: WriteQueue, writes: Writes) -> None:
+def test_a_single_caller_waits_for_no_other(queue: WriteQueue, writes: Writes) -> None:
     writes.go_on.set()
     for name in ("a", "b"):
         queue.write(request(name))
@@ -114,7 +114,7 @@ def test_a_lone_caller_waits_for_nobody(queue: WriteQueue, writes: Writes) -> No
         ([(1, GROUP_BYTES // 2), (1, GROUP_BYTES // 2), (1, 1)], [2, 1]),
     ],
 )
-def test_a_group_has_its_bounds_and_a_long_page_is_alone(
+def test_a_group_is_bounded_and_a_long_page_is_a_group_of_its_own(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor, sizes: list[tuple[int, int]], groups: list[int]
 ) -> None:
     behind = [request(*"x" * count, length_bytes=length) for count, length in sizes]
@@ -155,7 +155,7 @@ def test_a_group_that_fails_on_disk_fails_its_own_pages_once(
     assert [one.outcomes[-1] is error for one in behind] == [True, True, False, False]
 
 
-def test_closing_lets_the_group_under_way_be_finished_and_fails_the_rest(
+def test_closing_finishes_the_running_group_and_fails_the_rest(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
 ) -> None:
     behind = request("late")
@@ -177,7 +177,7 @@ def test_closing_lets_the_group_under_way_be_finished_and_fails_the_rest(
         queue.write(request("later"))
 
 
-def test_a_request_that_has_its_place_is_answered_after_closing(queue: WriteQueue) -> None:
+def test_a_queued_request_is_answered_after_closing(queue: WriteQueue) -> None:
     queued = request("queued")
     queue.add(queued)
     queue.close()
@@ -185,7 +185,7 @@ def test_a_request_that_has_its_place_is_answered_after_closing(queue: WriteQueu
     assert isinstance(queued.outcomes[0], StoreUnavailable)
 
 
-def test_an_interrupted_leader_leaves_the_others_to_the_next_one(
+def test_after_an_interrupted_leader_the_next_caller_leads(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
 ) -> None:
     interrupts = [KeyboardInterrupt()]
@@ -201,10 +201,10 @@ def test_an_interrupted_leader_leaves_the_others_to_the_next_one(
     assert answers(*behind[1:]) == [["b"], ["c"]]
 
 
-def test_an_interrupted_follower_takes_its_pages_along(
+def test_pages_of_an_interrupted_follower_are_not_written(
     queue: WriteQueue, writes: Writes, pool: ThreadPoolExecutor
 ) -> None:
-    """A signal that comes just before the wait is seen only after it, so the wait itself is what raises here."""
+    """A signal just before the wait is handled only after it, so here the wait itself raises."""
     follower, other = request("follower"), request("other")
     futures = busy(queue, writes, pool)
     follower.wakeup = mock.Mock()
@@ -222,7 +222,7 @@ def test_an_interrupted_follower_takes_its_pages_along(
 
 
 class InterruptedLock:
-    """A lock; whoever takes it the nth time is interrupted while it waits."""
+    """A lock whose nth `acquire` is interrupted during the wait."""
 
     def __init__(self, nth: int) -> None:
         self._lock = threading.RLock()
@@ -239,7 +239,7 @@ class InterruptedLock:
 
 
 @pytest.mark.parametrize("nth", range(1, 6))
-def test_whoever_is_interrupted_at_a_lock_keeps_nobody_waiting(
+def test_a_caller_interrupted_at_a_lock_blocks_no_other_caller(
     writes: Writes, pool: ThreadPoolExecutor, nth: int
 ) -> None:
     writes.go_on.set()

@@ -1,4 +1,4 @@
-"""What the writer remembers of stored pages is what is stored: deletes, expiry and other commits are seen at once."""
+"""The writer's cache of pages equals the store: deletes, expiry and other commits are seen at once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def seen_by(store: docstore.DocumentStore, url: str, body: bytes = BODY) -> tupl
 
 
 def fill(store: docstore.DocumentStore) -> None:
-    """A and B hold one body, and the writer has judged a page against A."""
+    """A and B have the same body, and the writer has judged a page against A."""
     assert put(store, A).verdict.kind is VerdictKind.NEW
     assert put(store, B, BODY, T0 + 1000).verdict.of_url == A
 
@@ -66,7 +66,7 @@ OTHERS: dict[str, Callable[[docstore.DocumentStore], object]] = {
 
 
 @pytest.mark.parametrize("event", OTHERS.values(), ids=OTHERS)
-def test_a_page_that_is_gone_is_named_by_no_verdict(
+def test_a_deleted_page_is_named_by_no_verdict(
     store: docstore.DocumentStore, event: Callable[[docstore.DocumentStore], object]
 ) -> None:
     fill(store)
@@ -75,7 +75,7 @@ def test_a_page_that_is_gone_is_named_by_no_verdict(
     assert seen_by(store, D, BODY.replace(b"<p>", b"<p class=x>")) == (VerdictKind.SAME_TEXT, B)
 
 
-def test_a_page_that_is_gone_is_no_near_one(store: docstore.DocumentStore) -> None:
+def test_a_deleted_page_is_no_near_duplicate(store: docstore.DocumentStore) -> None:
     put(store, A)
     near = page(changed(TEXT, 3, 4))
     assert seen_by(store, B, near) == (VerdictKind.NEAR, A)
@@ -84,7 +84,7 @@ def test_a_page_that_is_gone_is_no_near_one(store: docstore.DocumentStore) -> No
     assert seen_by(store, C, near) == (VerdictKind.NEW, "")
 
 
-def test_a_row_that_came_back_is_seen_again(store: docstore.DocumentStore) -> None:
+def test_a_row_that_is_written_again_is_found_again(store: docstore.DocumentStore) -> None:
     fill(store)
     store.delete(A)
     assert seen_by(store, C) == (VerdictKind.EXACT, B)
@@ -113,7 +113,7 @@ def test_a_page_that_expired_by_age_is_named_by_no_verdict(tmp_path: Path) -> No
         assert seen_by(store, C) == (VerdictKind.EXACT, B)
 
 
-def test_a_version_that_a_newer_one_takes_the_place_of_is_named_by_no_verdict(tmp_path: Path) -> None:
+def test_a_version_replaced_by_a_newer_one_is_named_by_no_verdict(tmp_path: Path) -> None:
     schema = Schema(captures=GCPolicy(max_versions=1))
     with docstore.open(tmp_path / "store", create=True, schema=schema, durability="none") as store:
         fill(store)
@@ -138,7 +138,7 @@ def test_a_page_whose_commit_failed_is_named_by_no_verdict(store: docstore.Docum
     assert seen_by(store, C) == (VerdictKind.EXACT, B)
 
 
-def test_a_dry_run_sees_what_is_deleted_below_it(store: docstore.DocumentStore) -> None:
+def test_a_dry_run_sees_deletes_in_the_lower_store(store: docstore.DocumentStore) -> None:
     fill(store)
     with store.dry_run() as dry:
         assert seen_by(dry, C) == (VerdictKind.EXACT, A)
@@ -178,7 +178,7 @@ def names_of_bodies(store: docstore.DocumentStore) -> list[tuple[bytes, list[byt
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("versions", [None, 1])
-def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: int, versions: int | None) -> None:
+def test_a_store_with_caches_answers_as_one_without(tmp_path: Path, seed: int, versions: int | None) -> None:
     source = random.Random(seed)
     texts = [words(number, 120) for number in range(3)]
     texts += [changed(text, number, 5) for number, text in enumerate(texts)]
@@ -207,7 +207,7 @@ def test_a_store_that_remembers_answers_as_one_that_reads(tmp_path: Path, seed: 
                     store.cells.apply(url, [DeleteRow()])
                 if compacts:
                     store.compact()
-        # Refs differ: which pages share a commit, and so where records lie, is a matter of threads.
+        # Refs differ: threads decide which pages share a commit, and so the offsets of records.
         assert contents(one) == contents(two)
         assert list(one.opened.engine.scan("postings")) == list(two.opened.engine.scan("postings"))
         assert names_of_bodies(one) == names_of_bodies(two)

@@ -1,4 +1,4 @@
-"""Captures that were rejected: for which pages alone, what the versions behind them are, and how they come back."""
+"""Rejected captures: for which pages they are rejected, their previous versions, and when they are stored again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def put(
 
 
 @pytest.mark.parametrize("rejected", [0, 1, 2, 3])
-def test_the_version_before_is_found_behind_rejected_captures(store: docstore.DocumentStore, rejected: int) -> None:
+def test_the_previous_version_is_found_before_rejected_captures(store: docstore.DocumentStore, rejected: int) -> None:
     own = page(words(0, 80))
     put(store, A, own, 0)
     for number in range(rejected):
@@ -98,7 +98,7 @@ def test_a_rejected_capture_is_stored_under_another_policy(store: docstore.Docum
     assert put(store, B, body, 1, {}).stored == "known"
 
 
-# --- nobody's text is lost to a stranger
+# --- no page is rejected for a page of another host
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_host_is_the_same_whatever_scheme_and_port(one: str, other: str, same:
     assert same_host(row_key(one), row_key(other)) is same_host(row_key(other), row_key(one)) is same
 
 
-def test_a_stranger_gets_nobody_rejected_but_under_a_policy_that_says_so(store: docstore.DocumentStore) -> None:
+def test_no_page_is_rejected_for_another_host_unless_the_policy_says_so(store: docstore.DocumentStore) -> None:
     body = page(words(1, 80))
     put(store, STRANGER, body, 0)
     kept = put(store, A, body, 1)
@@ -122,7 +122,7 @@ def test_a_stranger_gets_nobody_rejected_but_under_a_policy_that_says_so(store: 
     assert put(store, B, body, 2, REJECT_ANY).stored == "rejected"
 
 
-def test_a_page_that_holds_the_texts_of_others_gets_none_of_them_rejected(store: docstore.DocumentStore) -> None:
+def test_pages_are_not_rejected_for_a_page_that_contains_their_texts(store: docstore.DocumentStore) -> None:
     texts = [words(number, 80) for number in range(5)]
     hidden = "".join(f"<div hidden style='display:none'><p>{' '.join(text)}</p></div>" for text in texts)
     put(store, STRANGER, page(words(9, 60)).replace(b"</body>", hidden.encode() + b"</body>"), 0, REJECT_ANY)
@@ -173,7 +173,7 @@ def test_rejected_pages_are_orphans_when_their_duplicate_goes_or_changes(store: 
 # --- what an older docstore does not know
 
 
-def test_words_that_only_a_newer_docstore_knows_are_refused_by_name() -> None:
+def test_words_of_a_newer_docstore_are_refused_by_name() -> None:
     known = encode_schema(Schema(policies={"exact": "reject-any"}))
     assert decode_schema(known).policy(VerdictKind.EXACT) is Policy.REJECT_ANY
     for old, new in ((b"\xaareject-any", b"\xaareject-few"), (b"\xa5exact", b"\xa5alike"), (b"checksum", b"checkers")):
@@ -225,7 +225,7 @@ def test_a_rejected_page_is_served_by_the_page_that_it_duplicates(store: docstor
     assert reached(store, B) == (B, 3, ())
 
 
-def test_an_own_version_before_the_rejected_fetch_is_not_what_the_url_shows(store: docstore.DocumentStore) -> None:
+def test_a_url_with_a_newer_rejected_fetch_does_not_show_its_older_version(store: docstore.DocumentStore) -> None:
     body = page(words(1, 80))
     put(store, B, page(words(2, 80)), 0)
     put(store, A, body, 1)
@@ -234,7 +234,7 @@ def test_an_own_version_before_the_rejected_fetch_is_not_what_the_url_shows(stor
     assert reached(store, B, at=T0 + SECOND) == (B, 0, ())
 
 
-def test_a_rejected_page_whose_original_is_gone_is_served_by_nobody(store: docstore.DocumentStore) -> None:
+def test_a_rejected_page_without_its_original_is_not_served(store: docstore.DocumentStore) -> None:
     body = page(words(1, 80))
     put(store, A, body, 0)
     put(store, B, body, 1)

@@ -1,4 +1,4 @@
-"""What comes back of a store whose rows are lost: from records alone, into a new store."""
+"""Salvage of a store whose rows are lost: from records alone, into a new store."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T0 = 1_700_000_000_000_000
 
 
 def pages() -> list[Page]:
-    """Some plain, some deltas against a relative, some with a dictionary."""
+    """Some stored whole, some as deltas, some with a dictionary."""
     texts = [changed(words(n // 4, 400), n, n % 4) for n in range(80)]
     return [Page(f"https://a.example/{n}", page(text), 200, HTML, T0 + n * 1000) for n, text in enumerate(texts)]
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_bodies_and_texts_come_back_without_an_engine(
+def test_bodies_and_texts_are_salvaged_without_an_engine(
     tmp_path: Path, compacted: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = pages()
@@ -56,7 +56,7 @@ def test_bodies_and_texts_come_back_without_an_engine(
             assert document is not None and document.body == one.body
 
 
-def test_only_what_was_set_aside_is_given_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_salvage_can_be_limited_to_files_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = pages()
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         list(store.put_pages(given[:40]))

@@ -1,4 +1,4 @@
-"""Segments: groups, rolling, reading over handles, recovery at open, walking over damage."""
+"""Segments: groups, full segments, reads through handles, recovery at open, walks past damage."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_readers_and_a_writer_work_side_by_side(tmp_path: Path) -> None:
 # --- recovery ---
 
 
-def test_appending_goes_on_in_the_active_segment_after_reopening(tmp_path: Path) -> None:
+def test_appends_continue_in_the_active_segment_after_reopening(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     first = bodies.append([value(1)])
     bodies.sync()
@@ -161,7 +161,7 @@ def test_appending_goes_on_in_the_active_segment_after_reopening(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["00000001.seg"]
 
 
-def test_a_group_behind_the_committed_tail_is_cut_off(tmp_path: Path) -> None:
+def test_a_group_after_the_committed_length_is_truncated(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     bodies.begin_group(1)
     bodies.append([value(1)])
@@ -179,7 +179,7 @@ def test_a_group_behind_the_committed_tail_is_cut_off(tmp_path: Path) -> None:
     assert again.path(1).stat().st_size == row.committed_bytes
 
 
-def test_a_segment_with_a_damaged_header_is_read_but_takes_no_more_records(tmp_path: Path) -> None:
+def test_a_segment_with_a_damaged_header_is_readable_but_not_appended_to(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     (ref,) = bodies.append([value(1)])
     bodies.sync()
@@ -192,7 +192,7 @@ def test_a_segment_with_a_damaged_header_is_read_but_takes_no_more_records(tmp_p
     assert [item for _, item in again.walk(1, start=0)] == [Damage(24, "segment header fails its CRC"), value(1)]
 
 
-def test_a_walk_stops_where_it_is_told(tmp_path: Path) -> None:
+def test_a_walk_stops_at_the_given_end(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     refs = bodies.append([value(index) for index in range(3)])
     bodies.sync()
@@ -202,7 +202,7 @@ def test_a_walk_stops_where_it_is_told(tmp_path: Path) -> None:
     assert list(bodies.walk(1, end=end + 60))[2:] == [(end, Damage(end + 60, "record is cut off"))]
 
 
-def test_a_removed_segment_is_gone_and_its_space_with_it(tmp_path: Path) -> None:
+def test_removing_a_segment_frees_its_space(tmp_path: Path) -> None:
     bodies = opened(tmp_path, limit_bytes=100)
     refs = [bodies.append([value(index)])[0] for index in range(3)]
     bodies.sync()
@@ -215,7 +215,7 @@ def test_a_removed_segment_is_gone_and_its_space_with_it(tmp_path: Path) -> None
     assert bodies.read(refs[1]) == value(1)
 
 
-def test_files_without_a_row_go_and_foreign_files_stay(tmp_path: Path) -> None:
+def test_files_without_a_row_are_removed_and_foreign_files_stay(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     bodies.begin_group(1)
     bodies.append([value(1)])
@@ -227,7 +227,7 @@ def test_files_without_a_row_go_and_foreign_files_stay(tmp_path: Path) -> None:
     assert again.tail().segment == 5
 
 
-def test_a_missing_file_is_lost_whole_unless_it_was_draining(tmp_path: Path) -> None:
+def test_a_missing_segment_is_completely_lost_unless_it_was_draining(tmp_path: Path) -> None:
     bodies = SegmentBodies(Files(), tmp_path)
     recovery = bodies.recover([SegmentRow(3, SEGMENT_LIVE, 900, 900), SegmentRow(4, SEGMENT_DRAINING, 900, 900)])
     assert [(item.segment, item.start, item.end) for item in recovery.lost] == [(3, 0, 900)]
@@ -235,7 +235,7 @@ def test_a_missing_file_is_lost_whole_unless_it_was_draining(tmp_path: Path) -> 
     assert bodies.tail().segment == 5
 
 
-def test_truncated_at_every_length_recovery_finds_the_longest_whole_prefix(tmp_path: Path) -> None:
+def test_recovery_finds_the_longest_valid_prefix_at_every_truncated_length(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     refs = bodies.append([value(index, 20) for index in range(6)])
     bodies.sync()
@@ -310,7 +310,7 @@ def test_with_each_byte_flipped_a_read_is_right_or_corruption(tmp_path: Path) ->
         assert damaged == (position >= 24)
 
 
-def test_with_each_byte_flipped_a_walk_gives_the_other_records_and_names_the_damage(tmp_path: Path) -> None:
+def test_with_each_byte_flipped_a_walk_returns_the_other_records_and_the_damage(tmp_path: Path) -> None:
     bodies, refs, records = fixture(tmp_path)
     whole = bodies.path(1).read_bytes()
     for position in range(len(whole)):
@@ -334,7 +334,7 @@ def test_a_walk_over_large_damage_finds_the_next_record_and_covers_every_byte(tm
     bodies.sync()
     raw = bytearray(bodies.path(1).read_bytes())
     offset = decode_ref(refs[1]).offset
-    raw[offset] ^= 0xFF  # the header goes, its three random megabytes have to be searched
+    raw[offset] ^= 0xFF  # without the header, its three random megabytes must be searched
     bodies.path(1).write_bytes(raw)
     found = list(bodies.walk(1))
     assert [item.row_key if isinstance(item, Record) else item.reason for _, item in found] == [
@@ -348,7 +348,7 @@ def test_a_walk_over_large_damage_finds_the_next_record_and_covers_every_byte(tm
     assert found[1][1].end == found[2][0] == decode_ref(refs[2]).offset  # type: ignore[union-attr]
 
 
-def test_a_record_inside_a_damaged_page_is_not_taken_for_ours(tmp_path: Path) -> None:
+def test_a_record_of_another_segment_inside_a_damaged_one_is_not_accepted(tmp_path: Path) -> None:
     bodies = opened(tmp_path)
     forged = encode_record(value(66), 99)  # a page that holds bytes of another segment
     page = value(0)._replace(payload=b"some text" + forged + b"more text")

@@ -1,4 +1,4 @@
-"""Lifetime of bases: one stays as long as a segment names it, and no delta is made against one that is going."""
+"""Lifetime of bases: a base stays as long as a segment names it; no delta is made against one that is being freed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentS
     assert list(check(store.opened)) == []
 
 
-def test_canonical_that_expires_is_freed_only_when_no_delta_against_it_is_left(
+def test_an_expired_canonical_is_freed_only_after_its_last_delta(
     tmp_path: Path,
 ) -> None:
     now = [T0]
@@ -113,7 +113,7 @@ def test_no_delta_is_made_against_a_base_that_is_being_freed(store: DocumentStor
     assert list(check(store.opened)) == []
 
 
-def test_base_that_is_retired_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
+def test_a_base_retired_between_choice_and_commit_is_not_used(store: DocumentStore) -> None:
     first, second = shared_pair(store)
     third = page(changed(words(5, 600), 3, 14))
     store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
@@ -170,13 +170,13 @@ def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
     first, _ = shared_pair(store)
     store.delete("https://b.example/")
     third = page(changed(words(5, 600), 2, 12))
-    real = Usage.note_rows
+    real = Usage.add_rows
 
-    def note_rows(used: Usage, *args: Any) -> None:
+    def add_rows(used: Usage, *args: Any) -> None:
         real(used, *args)
         store.put_page("https://c.example/", third, headers=HTML, fetched_at=T0)
 
-    monkeypatch.setattr(Usage, "note_rows", note_rows)
+    monkeypatch.setattr(Usage, "add_rows", add_rows)
     assert store.compact().freed_bodies == 0
     assert related(store, "https://c.example/") == value_name(first)
     document = store.get("https://c.example/")
@@ -184,7 +184,7 @@ def test_base_of_a_delta_that_is_written_during_the_sweep_is_kept(
     assert list(check(store.opened)) == []
 
 
-def test_bases_of_records_that_nobody_counted_are_read_again_after_a_kill(tmp_path: Path) -> None:
+def test_bases_of_unnamed_records_are_read_again_after_a_kill(tmp_path: Path) -> None:
     opened = Layout(tmp_path / "s").open(create=True, schema=Schema())
     with DocumentStore(opened, Durability.FLUSH) as store:
         first, second = shared_pair(store)
@@ -224,7 +224,7 @@ def test_pages_stored_by_reference_share_one_record_after_compaction(store: Docu
 
 
 class CountingLock:
-    """A lock that counts what is read from the engine, and written to it, under each hold."""
+    """A lock that counts reads and writes of the engine under each hold."""
 
     def __init__(self, store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self._lock = store.committer.lock
@@ -260,9 +260,7 @@ class CountingLock:
         self._lock.release()
 
 
-def test_a_base_with_very_many_deltas_is_dealt_with_in_slices(
-    store: DocumentStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_with_very_many_deltas_is_moved_in_slices(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     base = page(words(5, 600))
     deltas = [Page(f"https://h.example/{n}", page(changed(words(5, 600), n, 10)), 200, HTML, T0) for n in range(60)]
     sharing = [Page(f"https://i.example/{n}", base, 200, HTML, T0) for n in range(60)]
@@ -281,7 +279,7 @@ def test_a_base_with_very_many_deltas_is_dealt_with_in_slices(
     store.delete("https://a.example/")
     for one in sharing[50:]:
         store.delete(one.url)
-    store.compact()  # no page holds the base any more: its deltas are encoded in another way
+    store.compact()  # no page has the base any more, so its deltas are encoded again
     assert store.opened.base_rows.envelope(value_name(base)) is None
     assert max(lock.reads) <= 64 and max(lock.mutations) <= 64
     for one in deltas[50:]:
@@ -302,7 +300,7 @@ def test_a_row_of_very_many_versions_is_moved_in_slices(store: DocumentStore, mo
     assert document is not None and [one.body for one in document.captures] == bodies[::-1]
 
 
-def test_a_base_that_comes_to_be_held_while_it_is_retired_can_be_read(store: DocumentStore) -> None:
+def test_a_retired_base_that_is_used_again_is_readable(store: DocumentStore) -> None:
     first, second = shared_pair(store)
     change_capture(store, "https://a.example/", {BODY: None})  # its postings still lead to it
 

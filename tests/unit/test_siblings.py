@@ -1,4 +1,4 @@
-"""Pages of the same path in another version of their site: found by key, and leant on."""
+"""Pages of the same path in another version of their site: found by key, and used as bases of deltas."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(mon
     assert meet(first) is None
 
 
-def test_page_with_another_text_leans_on_the_markup_of_its_sibling(tmp_path: Path) -> None:
+def test_page_with_another_text_is_a_delta_against_its_sibling(tmp_path: Path) -> None:
     markup = "".join(f'<div class="{word}" id="{word}">' for word in words(3, 400))
     with docstore.open(tmp_path / "s", create=True, durability="none") as store:
         for number, version in enumerate(("1.2", "1.3")):

@@ -1,4 +1,4 @@
-"""Dictionaries while pages come in: when they are made, how many are held, and what a page gets that has none."""
+"""Dictionaries of the write path: when they are made, how many are cached, and what pages without one use."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T0 = 1_700_000_000_000_000
 
 
 def pages(site: int, count: int, start: int = 0) -> list[Page]:
-    """Pages of one site, some 26 KB each, of words that are the site's own."""
+    """Pages of one site, about 26 KB each, of words that no other site has."""
     own = random.Random(site)
     words = [bytes(own.choices(b"abcdefghijklmnopqrstuvwxyz", k=10)) for _ in range(400)]
     made = []
@@ -77,7 +77,7 @@ def own_dictionary(store: DocumentStore, site: int) -> bytes:
     return record_of(store, given[-1].url).related
 
 
-def test_no_more_dictionaries_are_held_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_dictionaries_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionaries, "PREPARED_BYTES", 2 * ROOM_OF_ONE)
     monkeypatch.setattr(dictionaries, "LOADS_IN_STOCK", 0)
     sites = range(1, 5)
@@ -94,13 +94,13 @@ def test_no_more_dictionaries_are_held_than_there_is_room_for(tmp_path: Path, mo
             assert document is not None and document.body == one.body
 
 
-def test_pages_earn_a_dictionary_that_was_pushed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_earn_an_evicted_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dictionaries, "PREPARED_BYTES", ROOM_OF_ONE)
     monkeypatch.setattr(dictionaries, "LOADS_IN_STOCK", 1)
     monkeypatch.setattr(dictionaries, "PAGES_A_LOAD", 4)
     with docstore.open(tmp_path / "s", create=True) as store:
         own = {site: own_dictionary(store, site) for site in (2, 1, 3)}
-        list(store.put_pages(pages(2, 1, start=100)))  # spends what was in stock
+        list(store.put_pages(pages(2, 1, start=100)))  # uses all loads in stock
         later = pages(1, 8, start=100)
         list(store.put_pages(later))
         used = [record_of(store, one.url).related for one in later]
@@ -110,12 +110,12 @@ def test_pages_earn_a_dictionary_that_was_pushed_out(tmp_path: Path, monkeypatch
 def held_now() -> tuple[int, int]:
     """Bytes of all samples, and of all dictionaries that are prepared."""
     found = gc.get_objects()
-    samples = sum(one.held_bytes for one in found if isinstance(one, Sample))
+    samples = sum(sample.sample_bytes for sample in found if isinstance(sample, Sample))
     return samples, sum(one.memory_bytes for one in found if isinstance(one, Dictionary))
 
 
-def test_ever_other_sites_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, samples of 256 scopes were held, and dictionaries counted without what is made of them."""
+def test_pages_of_alternating_sites_take_no_more_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, samples of 256 scopes were cached, and dictionaries were counted without their tables."""
     bounds = 3 * ROOM_OF_ONE, 2 * ROOM_OF_ONE
     monkeypatch.setattr(dictionaries, "SAMPLES_BYTES", bounds[0])
     monkeypatch.setattr(dictionaries, "PREPARED_BYTES", bounds[1])
@@ -173,7 +173,7 @@ def opened_on(folder: Path, files: Files) -> DocumentStore:
 
 
 class NotingFiles(Files):
-    """Notes what is given a name or made durable, in order."""
+    """Records renames and syncs, in order."""
 
     def __init__(self) -> None:
         self.noted: list[str] = []
@@ -210,7 +210,7 @@ def test_dictionaries_of_a_group_are_made_durable_once_and_before_its_records(tm
     ]
 
 
-def test_only_the_last_dictionary_of_a_site_is_packed_with_effort(
+def test_only_the_last_dictionary_of_a_site_is_packed_at_the_high_level(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dictionaries, "STAGES", (STAGES[0], STAGES[1]._replace(seen_bytes=400_000)))
@@ -250,7 +250,7 @@ def test_values_of_a_group_that_failed_are_not_written_with_the_next(tmp_path: P
 
 
 class FailingFolder(Files):
-    """Fails to make the names of one folder durable, once."""
+    """Fails to sync one folder, once."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -262,7 +262,7 @@ class FailingFolder(Files):
         super().sync_folder(folder)
 
 
-def test_a_dictionary_whose_name_could_not_be_made_durable_is_used_by_no_page(tmp_path: Path) -> None:
+def test_a_dictionary_whose_sync_failed_is_used_by_no_page(tmp_path: Path) -> None:
     files = FailingFolder("")
     with opened_on(tmp_path / "s", files) as store:
         files.folder = "dictionaries"
@@ -281,7 +281,7 @@ def test_a_dictionary_whose_name_could_not_be_made_durable_is_used_by_no_page(tm
 def test_dictionary_that_comes_into_use_while_compaction_looks_through_records_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The site was deleted and is crawled again: its first pages make the very dictionary that nobody needed."""
+    """The site was deleted and is crawled again: its first pages make the same dictionary, which was unused."""
     given = pages(1, 12)
     look_through = job.dictionaries_set_aside
 
@@ -306,7 +306,7 @@ def test_dictionary_that_comes_into_use_while_compaction_looks_through_records_s
 
 
 def test_no_dictionary_that_compaction_has_removed_is_used_again(store: DocumentStore) -> None:
-    """Its group could not be committed, so that no row names it; it was prepared all the same."""
+    """Its group was not committed, so no row names it; but it is cached in prepared form."""
     given = pages(1, 12)
     list(store.put_pages(pages(2, 1)))
     store.delete(pages(2, 1)[0].url)

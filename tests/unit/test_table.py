@@ -98,12 +98,12 @@ def test_max_versions_counts_values_and_not_visits() -> None:
     assert visible(cells, GCPolicy(max_versions=3), NOW) == cells
 
 
-def test_a_value_that_came_back_is_a_version_again() -> None:
+def test_a_value_that_returns_is_a_new_version() -> None:
     cells = column((1, b"a"), (2, b"b"), (3, b"a"))
     assert values(visible(cells, GCPolicy(max_versions=2), NOW)) == [b"a", b"b"]
 
 
-def test_values_that_are_one_are_one_version_however_they_are_stored() -> None:
+def test_equal_values_are_one_version_in_any_stored_form() -> None:
     stored = column((1, b"b"), (2, b"A"), (3, b"a"), (4, b"c"))
     asked: list[tuple[bytes, bytes]] = []
 
@@ -117,7 +117,7 @@ def test_values_that_are_one_are_one_version_however_they_are_stored() -> None:
     asked.clear()
     young = GCPolicy(max_age_seconds=2.5)
     assert values(visible(stored, young, NOW, same_value)) == [b"b", b"A", b"a"]
-    assert asked == [(b"a", b"A"), (b"c", b"a")]  # of those that are young nothing is asked
+    assert asked == [(b"a", b"A"), (b"c", b"a")]  # young versions are not compared
 
 
 def test_a_version_is_as_young_as_its_last_confirmation() -> None:
@@ -126,12 +126,12 @@ def test_a_version_is_as_young_as_its_last_confirmation() -> None:
     assert visible(column((500, b"a")), GCPolicy(max_age_seconds=100), NOW) == []
 
 
-def test_a_version_of_exactly_the_age_is_too_old() -> None:
+def test_a_version_of_exactly_the_maximum_age_expires() -> None:
     cells = column((99, b"a"), (100, b"b"))
     assert values(visible(cells, GCPolicy(max_age_seconds=100), NOW)) == [b"a"]
 
 
-def test_union_drops_what_breaks_either_and_intersection_what_breaks_both() -> None:
+def test_union_drops_by_either_bound_and_intersection_by_both() -> None:
     cells = column((1, b"a"), (2, b"b"), (3, b"c"), (200, b"d"))
     union = GCPolicy(max_versions=2, max_age_seconds=100)
     assert values(visible(cells, union, NOW)) == [b"a", b"b"]
@@ -155,7 +155,7 @@ columns = st.lists(st.tuples(st.integers(0, 60), st.sampled_from([b"a", b"b"])),
 
 
 @given(columns, policies)
-def test_visible_and_expired_share_out_a_column_without_splitting_versions(
+def test_visible_and_expired_partition_a_column_without_splitting_versions(
     pairs: list[tuple[int, bytes]], policy: GCPolicy
 ) -> None:
     cells = column(*sorted(pairs))
@@ -186,7 +186,7 @@ def test_each_family_keeps_by_its_own_policy(table: WrittenTable) -> None:
     assert [row.cells for row in table.scan()] == [whole]
 
 
-def test_versions_and_times_of_a_spec_choose_among_what_is_kept(table: WrittenTable) -> None:
+def test_versions_and_times_of_a_spec_select_from_kept_versions(table: WrittenTable) -> None:
     put(table, "two", (1, b"a"), (2, b"a"), (3, b"b"), (4, b"c"))
     assert values(table.read_row(ROW, ReadSpec(("two",), versions=1))) == [b"a"]
     assert values(table.read_row(ROW, ReadSpec(("two",), versions=9))) == [b"a", b"a", b"b"]
@@ -201,7 +201,7 @@ def test_the_newest_version_may_be_too_old(table: WrittenTable) -> None:
     assert list(table.scan(spec=ReadSpec(("young",)))) == []
 
 
-def test_keys_only_judges_by_values_and_leaves_them_out(table: WrittenTable) -> None:
+def test_keys_only_applies_policies_by_values_and_omits_values(table: WrittenTable) -> None:
     put(table, "two", (1, b"a"), (2, b"a"), (3, b"b"), (4, b"c"))
     cells = table.read_row(ROW, ReadSpec(("two",), keys_only=True))
     assert [(cell.timestamp, cell.value) for cell in cells] == [(NOW - age * SECOND, b"") for age in (1, 2, 3)]
@@ -209,7 +209,9 @@ def test_keys_only_judges_by_values_and_leaves_them_out(table: WrittenTable) -> 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 100])
 @pytest.mark.parametrize("versions", [None, 1, 2])
-def test_a_collected_row_read_in_slices_is_the_row(table: WrittenTable, step: int, versions: int | None) -> None:
+def test_a_row_with_policies_is_the_same_when_read_in_slices(
+    table: WrittenTable, step: int, versions: int | None
+) -> None:
     for family in FAMILIES:
         for qualifier in (b"", b"p", b"q"):
             put(table, family, (1, b"a"), (2, b"b"), (3, b"b"), (4, b"c"), (200, b"d"), qualifier=qualifier)
@@ -272,7 +274,7 @@ def test_a_timestamp_that_is_no_whole_millisecond_is_refused(table: WrittenTable
         table.apply(ROW, [mutation])
 
 
-def test_checked_gives_the_same_mutations_back(table: WrittenTable) -> None:
+def test_checked_returns_the_same_mutations(table: WrittenTable) -> None:
     mutations: list[Mutation] = [SetCell("all", b"q", 1000, b"v"), DeleteFamily("two")]
     assert table.checked(mutations) == mutations
 
@@ -283,6 +285,6 @@ def test_checked_gives_the_same_mutations_back(table: WrittenTable) -> None:
 @pytest.mark.parametrize(
     ("value", "amount"), [(b"short", 1), (b"nine bytes", 1), (((1 << 63) - 1).to_bytes(8, "big"), 1)], ids=str
 )
-def test_an_increment_that_cannot_be_is_refused(value: bytes, amount: int) -> None:
+def test_an_impossible_increment_is_refused(value: bytes, amount: int) -> None:
     with pytest.raises(InvalidArgument):
         changed(Increment("all", b"n", amount), value)

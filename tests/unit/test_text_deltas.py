@@ -121,7 +121,7 @@ def test_text_outlives_an_expired_page_that_gave_its_base(tmp_path: Path) -> Non
         assert_reads(store, URLS[1:2], [text])
 
 
-def test_base_that_is_retired_between_choice_and_commit_is_done_without(store: DocumentStore) -> None:
+def test_a_base_retired_between_choice_and_commit_is_not_used(store: DocumentStore) -> None:
     texts = put(store)
     base = text_name(store, URLS[0])
     before_refs_change(store, lambda: store.opened.base_rows.retired.add(base))

@@ -1,4 +1,4 @@
-"""One value that cannot be read stops nothing else: no base, no candidate, stored anew, named in the report."""
+"""An unreadable value stops nothing else: it is no base and no candidate, is stored again, and named in reports."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_bad_sector_stops_no_other_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [VerdictKind.EXACT, VerdictKind.NEAR])
-def test_nothing_is_rejected_or_stored_by_reference_against_what_cannot_be_read(
+def test_no_page_is_rejected_or_stored_by_reference_against_an_unreadable_page(
     tmp_path: Path, kind: VerdictKind
 ) -> None:
     with opened(tmp_path) as store:
@@ -109,17 +109,17 @@ def test_nothing_is_rejected_or_stored_by_reference_against_what_cannot_be_read(
         assert body_of(store, B) == body
 
 
-def test_another_page_with_the_same_text_stands_in_for_one_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_verdict_names_another_page_with_the_text_of_an_unreadable_one(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(B, FIRST + b"<!-- again -->", headers=HTML, fetched_at=T0 + DAY)
-        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # leans on the other
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # a delta against the other
         damage_value(store, A, BODY)
     with opened(tmp_path) as store:
         result = store.put_page(C, NEAR, headers=HTML)
         assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.NEAR, B)
 
 
-# --- stored anew
+# --- stored again
 
 
 @pytest.mark.parametrize("column", [BODY, MAIN, TITLE])
@@ -179,7 +179,7 @@ def test_same_bytes_by_a_weak_checksum_repair_as_well(tmp_path: Path) -> None:
 # --- dictionaries
 
 
-def test_without_its_dictionaries_a_store_takes_pages_and_heals(tmp_path: Path) -> None:
+def test_a_store_without_its_dictionaries_accepts_pages_and_is_repaired_by_them(tmp_path: Path) -> None:
     pages = [Page(f"https://h.example/a/{n}", page(words(n, 600)), 200, HTML, T0) for n in range(60)]
     with opened(tmp_path) as store:
         list(store.put_pages(pages[:50]))
@@ -211,7 +211,7 @@ def test_a_damaged_dictionary_that_is_made_again_is_written_again(tmp_path: Path
 # --- deletes
 
 
-def test_a_page_is_taken_down_beside_a_damaged_one_stored_by_reference(tmp_path: Path) -> None:
+def test_a_page_is_deleted_though_a_reference_to_it_is_damaged(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         for url, body in ((B, NEAR), (C, NEARER)):
@@ -230,7 +230,7 @@ def test_a_page_is_taken_down_beside_a_damaged_one_stored_by_reference(tmp_path:
 # --- reports
 
 
-def test_a_sweep_goes_on_beside_what_cannot_be_read_and_names_it(tmp_path: Path) -> None:
+def test_a_sweep_continues_after_an_unreadable_value_and_names_it(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         for url, body in ((B, NEAR), (C, NEARER)):
@@ -244,7 +244,7 @@ def test_a_sweep_goes_on_beside_what_cannot_be_read_and_names_it(tmp_path: Path)
         assert sweep(store).unreadable  # each run names what it met
 
 
-def test_an_ingest_names_what_it_could_not_read_and_goes_on(tmp_path: Path) -> None:
+def test_an_ingest_continues_after_an_unreadable_value_and_names_it(tmp_path: Path) -> None:
     archive = tmp_path / "again.warc"
     archive.write_bytes(record(message(FIRST), A) + record(message(NEAR), B))
     with opened(tmp_path) as store:
@@ -259,7 +259,7 @@ def test_an_ingest_names_what_it_could_not_read_and_goes_on(tmp_path: Path) -> N
         assert ingest(store, [str(archive)]).unreadable == []
 
 
-def test_compaction_moves_a_page_whose_nearest_cannot_be_read(tmp_path: Path) -> None:
+def test_compaction_moves_a_page_whose_most_similar_page_is_unreadable(tmp_path: Path) -> None:
     other = page(words(6, 600))
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
@@ -282,7 +282,7 @@ def test_compaction_moves_a_page_whose_nearest_cannot_be_read(tmp_path: Path) ->
         assert body_of(store, B) == other
 
 
-def test_an_export_leaves_out_what_cannot_be_read_and_names_it(tmp_path: Path) -> None:
+def test_an_export_omits_unreadable_values_and_names_them(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(B, page(words(6, 600)), headers=HTML, fetched_at=T0)
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
@@ -309,7 +309,7 @@ def test_no_page_stands_for_a_cluster_whose_body_cannot_be_read(tmp_path: Path) 
     with opened(tmp_path) as store:
         store.put_page(B, NEAR, headers=HTML, fetched_at=T0 + DAY)
         store.put_page(C, FIRST + b"<!-- again -->", headers=HTML, fetched_at=T0 + DAY)
-        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # the oldest, and leans on the first
+        store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # the oldest, and a delta against the first
         path, offset = damage_value(store, A, BODY)
     with opened(tmp_path) as store:
         report = sweep(store, SweepOptions(policy=CanonicalPolicy.OLDEST))
@@ -323,12 +323,12 @@ def test_no_page_stands_for_a_cluster_whose_body_cannot_be_read(tmp_path: Path) 
 
 
 def put_beside_damaged_base(store: DocumentStore) -> None:
-    """The bytes of a damaged base again, under another URL: nothing can be read that they could lean on."""
+    """The bytes of a damaged base again, under another URL: there is no readable base for them."""
     result = store.put_page(C, FIRST, headers=HTML, fetched_at=T0)
     assert (result.stored, result.verdict.kind) == ("body", VerdictKind.NEW)
 
 
-def test_what_leans_on_a_copy_of_a_damaged_base_can_be_read_and_repairs_it(tmp_path: Path) -> None:
+def test_deltas_against_a_copy_of_a_damaged_base_are_readable_and_repair_it(tmp_path: Path) -> None:
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         store.put_page(B, NEAR, headers=HTML, fetched_at=T0)
@@ -345,7 +345,7 @@ def test_what_leans_on_a_copy_of_a_damaged_base_can_be_read_and_repairs_it(tmp_p
 
 
 @pytest.mark.parametrize("level", ["fast", "best"])
-def test_compaction_lets_nothing_lean_on_a_damaged_base(tmp_path: Path, level: str) -> None:
+def test_compaction_makes_no_delta_against_a_damaged_base(tmp_path: Path, level: str) -> None:
     with opened(tmp_path) as store:
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)
         store.put_page(B, NEAR, headers=HTML, fetched_at=T0)

@@ -1,4 +1,4 @@
-"""Visits that confirm a version, with a body or without one (304): what they show, whatever comes in late."""
+"""Visits that confirm a version, with a body or without one (304): what they show, also after late captures."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def lived_through(store: docstore.DocumentStore) -> Iterator[str]:
     yield "swept and compacted again"
 
 
-def test_a_late_capture_does_not_lend_its_text_or_status_to_a_304(store: docstore.DocumentStore) -> None:
+def test_a_304_shows_no_text_or_status_of_a_late_capture(store: docstore.DocumentStore) -> None:
     put(store, URL, TEXT, 0)
     visit(store, URL, 2)
     put(store, URL, BETWEEN, 1, status=404)
@@ -130,7 +130,7 @@ def test_a_304_is_exported_as_a_304_and_counted_as_no_capture(store: docstore.Do
     assert store.stats()["totals"]["visits"] == 1
 
 
-def test_a_304_keeps_the_text_of_a_version_that_would_be_too_old(tmp_path: Path) -> None:
+def test_a_304_keeps_the_text_of_a_version_that_would_expire(tmp_path: Path) -> None:
     policy = GCPolicy(max_age_seconds=2.5 * 86_400)
     now = [T0]
     opened = Layout(tmp_path / "store").open(create=True, schema=Schema(captures=policy))
@@ -272,7 +272,7 @@ def test_a_page_again_at_the_time_of_a_visit_brings_bytes_that_can_be_read(tmp_p
         assert shown(store, 2) == (200, page(TEXT), TEXT)
 
 
-def test_a_damaged_record_keeps_no_page_from_going(store: docstore.DocumentStore) -> None:
+def test_a_damaged_record_does_not_stop_the_collection_of_a_page(store: docstore.DocumentStore) -> None:
     put(store, URL, TEXT, 0)
     put(store, URL, BETWEEN, 1)
     broken = SetCell(CAPTURE_FAMILY, b"", T0, b"\0\xff\xff\xff")
@@ -283,7 +283,7 @@ def test_a_damaged_record_keeps_no_page_from_going(store: docstore.DocumentStore
     assert list(check(store.opened)) == []
 
 
-def test_a_young_visit_of_a_page_that_is_too_old_is_not_there(tmp_path: Path) -> None:
+def test_a_young_visit_of_an_expired_page_is_hidden(tmp_path: Path) -> None:
     schema = Schema(captures=GCPolicy(max_age_seconds=50))
     with docstore.open(tmp_path / "s", create=True, schema=schema) as store:
         now = time.time_ns() // 1_000_000_000 * SECOND

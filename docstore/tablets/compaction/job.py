@@ -1,18 +1,16 @@
-"""Compaction: garbage out, values rewritten in row-key order with fitting dictionaries and bases, space given back.
+"""Compaction: removes garbage, rewrites values in row-key order with new dictionaries and bases, and frees space.
 
-The sequence of one compaction over the parts of an open store; each part knows its own order.
+    seal      finish the active segment, so that all its records can be moved; writers continue in another
+    mark      retire bases without a live capture: no new delta is made against them
+    move      for each tablet: apply policies, sample dictionaries, write values into segments of the tablet, and swap
+              refs by compare and set
+    sweep     remove the rows of bases that no remaining segment names and that pages do not share
+    prune     remove postings that lead to no live page
+    engine    compact the engine's files; after this all swapped refs are durable
+    unlink    remove segments without refs, then dictionaries without records
 
-    seal      the active segment is finished, so that all its records can be moved; writers go on in another
-    mark      bases that no live capture holds are retired: no delta is made against them any more
-    move      tablet by tablet: policies applied, dictionary sampled, values written into segments of the tablet's own,
-              refs changed one by one where they are still what they were
-    sweep     bases that no segment names which stays, and that pages do not share, lose their rows
-    prune     postings that lead to no live page go
-    engine    its own files give back what was overwritten, and every changed ref is durable from here on
-    unlink    segments that no row refers to are drained and removed, then dictionaries that no record needs
-
-Readers and writers of this process go on.  A crash at any point leaves a sound store; run again, compaction goes on
-with the tablets that were not finished.
+Readers and writers continue during a compaction.  A crash at any point leaves a consistent store; the next run
+continues with the tablets that were not finished.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ from docstore.tablets.compaction.segments import (
     mark,
     needed,
     removable,
-    remove_segments,
+    remove_segment,
     segment_of,
 )
 from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet, tablet_dictionaries
@@ -68,15 +66,15 @@ from docstore.tablets.manifest import Tablet
 from docstore.tablets.values import Dictionary, ValueCodec
 
 PASSES = 3
-"""Looks at a tablet: what lost a race in one is moved in the next; what is left then waits for the next compaction."""
+"""Passes over a tablet: values that lost a race in one are moved in the next, or by the next compaction."""
 SLICE_BASES = 64
 """Bases freed under one hold of the lock."""
 MOST_GARBAGE = 0.2
-"""A segment with no larger part of garbage is left as it is, if a run of at least this level wrote it."""
+"""A segment with at most this part of garbage is skipped, if a run of at least this level wrote it."""
 META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
-"""What dictionaries are made of."""
+"""The cells from which dictionaries are sampled."""
 
 
 def compact(
@@ -97,16 +95,16 @@ def compact(
         opened: its parts.
         table: of its pages, with their policies.
         committer: of all its writers.
-        tablets: numbers of those to compact; None for all.
+        tablets: numbers of the tablets to compact; None for all.
         level: `fast` or `best`.
-        full: rewrite segments with little garbage, too.
-        dry_run: only say what there is to do.
-        on_progress: called with the bytes of records dealt with, and of all there are.
-        upkeep: asked for when pages and the index have to be seen to.
+        full: also rewrite segments with little garbage.
+        dry_run: only report what it would do.
+        on_progress: called with the bytes of records processed, and the bytes in total.
+        upkeep: gives access to pages and the index; called when needed.
     Raises:
         InvalidArgument: no such level or tablet.
-        StoreUnavailable: another compaction of this store is under way.
-        StorageError: what was done stays done; free space, and run it again.
+        StoreUnavailable: another compaction of this store is running.
+        StorageError: finished work is kept; free space, and run it again.
     """
     return Compaction(opened, table, committer, level, on_progress, upkeep, full=full).run(tablets, dry_run=dry_run)
 
@@ -135,7 +133,7 @@ class Compaction:
         full: bool,
     ) -> None:
         if level not in LEVELS:
-            raise InvalidArgument(f"level {level!r} is none of {', '.join(LEVELS)}")
+            raise InvalidArgument(f"there is no level {level!r}; use one of {', '.join(LEVELS)}")
         check_movable(opened.engine)
         self._opened = opened
         self._bodies = opened.bodies
@@ -152,8 +150,8 @@ class Compaction:
         self._made: set[bytes] = set()
 
     def run(self, numbers: Sequence[int] | None, *, dry_run: bool) -> CompactionReport:
-        """Do it, or say what there is to do."""
-        began = time.monotonic()
+        """Compact, or with `dry_run` report what a compaction would do."""
+        started = time.monotonic()
         report = CompactionReport(self._level_name, dry_run)
         chosen = self._chosen(numbers)
         if dry_run:
@@ -166,13 +164,13 @@ class Compaction:
                     with self._committer.lock:
                         self._opened.base_rows.retired.clear()
             report.unreadable = list(unreadable)
-        report.seconds = time.monotonic() - began
+        report.seconds = time.monotonic() - started
         return report
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         if not self._committer.compacting.acquire(blocking=False):
-            raise StoreUnavailable("a compaction of this store is under way; wait until it has finished")
+            raise StoreUnavailable("a compaction of this store is running; wait until it has finished")
         try:
             yield
         finally:
@@ -215,7 +213,7 @@ class Compaction:
         purged, first_new = self._seal()
         marked = mark(opened.engine, self._table, opened.base_rows, opened.manifest)
         with committer.lock:
-            opened.base_rows.retired |= marked.unheld
+            opened.base_rows.retired |= marked.unused_bases
             opened.manifest.recount(marked.body_bytes, committer.durability)
             if whole:
                 opened.manifest.merge_small(committer.durability)
@@ -257,7 +255,7 @@ class Compaction:
         report.removed_dictionaries = self._drop_dictionaries(named)
         with committer.lock:
             plan = fold(opened.engine)
-            # Writers may have used dictionaries from before the purge, until their tablet had new ones.
+            # Before their tablet had new dictionaries, writers may have used some from before the purge.
             is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
             if whole and is_clean and purged == self._purged():
                 plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")])])
@@ -268,17 +266,17 @@ class Compaction:
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
     def _free_space(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
-        """From freeing bases to unlinking the segments of records that were deltas against them."""
+        """The steps from sweep to unlink."""
         opened, committer = self._opened, self._committer
         used = Usage()
         with committer.lock:
-            committer.watch = used.note_plan
+            committer.watch = used.add_plan
         try:
-            used.note_rows(opened.engine, opened.base_rows)
+            used.add_rows(opened.engine, opened.base_rows)
             report.freed_bodies = self._sweep(named, used, old)
             report.pruned_postings = self._upkeep().prune()
             for name in TABLE_TAGS:
-                opened.engine.compact(name)  # which makes the changed refs durable, whatever the level of their commits
+                opened.engine.compact(name)  # makes the swapped refs durable, at any durability of their commits
             report.removed_segments, report.kept_segments = self._unlink(named, used, old, marks_number)
         finally:
             committer.watch = None
@@ -289,9 +287,9 @@ class Compaction:
             self._on_progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
 
     def _seal(self) -> tuple[bytes, int]:
-        """Finish the active segment; -> what the last purge has left, and the number of the first new segment.
+        """Finish the active segment; returns the id of the last purge, and a segment number.
 
-        That one is for delete marks; what writers and this run begin from now on has higher numbers.
+        The number is for a segment of delete marks; all segments that are started from now on have higher numbers.
         """
         with self._committer.lock:
             self._bodies.seal()
@@ -299,9 +297,9 @@ class Compaction:
             return self._purged(), self._bodies.new_number()
 
     def _purged(self) -> bytes:
-        """Names the last purge after which not all segments have been rewritten; b"" for none."""
-        found = self._opened.engine.newest(META, PURGED_ROW, META_FAMILY, b"")
-        return b"" if found is None else found.value
+        """Id of the last purge after which not all segments were rewritten; b"" for none."""
+        cell = self._opened.engine.newest(META, PURGED_ROW, META_FAMILY, b"")
+        return b"" if cell is None else cell.value
 
     def _selection(self, chosen: Sequence[Tablet], *, full: bool = False) -> Selection:
         tablets = {tablet.number: tablet for tablet in self._opened.manifest.tablets()}
@@ -311,7 +309,7 @@ class Compaction:
         return Selection(tablets, {tablet.number for tablet in chosen}, levels, most)
 
     def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int], *, is_part: bool) -> None:
-        """Move the values of a tablet that are in old segments; `is_part`: others of it stay where they are."""
+        """Move the values of a tablet that are in old segments; `is_part`: some of its segments are skipped."""
         opened = self._opened
         envelopes: dict[Column, list[bytes]] = defaultdict(list)
         for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
@@ -349,11 +347,11 @@ class Compaction:
                 break
         self._left_values += relocator.moved.left
         self._made.update(made.checksum for made in dictionaries.values())
-        if envelopes or not is_part:  # a tablet without values uses none: they may hold bytes of purged pages
+        if envelopes or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
             self._use_dictionaries(tablet, checksums)
 
     def _dictionaries_in_use(self, tablet: Tablet, made: dict[Column, Dictionary]) -> dict[Column, bytes]:
-        """Add to the dictionaries made those that the tablet uses for other columns; -> the checksums of these."""
+        """Add the tablet's current dictionaries of other columns to the new ones; returns the checksums of these."""
         used = tablet_dictionaries(self._opened.engine, tablet)
         for column in used.keys() - made.keys():
             content = self._opened.placement.unreadable.attempt(partial(self._opened.dictionaries.load, used[column]))
@@ -362,7 +360,7 @@ class Compaction:
         return {column: used[column] for column in used.keys() & made.keys()}
 
     def _use_dictionaries(self, tablet: Tablet, checksums: dict[Column, bytes]) -> None:
-        """The tablet's next values get the dictionaries made now; those of its sites go."""
+        """Use the new dictionaries for the tablet's next values; removes those of its sites."""
         with self._committer.lock:
             plan = plan_for_tablet(self._opened.engine, tablet, checksums)
             self._committer.commit(plan)
@@ -371,54 +369,54 @@ class Compaction:
     # --- files
 
     def _sweep(self, named: SegmentsNamed, used: Usage, old: set[int]) -> int:
-        """Free the bases that nothing needs any more; -> how many."""
+        """Free bases without users; returns how many."""
         opened, committer = self._opened, self._committer
-        self._needed(named, used, old)  # reads what segments name; under the lock only what has come since is left
+        self._needed(named, used, old)  # reads the names of all segments, so that under the lock few are left to read
         with committer.lock:
             _, bases = self._needed(named, used, old)
             free = sorted(used.base_rows.keys() - bases)
             opened.base_rows.retired.update(free)
         for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
-                gone = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
-                committer.commit(Plan().remove(Stage.BASES, gone))
+                rows = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
+                committer.commit(Plan().remove(Stage.BASES, rows))
         for name in free:
             used.base_rows.pop(name)
         return len(free)
 
     def _needed(self, named: SegmentsNamed, used: Usage, old: set[int]) -> tuple[set[int], set[bytes]]:
-        """The segments and bases that stay, as of what is committed; see `needed`."""
+        """The segments and bases that must stay; see `needed`."""
         rows = self._opened.manifest.segments()
         return needed(rows, used.segments | {row.number for row in rows if row.number not in old}, named, used)
 
     def _unlink(self, named: SegmentsNamed, used: Usage, old: set[int], marks_number: int) -> tuple[int, int]:
-        """Remove the old segments that nothing needs; -> how many went, how many stay."""
+        """Remove old segments without refs; returns how many were removed, and how many stay."""
         opened, committer = self._opened, self._committer
         with committer.lock:
             staying, _ = self._needed(named, used, old)
             rows: list[SegmentRow] = opened.manifest.segments()
-        gone, marks = removable(rows, old, staying, named, marks_number)
+        numbers, marks = removable(rows, old, staying, named, marks_number)
         if marks and not self._bodies.is_pinned():
-            writer = SegmentWriter(opened.files, self._bodies, 0, gone, SEGMENT_OF_MARKS, marks_number)
-            for one in marks:
-                writer.add(one)
-            made = writer.finish()
+            writer = SegmentWriter(opened.files, self._bodies, 0, numbers, SEGMENT_OF_MARKS, marks_number)
+            for delete_mark in marks:
+                writer.add(delete_mark)
+            segment_of_marks = writer.finish()
             with committer.lock:
-                opened.manifest.write_segment(made, committer.durability, writer.names)
+                opened.manifest.write_segment(segment_of_marks, committer.durability, writer.names)
         removed = 0
-        for number in gone:
-            with committer.lock:  # for each: every one costs two fsyncs and an unlink
+        for number in numbers:
+            with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
                 if self._bodies.is_pinned() or number in used.segments:
-                    break  # those behind it may hold delete marks that concern it
-                remove_segments(opened.manifest, self._bodies, [number])
+                    break  # later segments may have delete marks for this one
+                remove_segment(opened.manifest, self._bodies, number)
             removed += 1
-        return removed, len(old - set(gone[:removed]))
+        return removed, len(old - set(numbers[:removed]))
 
     def _drop_dictionaries(self, named: SegmentsNamed) -> int:
-        """Remove dictionaries that no record needs and no tablet uses.
+        """Remove dictionaries that no record needs and no tablet uses; returns how many.
 
-        One that is of no use yet may come into use while records are looked through: a site that was deleted is
-        crawled again, and its first pages make the same dictionary.
+        A dictionary may come into use again during this: if a deleted site is crawled again, its first pages make the
+        same dictionary.
         """
         opened = self._opened
         with opened.placement.noting_dictionaries() as used:
@@ -431,7 +429,7 @@ class Compaction:
             with self._committer.lock:
                 if self._bodies.is_pinned():
                     return 0
-                gone = [name for name in names if name not in needed and name not in used]
-                opened.dictionaries.remove(gone)
-                opened.placement.forget_dictionaries()  # none of these may be held for the next values
-        return len(gone)
+                unused = [name for name in names if name not in needed and name not in used]
+                opened.dictionaries.remove(unused)
+                opened.placement.forget_dictionaries()  # a removed one may be cached
+        return len(unused)

@@ -1,10 +1,9 @@
-"""Which bases a body or text may have when a tablet is compacted, the likeliest first.
+"""Candidates for the base of a body or text in a compaction, the most likely first.
 
-Knows sketches, bases and page pointers; must not know how a delta is made.  A base is never a delta itself, so what is
-offered is a value written plain in this run, or one that is a base already.  Sources for a body, in order: the row's
-own versions; the body of the same bytes; the plain bodies of the tablet by the likeness of their sketches; the base
-that it has now; the page that its verdict names.  For a text: the text of the page that gave the base of its body; the
-base that it has now.
+A base is never a delta, so candidates are values that were written whole in this run, and existing bases.  For a body,
+in order: a base of the same bytes; versions of the same row; whole bodies of the tablet, by the similarity of their
+sketches; its current base; the page that its verdict names.  For a text: the text of the page of its body's base; its
+current base.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from docstore.tablets.placement import Placement
 
 CACHE_BYTES = 64 << 20
 CANDIDATES = 8192
-"""Plain bodies of a tablet that are compared: later ones take the place of the first."""
+"""Whole bodies of a tablet that are compared; later ones replace the first."""
 LEAST_BASE_BYTES = 1024
 SMALL_BASE_BYTES = 64 << 10
 TIMES_LARGER = 2
-"""A base above SMALL_BASE_BYTES may be so many times as long as the body: every read of the body decodes it as well."""
+"""A base above SMALL_BASE_BYTES may be so many times as long as the body: each read of the body decodes the base."""
 BINS = SKETCH_BYTES - 1
 
 
 class Relatives:
-    """Bases for the bodies of one tablet, filled as its bodies are written."""
+    """Bases for the bodies and texts of one tablet, filled as they are written."""
 
     def __init__(
         self,
@@ -56,56 +55,57 @@ class Relatives:
         self._by_likeness = by_likeness
         self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
         self._sketched: list[Base] = []
-        self._places: dict[bytes, int] = {}
+        self._indexes: dict[bytes, int] = {}
+        """Index in `_sketches` and `_sketched`, by name of the base."""
         self._next = 0
         self._by_old_envelope: dict[bytes, Base] = {}
         self._old_envelopes: dict[bytes, bytes] = {}
         self._row: tuple[bytes, list[Base]] = (b"", [])
         self._last: Base | None = None
         self._texts: dict[bytes, Base] = {}
-        """Texts written plain in this run, of bodies written plain: by the name of the body."""
+        """Texts written whole in this run, of bodies written whole, by the name of the body."""
         self._verified: set[bytes] = set()
         self._raw: LruCache[bytes, bytes] = LruCache(CACHE_BYTES, len)
 
     def add(self, sketch: bytes, base: Base, old_envelope: bytes) -> None:
-        """A body that was written plain, with its raw bytes, and the envelope that still leads to them."""
+        """Add a body that was written whole, with its raw bytes, and its old cell value, which is still valid."""
         if not LEAST_BASE_BYTES <= len(base.raw) <= LARGEST_BASE_BYTES:
             return
-        self._last = bare = self._bare(base, old_envelope)
+        self._last = base = self._cached(base, old_envelope)
         if self._row[0] != base.pointer.row_key:
             self._row = (base.pointer.row_key, [])
-        self._row[1].append(bare)
+        self._row[1].append(base)
         if len(sketch) == SKETCH_BYTES:
-            place = self._next % CANDIDATES
-            self._sketches[place] = np.frombuffer(sketch, np.uint8, offset=1)
-            if place == len(self._sketched):
-                self._sketched.append(bare)
+            index = self._next % CANDIDATES
+            self._sketches[index] = np.frombuffer(sketch, np.uint8, offset=1)
+            if index == len(self._sketched):
+                self._sketched.append(base)
             else:
-                self._places.pop(self._sketched[place].name, None)
-                self._sketched[place] = bare
-            self._places[bare.name] = place
+                self._indexes.pop(self._sketched[index].name, None)
+                self._sketched[index] = base
+            self._indexes[base.name] = index
             self._next += 1
 
     def likeness(self, sketch: bytes, base: Base) -> float:
-        """How like a base's text is to the text of a sketch, estimated; 0.0 where that is not known."""
-        place = self._places.get(base.name)
-        if place is None or len(sketch) != SKETCH_BYTES:
+        """Estimated similarity of a base's text and the text of a sketch; 0.0 if it is not known."""
+        index = self._indexes.get(base.name)
+        if index is None or len(sketch) != SKETCH_BYTES:
             return 0.0
-        equal = self._sketches[place] == np.frombuffer(sketch, np.uint8, offset=1)
+        equal = self._sketches[index] == np.frombuffer(sketch, np.uint8, offset=1)
         return float(equal.mean())
 
     def add_text(self, body_name: bytes, base: Base, old_envelope: bytes) -> None:
-        """The text of a body that was written plain, written plain as well; of several the first."""
+        """Add a text that was written whole, as its body was; only the first for each body counts."""
         if body_name not in self._texts and len(base.raw) <= LARGEST_BASE_BYTES:
-            self._texts[body_name] = self._bare(base, old_envelope)
+            self._texts[body_name] = self._cached(base, old_envelope)
 
-    def _bare(self, base: Base, old_envelope: bytes) -> Base:
-        """A base without its raw bytes, which go into the cache."""
+    def _cached(self, base: Base, old_envelope: bytes) -> Base:
+        """Put the raw bytes of a base into the cache; returns the base without them."""
         self._raw.put(base.name, base.raw)
-        bare = base._replace(raw=b"")
-        self._by_old_envelope[old_envelope] = bare
+        base = base._replace(raw=b"")
+        self._by_old_envelope[old_envelope] = base
         self._old_envelopes[base.name] = old_envelope
-        return bare
+        return base
 
     def texts_near(
         self, row_key: bytes, name: bytes, raw: bytes, body_base: Base | None, current: bytes
@@ -115,22 +115,23 @@ class Relatives:
         Args:
             row_key, name, raw: of the text.
             body_base: the base of its page's body, or None.
-            current: the name of the base that it has now; b"" for none.
+            current: the name of its current base; b"" for none.
         """
         if self._is_usable(name):
             yield Base(name, raw, b"", PagePointer(0, row_key))
             return
-        found: list[Base | None] = []
+        candidates: list[Base | None] = []
         if body_base is not None:
             text = self._texts.get(body_base.name)
             pointer = body_base.pointer
             if text is None and pointer.timestamp:
                 place = Place(pointer.row_key, *MAIN, pointer.timestamp)
                 text = self._placement.unreadable.attempt(lambda: self._of(pointer, MAIN), place)
-            found.append(text)
-        if current and (not found or found[0] is None or found[0].name != current) and self._is_usable(current):
-            found.append(Base(current, b"", b"", PagePointer(0, row_key)))
-        for base in found:
+            candidates.append(text)
+        is_other = not candidates or candidates[0] is None or candidates[0].name != current
+        if current and is_other and self._is_usable(current):
+            candidates.append(Base(current, b"", b"", PagePointer(0, row_key)))
+        for base in candidates:
             with_raw = None
             if base is not None and base.name != name:
                 with_raw = self._placement.unreadable.attempt(partial(self._with_raw, base))
@@ -140,24 +141,24 @@ class Relatives:
     def near(
         self, row_key: bytes, name: bytes, raw: bytes, sketch: bytes, current: bytes, of_page: PagePointer | None
     ) -> Iterator[Base]:
-        """Bases to try for a body, with their raw bytes, none of them twice."""
-        given: set[bytes] = set()
+        """Bases to try for a body, with their raw bytes, each once."""
+        tried: set[bytes] = set()
         if self._is_usable(name):
             yield Base(name, raw, b"", PagePointer(0, row_key))
             return
         for base in self._candidates(row_key, sketch, current, of_page):
-            if base.name in given or base.name == name:
+            if base.name in tried or base.name == name:
                 continue
-            given.add(base.name)
-            found = self._placement.unreadable.attempt(partial(self._with_raw, base))
-            if found is not None and len(found.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
-                yield found
+            tried.add(base.name)
+            with_raw = self._placement.unreadable.attempt(partial(self._with_raw, base))
+            if with_raw is not None and len(with_raw.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
+                yield with_raw
 
     def _candidates(self, row_key: bytes, sketch: bytes, current: bytes, of_page: PagePointer | None) -> Iterator[Base]:
         if self._row[0] == row_key:
             yield from reversed(self._row[1][-2:])
         if len(sketch) == SKETCH_BYTES and self._sketched:
-            yield from self._alike(sketch)
+            yield from self._similar(sketch)
         elif self._last is not None:
             yield self._last
         if current and self._is_usable(current):
@@ -169,21 +170,21 @@ class Relatives:
             if base is not None:
                 yield base
 
-    def _alike(self, sketch: bytes) -> Iterator[Base]:
+    def _similar(self, sketch: bytes) -> Iterator[Base]:
         count = len(self._sketched)
         equal = (self._sketches[:count] == np.frombuffer(sketch, np.uint8, offset=1)).sum(axis=1)
         best = np.argsort(-equal, kind="stable")[: self._by_likeness]
-        for place in best.tolist():
-            if equal[place] >= self._least_equal:
-                yield self._sketched[place]
+        for index in best.tolist():
+            if equal[index] >= self._least_equal:
+                yield self._sketched[index]
 
     def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
-        """The body or text of a page that is like this one, or the base of that."""
+        """The body or text of a page, or its base if it is a delta."""
         capture = self._table.capture_at(pointer.row_key, pointer.timestamp)
         envelope = INLINE_TAG if capture is None else capture.columns.get(column, INLINE_TAG)
-        known = self._by_old_envelope.get(envelope)
-        if known is not None:
-            return known
+        base = self._by_old_envelope.get(envelope)
+        if base is not None:
+            return base
         if not is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return None
         record, raw = self._placement.fetch_record(envelope)
@@ -193,32 +194,32 @@ class Relatives:
             self._tablet.end is None or pointer.row_key < self._tablet.end
         )
         if inside or len(raw) < LEAST_BASE_BYTES:
-            return None  # it may be on its way to becoming a delta itself
+            return None  # inside the tablet, this run may make it a delta
         name = value_name(raw)
         self._raw.put(name, raw)
         return Base(name, b"", envelope, pointer)
 
     def _is_usable(self, name: bytes) -> bool:
-        """Whether there is a base of that name that deltas may be made against."""
+        """Whether deltas may be made against the base of that name."""
         envelope = None if name in self._base_rows.retired else self._base_rows.envelope(name)
         if envelope is None or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
             return False
         return self._placement.unreadable.attempt(lambda: self._verify(envelope)) is not None
 
     def _verify(self, envelope: bytes) -> bool:
-        """Make sure, once, that the record can be read that the row of a base names: deltas will need that one."""
+        """Check, once, that the record of a base's row can be read: deltas will need it."""
         if envelope not in self._verified:
             self._placement.verify(envelope)
             self._verified.add(envelope)
         return True
 
     def _with_raw(self, base: Base) -> Base | None:
-        lies = None if base.name in self._base_rows.retired else self._base_rows.envelope(base.name)
-        if lies is not None:
-            self._verify(lies)
+        in_row = None if base.name in self._base_rows.retired else self._base_rows.envelope(base.name)
+        if in_row is not None:
+            self._verify(in_row)
         raw = self._raw.get(base.name)
         if raw is None:
-            envelope = self._old_envelopes.get(base.name) or lies
+            envelope = self._old_envelopes.get(base.name) or in_row
             if envelope is None:
                 return None
             raw = self._placement.fetch(envelope)

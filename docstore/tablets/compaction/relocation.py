@@ -1,10 +1,8 @@
-"""Moving one tablet's values into segments of its own: garbage out, values encoded again, refs changed.
+"""Moving the values of one tablet into new segments: garbage is dropped, values are encoded again, refs swapped.
 
-Knows rows, their policies, bases and the commit point; must not know the index, nor when a segment is
-unlinked.  Rows are read in row-key order, a chunk at a time; what is made of them lies in a segment that is durable
-before the first row refers to it.  The values of a capture are moved together: its record is replaced only where it is
-still the old one.  A lost race makes the new records of the segment garbage, and the row is looked at again in the next
-pass.
+Rows are read in row-key order, in chunks.  Their values are written to a segment, which is durable before the first row
+refers to it.  All values of a capture are moved together: its record is replaced only if it is unchanged.  After a lost
+race the new records are garbage, and the next pass takes the row again.
 """
 
 from __future__ import annotations
@@ -54,25 +52,26 @@ from docstore.tablets.values import Dictionary, Encoded, ValueCodec, no_saving
 PAGES = "pages"
 SLICE_CELLS = 1000
 APPLY_MOVES = 256
-"""Values changed under one hold of the lock: those of some 100 rows, or some of a row of very many captures."""
+"""Refs swapped under one hold of the lock: those of about 100 rows, or some of a row with very many captures."""
 PENDING_MOVES = 20_000
-"""Moves remembered until their segment is finished, with the records that they change: some 20 MB."""
+"""Pending moves, with their records, until their segment is finished: about 20 MB."""
 
 Columns = dict[Column, bytes]
 """Cell values of a capture."""
 
 TEXT_SAVING = 0.2
-"""Of a text's bytes, times its likeness to the base's: by itself a text takes a quarter, as a delta a twentieth."""
+"""Part of a text's bytes that a delta saves, times its similarity to the base: a text alone takes a quarter of its
+bytes, as a delta a twentieth."""
 
 
 class Move(NamedTuple):
-    """One value that gets a new ref, or a body that is dropped.
+    """A value with a new ref, or a body that is dropped.
 
     Attributes:
         column: of the value.
         old, new: its cell values.
-        name: that a body or text has as a base; b"" for another column.
-        base: what the new record is a delta against, or None.
+        name: of a body or text as a base; b"" for other columns.
+        base: of the new record, if it is a delta; else None.
     """
 
     column: Column
@@ -83,14 +82,14 @@ class Move(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A capture record, or a cell of another family, and what moves of it."""
+    """A capture record, or a cell of another family, and its moves."""
 
     old: CaptureRecord | Cell
     moves: list[Move]
 
 
 class PlannedRow(NamedTuple):
-    """What is to be done to one row."""
+    """The changes of one row, and whether policies drop some of its cells."""
 
     row_key: bytes
     changes: list[Change]
@@ -99,7 +98,7 @@ class PlannedRow(NamedTuple):
 
 @dataclass
 class Moved:
-    """What moving tablets did, in numbers; see `CompactionReport`."""
+    """Counts of the moves; see `CompactionReport`."""
 
     rows: int = 0
     values: int = 0
@@ -115,9 +114,9 @@ class Relocator:
     """Moves tablets, one after the other.
 
     Args:
-        old: the segments to be emptied.
-        begin_segment: begins a segment of a tablet.
-        on_bytes: told how many bytes of old records have been dealt with.
+        old: segments to empty.
+        begin_segment: starts a segment of a tablet.
+        on_bytes: called with the bytes of each old record.
     """
 
     def __init__(
@@ -144,20 +143,20 @@ class Relocator:
         self._segment: SegmentWriter | None = None
         self._pending: list[PlannedRow] = []
         self._pending_moves = 0
-        self._carried: dict[bytes, tuple[bytes, bytes]] = {}
-        """Shared values that a page other than their own has moved already: name -> old and new cell value."""
-        # Of the tablet that is moved.
+        self._moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
+        """Shared values that were moved for another page than the record's: name -> old and new cell value."""
+        # Of the current tablet.
         self._tablet: Tablet
         self._codec: ValueCodec
         self._dictionaries: dict[Column, Dictionary]
         self._relatives: Relatives
-        # Of the row that is planned.
+        # Of the current row.
         self._hidden: set[int] = set()
-        """Times of captures whose bodies are to be dropped."""
+        """Times of captures whose bodies are dropped."""
         self._canonical: dict[int, bytes] = {}
         """Cell values of `dedup:canonical` by time."""
         self._done: dict[bytes, Move] = {}
-        """What is moved already by its old cell value: captures of a row may share a body."""
+        """Moves by old cell value: captures of a row may share a body."""
 
     def move(
         self,
@@ -168,14 +167,14 @@ class Relocator:
         *,
         again: bool = False,
     ) -> None:
-        """Move what a tablet still has in old segments.
+        """Move the values of a tablet that are in old segments.
 
         Args:
             tablet: the row range.
             codec: encodes its values.
             dictionaries: for them, by column.
-            relatives: finds bases for its bodies.
-            again: a further pass, for what the last one had to leave.
+            relatives: finds bases for its values.
+            again: a second or later pass.
         """
         self._tablet, self._codec, self._dictionaries, self._relatives = tablet, codec, dictionaries, relatives
         self.moved.left = 0
@@ -199,11 +198,11 @@ class Relocator:
             raise
 
     def _collect_long_row(self, row_key: bytes) -> None:
-        """Apply the policies to a row of very many cells, a slice at a time."""
+        """Apply the policies to a row with very many cells, in slices."""
         dropped = self._table.dropped(row_key)
         while cells := list(islice(dropped, SLICE_CELLS)):
             with self._committer.lock:
-                drops = [DeleteCells(c.family, c.qualifier, c.timestamp, c.timestamp + 1) for c in cells]
+                drops = [_delete(cell) for cell in cells]
                 self._committer.commit(Plan().remove(Stage.PAGES, [RowMutations(PAGES, row_key, drops)]))
             self.moved.expired_cells += len(drops)
 
@@ -222,7 +221,7 @@ class Relocator:
                 try:
                     records[cell.timestamp] = capture_of(cell)
                 except CorruptionError as error:
-                    self._note(error, Place(row_key, CAPTURE_FAMILY, b"", cell.timestamp))
+                    self._record_damage(error, Place(row_key, CAPTURE_FAMILY, b"", cell.timestamp))
         is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
         dropped = set(self._table.dropped_of(cells)) if is_sound else set()
         self._hidden = self._table.bodies_to_drop(list(records.values()))
@@ -240,7 +239,7 @@ class Relocator:
         return PlannedRow(row_key, changes, is_sound and (row.truncated or bool(dropped)))
 
     def _moves(self, row_key: bytes, timestamp: int, columns: Columns) -> list[Move]:
-        """What moves of a capture, or of a cell of another family."""
+        """The moves of a capture, or of a cell of another family."""
         moves: list[Move] = []
         body: Move | None = None
         for column, old in columns.items():
@@ -258,7 +257,7 @@ class Relocator:
                         record, raw = self._read(old)
                         move = Move(column, old, self._write(record, self._encode(column, raw)[0]))
                 except CorruptionError as error:
-                    self._note(error, Place(row_key, *column, timestamp))
+                    self._record_damage(error, Place(row_key, *column, timestamp))
                     continue
                 self._done[old] = move
             if column == BODY:
@@ -266,7 +265,7 @@ class Relocator:
             moves.append(move)
         return moves
 
-    def _note(self, error: CorruptionError, place: Place) -> None:
+    def _record_damage(self, error: CorruptionError, place: Place) -> None:
         self._placement.unreadable.record(error, place)
         self.moved.damaged += 1
 
@@ -278,27 +277,27 @@ class Relocator:
         return record, raw
 
     def _moved(self, row_key: bytes, timestamp: int, column: Column, columns: Columns, body: Move | None) -> Move:
-        """Encode a body or text again: as a delta against a relative, unless it is a base itself.
+        """Encode a body or text again: as a delta against a similar value, unless it is a base.
 
         Args:
             row_key, timestamp, column, columns: of the capture.
-            body: with a text: how the capture's body is moved, if it is.
+            body: for a text: the move of the capture's body, if it has one.
         """
         old = columns[column]
         record, raw = self._read(old)
         name = value_name(raw)
         current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
-        lies = self._base_rows.envelope(name)
-        carried = self._carried.get(name)
-        if carried is not None and carried[0] == old:
-            return Move(column, old, carried[1], name)
-        borrowed = record.row_key != row_key and lies is not None and not current
-        if borrowed and lies is not None and lies != old and segment_of(lies) not in self._old:
-            return Move(column, old, lies, name)
+        base_value = self._base_rows.envelope(name)
+        moved = self._moved_shared.get(name)
+        if moved is not None and moved[0] == old:
+            return Move(column, old, moved[1], name)
+        is_shared = record.row_key != row_key and base_value is not None and not current
+        if is_shared and base_value is not None and base_value != old and segment_of(base_value) not in self._old:
+            return Move(column, old, base_value, name)
         sketch = columns.get(SKETCH, INLINE_TAG)[1:]
-        if record.row_key != row_key and (not borrowed or not self._holds(record, old)):
+        if record.row_key != row_key and (not is_shared or not self._has_owner(record, old)):
             record = record._replace(row_key=row_key, timestamp=timestamp)
-        if lies == old or borrowed:
+        if base_value == old or is_shared:
             encoded, base = self._encode(column, raw)
         elif column == BODY:
             relative = self._likely_relative(row_key, timestamp, columns)
@@ -306,7 +305,7 @@ class Relocator:
             text_bytes = envelope_raw_bytes(columns.get(MAIN, INLINE_TAG))
 
             def saves(base: Base) -> int:
-                """What the text is thought to save as a delta against that page's text, as it may be if the body is."""
+                """Estimated bytes that the text saves if it becomes a delta too, against the text of the same page."""
                 if text_bytes <= INLINE_LIMIT_BYTES:
                     return 0
                 return int(TEXT_SAVING * self._relatives.likeness(sketch, base) * text_bytes)
@@ -316,14 +315,14 @@ class Relocator:
             bases = self._relatives.texts_near(row_key, name, raw, None if body is None else body.base, current)
             encoded, base = self._encode(column, raw, bases)
         new = self._write(record, encoded)
-        if borrowed:
-            self._carried[name] = (old, new)
+        if is_shared:
+            self._moved_shared[name] = (old, new)
         if base is None:
-            made = Base(name, raw, new, PagePointer(record.timestamp, record.row_key))
+            whole = Base(name, raw, new, PagePointer(record.timestamp, record.row_key))
             if column == BODY:
-                self._relatives.add(sketch, made, old)
+                self._relatives.add(sketch, whole, old)
             elif body is not None and body.base is None:
-                self._relatives.add_text(body.name, made, old)
+                self._relatives.add_text(body.name, whole, old)
         return Move(column, old, new, name, base and base._replace(raw=b""))
 
     def _encode(
@@ -331,16 +330,16 @@ class Relocator:
     ) -> tuple[Encoded, Base | None]:
         return self._codec.choose(column, raw, bases, partial(self._dictionaries.get, column), saves)
 
-    def _holds(self, record: Record, value: bytes) -> bool:
+    def _has_owner(self, record: Record, value: bytes) -> bool:
         """Whether the page for which a record was written still has it."""
         column = record.family, record.qualifier
-        return any(one.columns.get(column) == value for one in self._table.records(record.row_key))
+        return any(capture.columns.get(column) == value for capture in self._table.records(record.row_key))
 
     def _likely_relative(self, row_key: bytes, timestamp: int, columns: Columns) -> PagePointer | None:
-        """The page that stands for a capture's cluster since the last sweep, or else the one that its verdict names."""
-        place = self._canonical.get(timestamp, b"")
-        if place[:1] == INLINE_TAG:
-            canonical = decode_cluster_place(place[1:])
+        """The canonical page of a capture's cluster by the last sweep, else the page that its verdict names."""
+        cell_value = self._canonical.get(timestamp, b"")
+        if cell_value[:1] == INLINE_TAG:
+            canonical = decode_cluster_place(cell_value[1:])
             if canonical.row_key != row_key:
                 return PagePointer(canonical.timestamp, canonical.row_key)
         stored = columns.get(VERDICT, b"")
@@ -367,14 +366,14 @@ class Relocator:
     # --- applying
 
     def _publish(self) -> None:
-        """Make the segment durable and known, then change the refs, a few rows under each hold of the lock."""
+        """Finish the segment and write its manifest row; then swap the refs, a few rows under each hold of the lock."""
         segment, self._segment = self._segment, None
         if segment is not None:
             try:
                 row = segment.finish()
                 with self._committer.lock:
                     self._committer.manifest.write_segment(row, self._committer.durability, segment.names)
-            except StorageError:  # it has no row; left there until its sources go, it would look like lost records
+            except StorageError:  # once its sources are removed, a file without a row would look like lost records
                 segment.abandon()
                 raise
         pending, self._pending, self._pending_moves = self._pending, [], 0
@@ -391,17 +390,18 @@ class Relocator:
                     self._committer.commit(plan)
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
-        """Decide under the lock what of a row's plan still holds."""
+        """Add the changes of a row that are still valid.
+
+        REQUIRES: the committer's lock.
+        """
         row_key = planned.row_key
-        mutations: list[Mutation] = []
         dropped = list(self._table.dropped(row_key)) if planned.collect else []
-        for cell in dropped:
-            mutations.append(DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1))
+        mutations: list[Mutation] = [_delete(cell) for cell in dropped]
         self.moved.expired_cells += len(dropped)
-        gone = {cell[:3] for cell in dropped}
+        dropped_keys = {cell[:3] for cell in dropped}
         hidden: set[int] | None = None
         for old, moves in planned.changes:
-            if (old[:3] if isinstance(old, Cell) else (CAPTURE_FAMILY, b"", old.timestamp)) in gone:
+            if (old[:3] if isinstance(old, Cell) else (CAPTURE_FAMILY, b"", old.timestamp)) in dropped_keys:
                 continue
             new: Columns = {}
             bases: dict[tuple[str, bytes], list[Mutation]] = {}
@@ -409,10 +409,10 @@ class Relocator:
                 if is_absent(move.new):
                     if hidden is None:
                         hidden = self._table.bodies_to_drop(list(self._table.records(row_key)))
-                    if old.timestamp not in hidden:  # a visit has confirmed it since: the next pass moves it
+                    if old.timestamp not in hidden:  # a visit has confirmed it since then; the next pass moves it
                         self.moved.left += 1
                         continue
-                elif move.name and not self._settle_bases(move, bases):
+                elif move.name and not self._update_bases(move, bases):
                     self.moved.left += 1
                     continue
                 new[move.column] = move.new
@@ -428,7 +428,7 @@ class Relocator:
             rows.setdefault((PAGES, row_key), []).extend(mutations)
 
     def _replaced(self, row_key: bytes, old: CaptureRecord | Cell, new: Columns) -> Sequence[Mutation] | None:
-        """The mutations that give a record or cell its new values; None if it has changed: it is looked at again."""
+        """The mutations that give a record or cell its new values; None if it has changed since it was read."""
         if isinstance(old, CaptureRecord):
             row = self._table.replacement(row_key, old, old._replace(columns=old.columns | new))
             return None if row is None else row.mutations
@@ -437,15 +437,15 @@ class Relocator:
             return None
         return [SetCell(*old[:3], value) for value in new.values()]
 
-    def _settle_bases(self, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
-        """Rows of bases, changed with the record; False if the new value cannot be used."""
-        lies = self._base_rows.envelope(move.name)
+    def _update_bases(self, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
+        """Add the rows of bases that change with a move; False if the new value cannot be used."""
+        base_value = self._base_rows.envelope(move.name)
         if move.base is None:
-            if lies is not None and (lies == move.old or move.name in self._base_rows.retired):
+            if base_value is not None and (base_value == move.old or move.name in self._base_rows.retired):
                 self._make_base(move.name, move.new, rows)
             return True
-        if lies == move.old:
-            return False  # while this value was encoded as a delta, another became a delta against it
+        if base_value == move.old:
+            return False  # the value was encoded as a delta, but has become a base since then
         name = move.base.name
         if name in self._base_rows.retired or self._base_rows.envelope(name) is None:
             if not move.base.envelope:
@@ -454,9 +454,13 @@ class Relocator:
         return True
 
     def _make_base(self, name: bytes, envelope: bytes, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
-        """Let a base lie there: what a row names may be any record of the same bytes."""
+        """Set the cell value of a base; any record of the same bytes will do."""
         self._base_rows.retired.discard(name)
         rows[TABLE, name] = list(self._base_rows.row(name, envelope).mutations)
+
+
+def _delete(cell: Cell) -> DeleteCells:
+    return DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
 
 
 def _moves_of(planned: PlannedRow) -> int:
@@ -464,7 +468,7 @@ def _moves_of(planned: PlannedRow) -> int:
 
 
 def _pieces(planned: PlannedRow) -> Iterator[PlannedRow]:
-    """A plan in pieces of about APPLY_MOVES moves: nothing needs a row of very many captures to change at once."""
+    """Split the plan of a row into pieces of about APPLY_MOVES moves; a row need not change as a whole."""
     changes: list[Change] = []
     moves, collect = 0, planned.collect
     for change in planned.changes:
@@ -478,7 +482,7 @@ def _pieces(planned: PlannedRow) -> Iterator[PlannedRow]:
 
 
 def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
-    """Plans together until they have APPLY_MOVES moves."""
+    """Group plans up to APPLY_MOVES moves."""
     batch: list[PlannedRow] = []
     moves = 0
     for planned in pending:
@@ -493,12 +497,13 @@ def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
 
 
 def check_movable(engine: Engine) -> None:
-    """Refs are changed under this process's lock, so it must be the only one that writes.
+    """Check that this process is the only writer, because refs are swapped under its lock.
 
     Raises:
-        InvalidArgument: the engine takes writes from several processes.
+        InvalidArgument: several processes write to the engine.
     """
     if not engine.caps.single_writer:
         raise InvalidArgument(
-            "compaction changes refs under the writer's lock: it needs an engine with a single writer"
+            "compaction swaps refs under the lock of this process, but several processes write to this store; use a "
+            "store in a directory"
         )

@@ -1,11 +1,8 @@
-"""What compaction does to files: segments of a tablet's own, which segments are still referred to, which can go.
+"""Segments in a compaction: writing them, finding which are still used, and removing the others.
 
-Knows segments, records, dictionaries and the manifest; must not know what a row means, nor why a value moves.
-
-Order: a segment is written whole, synced, its folder synced, and only then has a manifest row, `live`; rows refer to it
-after that.  A segment that no row refers to becomes `draining`, then loses its file, then its manifest row.  So a crash
-leaves either a file without a row, which goes at open, or a segment with records that nothing refers to, which the next
-compaction finds.
+Order: a segment is written completely and synced, its folder is synced, then it gets a manifest row, `live`, and then
+rows refer to it.  A segment without refs becomes `draining`, then its file is removed, then its manifest row.  So a
+crash leaves a file without a row, which is removed at open, or garbage in a segment, which the next compaction finds.
 """
 
 from __future__ import annotations
@@ -44,16 +41,16 @@ from docstore.tablets.record import CODEC_NAMES, Record, copies_mark, encode_rec
 from docstore.tablets.segment import SegmentBodies
 
 WRITE_BYTES = 1 << 20
-"""Handed to the operating system at once."""
+"""Bytes of one write call."""
 PAGES = "pages"
 SLICE_CELLS = 10_000
 SMALL_GARBAGE_BYTES = 4096
-"""So much of a segment is never a reason to rewrite it: its header and marks are no values either."""
+"""So much garbage is ignored, because header and marks of a segment count as garbage."""
 _DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
 
 
 def segment_of(envelope: bytes) -> int | None:
-    """The segment that an envelope's record lies in; None where the value stands in the cell."""
+    """The segment of a ref; None for a value inside its cell."""
     if envelope[:1] != REF_TAG:
         return None
     _, offset = decode_varint(envelope, 1)
@@ -61,7 +58,7 @@ def segment_of(envelope: bytes) -> int | None:
 
 
 def cell_values(cells: Iterable[Cell]) -> Iterator[bytes]:
-    """Cell values that may be refs: of capture records those of their columns."""
+    """Cell values that may be refs: of other cells, and of the columns of capture records."""
     for cell in cells:
         if cell.family == CAPTURE_FAMILY:
             for record in sound_records((cell,)):
@@ -71,17 +68,17 @@ def cell_values(cells: Iterable[Cell]) -> Iterator[bytes]:
 
 
 class SegmentsNamed:
-    """What each segment names: by its row, or by its records, each of which is read once."""
+    """The names in each segment's records, from its manifest row, or by reading each record once."""
 
     def __init__(self, manifest: Manifest, bodies: SegmentBodies) -> None:
         self._manifest = manifest
         self._bodies = bodies
         self._read: dict[int, tuple[SegmentNames, int]] = {}
-        """Names by number of the segment, and up to where they are known."""
+        """By number of the segment: names, and the end of the part that was read."""
         self._marks: dict[int, list[Record]] = {}
 
     def of(self, row: SegmentRow) -> SegmentNames:
-        """What the committed records of a segment name; of the active one those that have come since are read."""
+        """The names in the committed records of a segment; of the active one only new records are read."""
         names, start = self._read.get(row.number, (None, SEGMENT_HEADER_BYTES))
         if names is None:
             names = self._manifest.names(row.number)
@@ -96,7 +93,7 @@ class SegmentsNamed:
         return names
 
     def marks(self, row: SegmentRow) -> list[Record]:
-        """The delete marks of a segment of the write path, in their order."""
+        """The delete marks of a segment of the write path, in order."""
         if row.tablet or row.level:
             return []
         self.of(row)
@@ -104,7 +101,7 @@ class SegmentsNamed:
 
 
 class SegmentWriter:
-    """A segment of one tablet's records, or of delete marks, written from front to back by compaction."""
+    """Writes a segment of one tablet's records, or of delete marks."""
 
     def __init__(
         self,
@@ -115,9 +112,9 @@ class SegmentWriter:
         level: str = "",
         run: int = 0,
     ) -> None:
-        """Begin a segment of copies of records in `sources`, which stay until the rows name the copies for good.
+        """Start a segment of copies from `sources`, which stay until the refs to the copies are durable.
 
-        Its number is the next one, or for delete marks that of the run.
+        Its number is a new one; for delete marks it is that of the run.
         """
         self.number = run if level == SEGMENT_OF_MARKS else bodies.new_number()
         self._level = level
@@ -131,7 +128,7 @@ class SegmentWriter:
         self.length_bytes = len(self._buffer)
 
     def add(self, record: Record) -> bytes:
-        """Take a record; returns its ref, which nobody can read before `finish`."""
+        """Append a record; returns its ref, which can be read after `finish`."""
         raw = encode_record(record, self.number)
         ref = encode_ref(self.number, self.length_bytes, len(raw))
         self._buffer += raw
@@ -142,7 +139,7 @@ class SegmentWriter:
         return ref
 
     def finish(self) -> SegmentRow:
-        """Make file and name durable; returns the manifest row to be."""
+        """Make the file durable; returns its manifest row, for the caller to write."""
         self._write()
         assert self._file is not None
         try:
@@ -154,7 +151,7 @@ class SegmentWriter:
         return SegmentRow(self.number, SEGMENT_LIVE, length_bytes, length_bytes, self._tablet, self._level, self._run)
 
     def abandon(self) -> None:
-        """Give up: what was written has no manifest row and goes at the next open, or now."""
+        """Remove the file; if that fails, the next open does it, because the file has no manifest row."""
         if self._file is not None:
             self._file.close()
             if self._files.exists(self._path):
@@ -168,53 +165,53 @@ class SegmentWriter:
 
 
 class Usage:
-    """What rows refer to as they are stored, whatever the policies hide.
+    """What the stored rows refer to, hidden cells included.
 
     Attributes:
-        segments: with a value of a page, and those that a plan has come to refer to since.
-        base_rows: where each base lies, by name.
+        segments: with a value of a page, and those in plans committed since.
+        base_rows: cell values of bases, by name.
     """
 
     def __init__(self) -> None:
         self.segments: set[int] = set()
         self.base_rows: dict[bytes, bytes] = {}
         self._shared: set[bytes] = set()
-        """Where bases lie that captures of several pages hold."""
+        """Cell values of bases that captures of several pages have."""
         self._written: set[bytes] = set()
 
-    def note_plan(self, plan: Plan) -> None:
-        """Note what a commit refers to, of those that are made while rows are scanned."""
+    def add_plan(self, plan: Plan) -> None:
+        """Add the refs of a plan that is committed during the scan of the rows."""
         for row in plan.rows():
             if row.table in (PAGES, TABLE):
-                for value in cell_values(Cell(*one) for one in row.mutations if isinstance(one, SetCell)):
-                    self._note(value)
+                for value in cell_values(Cell(*cell) for cell in row.mutations if isinstance(cell, SetCell)):
+                    self._add(value)
                     self._written.add(value)
 
-    def note_rows(self, engine: Engine, base_rows: BaseRows) -> None:
-        """Note what all rows refer to: one scan of all cells."""
+    def add_rows(self, engine: Engine, base_rows: BaseRows) -> None:
+        """Add the refs of all rows, in one scan of all cells."""
         self.base_rows.update(base_rows.scan())
-        lying = set(self.base_rows.values())
-        holders: dict[bytes, bytes] = {}
+        base_values = set(self.base_rows.values())
+        owners: dict[bytes, bytes] = {}
         for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
             for value in cell_values(all_cells(engine, PAGES, row)):
-                self._note(value)
-                if value in lying and holders.setdefault(value, row.row_key) != row.row_key:
+                self._add(value)
+                if value in base_values and owners.setdefault(value, row.row_key) != row.row_key:
                     self._shared.add(value)
 
-    def _note(self, value: bytes) -> None:
+    def _add(self, value: bytes) -> None:
         segment = segment_of(value)
         if segment is not None:
             self.segments.add(segment)
 
     def shared_bases(self) -> set[bytes]:
-        """Names of bases that captures of several pages hold, or that a commit has come to refer to since."""
+        """Names of bases that captures of several pages have, or that a plan committed since refers to."""
         shared = self._shared | self._written
         return {name for name, envelope in self.base_rows.items() if envelope in shared}
 
 
 @dataclass
 class Life:
-    """What lives of a segment: bytes of records, one that captures share counted once, and between which row keys."""
+    """Live data of a segment: bytes of its live records, shared ones counted once, and first and last row key."""
 
     live_bytes: int = 0
     first: bytes = b""
@@ -222,23 +219,23 @@ class Life:
 
 
 class Marked(NamedTuple):
-    """What lives, as the policies have it.
+    """Live data by the policies.
 
     Attributes:
         segments: by number.
-        unheld: names of the bases that no live capture holds.
+        unused_bases: names of bases without a live capture.
         body_bytes: raw bytes of bodies, by number of the tablet.
     """
 
     segments: dict[int, Life]
-    unheld: set[bytes]
+    unused_bases: set[bytes]
     body_bytes: dict[int, int]
 
 
 def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) -> Marked:
-    """Find what lives: one scan of all cells."""
-    unheld = {envelope: name for name, envelope in base_rows.scan()}
-    bases = set(unheld)
+    """Find the live data, in one scan of all cells."""
+    unused = {envelope: name for name, envelope in base_rows.scan()}
+    bases = set(unused)
     marked = Marked(defaultdict(Life), set(), {tablet.number: 0 for tablet in manifest.tablets()})
     for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
         columns = _live_columns(table, list(all_cells(engine, PAGES, row)))
@@ -250,20 +247,20 @@ def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) 
             if value not in bases:  # a base may be shared by pages of another tablet
                 life.first = life.first or row.row_key
                 life.last = row.row_key
-            if unheld.pop(value, None) is not None or value not in bases:
+            if unused.pop(value, None) is not None or value not in bases:
                 life.live_bytes += length
-    marked.unheld.update(unheld.values())
+    marked.unused_bases.update(unused.values())
     return marked
 
 
 class Selection(NamedTuple):
-    """Which segments a run may leave as they are.
+    """Rules for the segments that a run may skip.
 
     Attributes:
         tablets: all, by number.
-        chosen: numbers of those to compact.
-        levels: those whose segments are good enough.
-        most_garbage: as a part of a segment; below 0 takes all segments.
+        chosen: numbers of the tablets to compact.
+        levels: levels of segments that may be skipped.
+        most_garbage: largest part of garbage in a skipped segment; below 0 skips none.
     """
 
     tablets: Mapping[int, Tablet]
@@ -275,14 +272,14 @@ class Selection(NamedTuple):
 def left_alone(
     rows: Sequence[SegmentRow], selection: Selection, marked: Marked, named: SegmentsNamed, run: int
 ) -> tuple[set[int], int]:
-    """The segments that a run does not read: it has nothing to win there, and nothing that has to go lies there.
+    """The segments that a run skips: they have little garbage, and nothing that must be removed.
 
-    A segment with a delta against a base that no capture holds is read, so that the base can go.  One that is younger
-    than delete marks of the write path is left alone only if these are older than the run that wrote it, as they are
-    after an interruption: then they go where that run would have put them.
+    A segment with a delta against an unused base is not skipped, so that the base can be freed.  A segment that is
+    younger than delete marks of the write path is skipped only if the marks are older than the run that wrote it, as
+    after an interrupted run: then the marks are moved to where that run would have put them.
 
     Returns:
-        The numbers, and the number for a segment of marks: `run`, which is higher than all, or that of an earlier run.
+        The numbers, and the number for a segment of marks: `run`, the highest of all, or that of an earlier run.
     """
     alone = {row.number for row in rows if _is_left_alone(row, selection, marked, named)}
     with_marks = [row.number for row in rows if named.marks(row)] if alone else []
@@ -310,67 +307,67 @@ def _is_left_alone(row: SegmentRow, selection: Selection, marked: Marked, named:
         and life.live_bytes > 0
         and (not life.last or (tablet.start <= life.first and (tablet.end is None or life.last < tablet.end)))
         and max(0, garbage_bytes - SMALL_GARBAGE_BYTES) <= selection.most_garbage * row.committed_bytes
-        and not named.of(row).bases & marked.unheld
+        and not named.of(row).bases & marked.unused_bases
     )
 
 
 def _live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, bytes]]:
-    """Columns of a row, with their cell values, that the policies keep; all of a row with a damaged record."""
+    """The columns of a row that the policies keep, with their cell values; all if a record is damaged."""
     records = list(sound_records(cells))
     is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
     dropped = set(table.dropped_of(cells)) if is_sound else set()
     hidden = table.bodies_to_drop(records)
     values = [(cell[:2], cell.value) for cell in cells if cell.family != CAPTURE_FAMILY and cell not in dropped]
-    gone = {cell.timestamp for cell in dropped if cell.family == CAPTURE_FAMILY}
+    dropped_times = {cell.timestamp for cell in dropped if cell.family == CAPTURE_FAMILY}
     for record in records:
-        if record.timestamp not in gone:
+        if record.timestamp not in dropped_times:
             columns = record.columns.items()
-            values += [one for one in columns if one[0] != BODY or record.timestamp not in hidden]
+            values += [item for item in columns if item[0] != BODY or record.timestamp not in hidden]
     return values
 
 
 def needed(
     rows: Iterable[SegmentRow], roots: set[int], named: SegmentsNamed, used: Usage
 ) -> tuple[set[int], set[bytes]]:
-    """The segments and the bases that stay: marked from the roots on.
+    """Mark from the roots: the segments and bases that must stay.
 
-    A base stays that a segment names which stays, or that several pages share; so does the segment in which it lies.
+    A base stays if a staying segment names it, or if several pages share it; then its segment stays too.
 
     Args:
         rows: of all segments.
-        roots: segments that hold a value of a page, or are not to be removed.
-        named: what each segment names.
-        used: what rows refer to.
+        roots: segments with a value of a page, or that may not be removed.
+        named: the names in each segment.
+        used: the refs of rows.
     """
     by_number = {row.number: row for row in rows}
-    staying, bases, fresh = set(roots), used.shared_bases(), roots & by_number.keys()
-    while fresh or bases:
-        for number in fresh:
+    staying, bases, added = set(roots), used.shared_bases(), roots & by_number.keys()
+    while added or bases:
+        for number in added:
             bases |= named.of(by_number[number]).bases
-        lying = {segment_of(used.base_rows[name]) for name in bases & used.base_rows.keys()}
-        fresh = {number for number in lying if number in by_number and number not in staying}
-        if not fresh:
+        of_bases = {segment_of(used.base_rows[name]) for name in bases & used.base_rows.keys()}
+        added = {number for number in of_bases if number in by_number and number not in staying}
+        if not added:
             break
-        staying |= fresh
+        staying |= added
     return staying, bases
 
 
 def removable(
     rows: Sequence[SegmentRow], old: set[int], staying: set[int], named: SegmentsNamed, marks_number: int
 ) -> tuple[list[int], list[Record]]:
-    """Segments that can go, and the delete marks of them that are to be kept, each in order.
+    """Segments to remove, and their delete marks to copy, each in order.
 
-    A salvage reads segments by number and obeys the marks: a page that was deleted must not come back from an older
-    segment that stays.  So the marks are copied into a segment that is younger than all that were there when the run
-    began, and older than what it writes.  There they would also delete what came after them: a segment with marks
-    stays if one stays that is younger.  Copied marks go when nothing older is left.
+    A salvage reads segments by number and applies the marks, so that a deleted page does not come back from an older
+    segment that stays.  So the marks are copied into a segment that is younger than all segments at the start of the
+    run, and older than those that it writes.  There they would also delete newer values, so a segment with marks stays
+    if a younger one stays.  Copied marks are removed when no older segment is left.
 
     Args:
         rows: of all segments.
-        old: those that were to be emptied.
-        staying: those that hold what rows refer to, or are not to be removed.
-        named: what segments name.
-        marks_number: of the segment of marks to be; see `left_alone`.
+        old: segments that the run emptied.
+        staying: segments with refs, or that may not be removed.
+        named: the names in each segment.
+        marks_number: of the segment for the marks; see `left_alone`.
     """
     of_marks = {row.number for row in rows if row.level == SEGMENT_OF_MARKS}
     values = {row.number for row in rows if row.number in staying and row.number < marks_number} - of_marks
@@ -379,43 +376,38 @@ def removable(
         if max(values) > row.number and named.marks(row):
             values.add(row.number)
     oldest = min(values, default=marks_number)
-    gone = [row for row in reversed(going) if row.number not in values]
-    marks = [one for row in gone if row.number > oldest for one in named.marks(row)]
-    return sorted({row.number for row in gone} | {number for number in of_marks if number < oldest}), marks
+    removed = [row for row in reversed(going) if row.number not in values]
+    marks = [delete_mark for row in removed if row.number > oldest for delete_mark in named.marks(row)]
+    return sorted({row.number for row in removed} | {number for number in of_marks if number < oldest}), marks
 
 
-def remove_segments(manifest: Manifest, bodies: SegmentBodies, numbers: Iterable[int]) -> int:
-    """Remove segments that no row refers to; returns the bytes that came back."""
-    by_number = {row.number: row for row in manifest.segments()}
-    freed_bytes = 0
-    for number in numbers:
-        row = by_number[number]
-        manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
-        bodies.remove(number)
-        manifest.remove_segment(number, Durability.SYNC)
-        freed_bytes += row.committed_bytes
-    return freed_bytes
+def remove_segment(manifest: Manifest, bodies: SegmentBodies, number: int) -> None:
+    """Remove a segment without refs."""
+    row = next(row for row in manifest.segments() if row.number == number)
+    manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
+    bodies.remove(number)
+    manifest.remove_segment(number, Durability.SYNC)
 
 
 def codec_totals(bodies: SegmentBodies, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:
-    """What the records of segments take, garbage included, by column and codec: one read of all segments.
+    """Sizes of all records, garbage included, by column and codec; reads all segments.
 
-    The codec is the reason of a record's size: `delta` has a relative, `dictionary` had none that was near enough,
-    `zstd` had no dictionary either, `stored` does not compress.
+    The codec explains the size of a record: `delta` had a base, `dictionary` had no similar base, `zstd` had no
+    dictionary either, `stored` does not compress.
 
     Returns:
-        "family:qualifier codec" -> {"records", "raw_bytes", "record_bytes"}; record headers are counted.
+        "family:qualifier codec" -> {"records", "raw_bytes", "record_bytes"}, record headers included.
     """
-    found: dict[str, dict[str, int]] = {}
+    totals: dict[str, dict[str, int]] = {}
     for row in rows:
         for ref, record in bodies.records(row.number, end=row.committed_bytes):
             if record.kind == RECORD_VALUE:
                 known = (record.family, record.qualifier) in RECORD_COLUMNS.values()
                 column = f"{record.family}:{record.qualifier.decode() if known else '*'}"
-                counts = found.setdefault(
+                counts = totals.setdefault(
                     f"{column} {CODEC_NAMES[record.codec]}", {"records": 0, "raw_bytes": 0, "record_bytes": 0}
                 )
                 counts["records"] += 1
                 counts["raw_bytes"] += record.raw_bytes
                 counts["record_bytes"] += decode_ref(ref).length
-    return dict(sorted(found.items()))
+    return dict(sorted(totals.items()))

@@ -1,8 +1,8 @@
-"""How cells become sorted keys, and how rows are read back from a sorted stream of them.
+"""Encoding cells as sorted keys, and reading rows from a sorted stream of keys.
 
-A key of a table that is not bare is table tag, escaped row key, KEY_KIND_CELL, family, FAMILY_END, escaped qualifier,
-inverted timestamp; its value is the cell's.  A key of a bare table is table tag, escaped row key, qualifier as it is.
-Knows keys and streams of them, `Stream` and `Cursor`; must not know plyvel.
+cell of a table            table tag, escaped row key, KEY_KIND_CELL, family, FAMILY_END, escaped qualifier,
+                           inverted timestamp; the value is the cell's
+qualifier of a bare table  table tag, escaped row key, qualifier; no value
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ from docstore.storage.engine import ScannedRow, check_family
 TAGS = {table: bytes((tag,)) for table, tag in TABLE_TAGS.items()}
 CELL_KIND = bytes((KEY_KIND_CELL,))
 _NO_STOP = b"\xff"
-"""Sorts behind whatever follows the kind in a cell's key, since a family name is UTF-8."""
+"""Greater than all bytes after the kind in a cell's key, because a family name is UTF-8."""
 _STEPS_BEFORE_SEEK = 12
-"""A seek costs about as much as so many steps (measured: 6 us to 0.5 us)."""
-_REMEMBERED_COLUMNS = 256
-"""Columns whose names a reader remembers decoded: rows of pages have the same ones."""
+"""A seek costs about as much as so many steps (measured: 6 us against 0.5 us)."""
+_MAX_CACHED_COLUMNS = 256
+"""Decoded column names that a reader caches: rows of pages have the same columns."""
 
 
 class Stream(Protocol):
-    """Sorted (key, value) pairs; after `seek(target)` the next one is the first at or behind target."""
+    """An iterator over sorted (key, value) pairs."""
 
     def __next__(self) -> tuple[bytes, bytes]: ...
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]: ...
     def seek(self, target: bytes, /) -> None:
-        """Go to the first pair at or behind target."""
+        """Go to the first pair with ``key >= target``, which is the next one."""
 
 
 class Cursor(Protocol):
-    """A place among sorted (key, value) pairs; behind the last one it is not valid."""
+    """A position in sorted (key, value) pairs; not valid after the last pair."""
 
     def seek(self, target: bytes, /) -> None:
-        """Go to the first pair at or behind target."""
+        """Go to the first pair with ``key >= target``."""
 
     def valid(self) -> bool:
-        """Whether it stands on a pair."""
+        """Whether it is on a pair."""
 
     def key(self) -> bytes:
-        """The key that it stands on."""
+        """The key of its pair."""
 
     def item(self) -> tuple[bytes, bytes]:
-        """The pair that it stands on."""
+        """Its pair."""
 
     def next(self) -> None:
-        """Go on to the next pair."""
+        """Go to the next pair."""
 
 
 class FamilyKeys(dict[str, bytes]):
-    """How each family begins in a key, made and checked when it is first written."""
+    """The encoded name of each family, checked and cached at its first write."""
 
     def __missing__(self, family: str) -> bytes:
         check_family(family)
@@ -75,13 +75,13 @@ class FamilyKeys(dict[str, bytes]):
 
 
 def row_prefix(table: str, row_key: bytes) -> bytes:
-    """Encode what all keys of a row begin with."""
+    """The prefix of all keys of a row."""
     return TAGS[table] + escape(row_key)
 
 
 @lru_cache(maxsize=256)
 def column_head(family: str, qualifier: bytes) -> bytes:
-    """Encode what stands between row prefix and timestamp in a cell's key; remembered, for the same few are read."""
+    """The part of a cell's key between row prefix and timestamp; cached, because the same few are read."""
     return CELL_KIND + family.encode() + FAMILY_END + escape(qualifier)
 
 
@@ -89,7 +89,7 @@ def newest_version(cursor: Cursor, head: bytes) -> tuple[int, bytes] | None:
     """Timestamp and value of the first cell whose key is `head` and a timestamp.
 
     Raises:
-        StopIteration: the cursor ran out, which the end key forbids: something is lost.
+        StopIteration: the end key is missing, so data is lost.
     """
     cursor.seek(head)
     if not cursor.valid():
@@ -99,10 +99,10 @@ def newest_version(cursor: Cursor, head: bytes) -> tuple[int, bytes] | None:
 
 
 def absent_rows(cursor: Cursor, prefixes: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
-    """Of rows given by prefix and key, those with no key behind the prefix; cheapest with prefixes in order.
+    """Of rows, given by prefix and row key, those without keys; fastest with sorted prefixes.
 
     Raises:
-        StopIteration: the cursor ran out, which the end key forbids: something is lost.
+        StopIteration: the end key is missing, so data is lost.
     """
     absent = set()
     for prefix, row_key in prefixes:
@@ -120,20 +120,20 @@ def row_key_of(prefix: bytes) -> bytes:
 
 
 def prefix_length(key: bytes) -> int:
-    """Bytes of the row prefix at the head of a key: KEY_END occurs nowhere before its end."""
+    """Length of the row prefix of a key, which ends with the first KEY_END."""
     end = key.find(KEY_END, 1)
     if end < 0:
-        raise CorruptionError("a key without the end of its row key", found=key[:60].hex())
+        raise CorruptionError("a key has no end of its row key", found=key[:60].hex())
     return end + len(KEY_END)
 
 
 def range_end(prefix: bytes) -> bytes:
-    """Give the first key behind all that begin with prefix, whose last byte is never ff (tags, kinds, ends)."""
+    """The exclusive end of all keys with a prefix, whose last byte is not ff (tags, kinds, ends)."""
     return prefix[:-1] + bytes((prefix[-1] + 1,))
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """Give the first byte string behind all that begin with prefix, which holds a byte below ff."""
+    """The exclusive end of all byte strings with a prefix, which has a byte below ff."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,))
 
@@ -145,7 +145,7 @@ def table_range(table: str, start: bytes, end: bytes | None) -> tuple[bytes, byt
 
 
 def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes, bytes]:
-    """Encode what a delete covers in one row as a range of keys; empty when its end is not above its start."""
+    """The range of keys that a delete covers in one row; empty if its end is not above its start."""
     if bare:
         if isinstance(mutation, DeleteCells):
             key = prefix + mutation.qualifier
@@ -166,10 +166,10 @@ def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes,
 
 
 class RowReader:
-    """A read spec prepared for keys: reads one row after another from a stream.
+    """Reads rows from a stream by a read spec.
 
-    `pair` is the pair that the stream stands on.  A stream ends in ENGINE_END_KEY, so that one that runs out has lost
-    something; StopIteration then passes through to whoever owns the stream.
+    `pair` is the current pair of the stream.  A stream must contain ENGINE_END_KEY; if it ends before, data is lost,
+    and StopIteration is passed on to the owner of the stream.
     """
 
     def __init__(self, spec: ReadSpec) -> None:
@@ -187,27 +187,27 @@ class RowReader:
         else:
             escaped = prefix.replace(b"\x00", KEY_ESCAPE)
             lows = sorted(family.encode() + FAMILY_END + escaped for family in set(spec.families))
-            # Column b"" is a family's first: its versions that are too new are passed by without a look at them.
+            # Column b"" is the first of a family: skip its versions that are too new.
             skip = KEY_END + self._newest if self._newest and not prefix else b""
             self._parts = [(low + skip, prefix_end(low)) for low in lows]
         self._resume = b""
         if spec.after is not None:
             family, qualifier, timestamp = spec.after
             column = family.encode() + FAMILY_END + escape(qualifier)
-            place = column + encode_timestamp(timestamp) + b"\x00"
+            start = column + encode_timestamp(timestamp) + b"\x00"
             if spec.versions is not None:
-                self._resume, place = place, column  # versions are counted from the head of the column
-            self._parts = [(max(low, place), high) for low, high in self._parts if high > place]
+                self._resume, start = start, column  # versions are counted from the start of the column
+            self._parts = [(max(low, start), high) for low, high in self._parts if high > start]
         self._families: dict[bytes, str] = {}
         self._columns: dict[bytes, tuple[str, bytes]] = {}
         self.pair = (b"", b"")
 
     def first_key(self, cells: bytes) -> bytes | None:
-        """Encode the first key of a row that may be wanted; None when none may be."""
+        """The first key of a row that the spec can select; None if it selects nothing."""
         return None if self._nothing or not self._parts else cells + self._parts[0][0]
 
     def advance_to(self, stream: Stream, target: bytes) -> None:
-        """Move on to the first pair at or behind target: a few steps, then a seek."""
+        """Go to the first pair with ``key >= target``: by a few steps, then a seek."""
         pair = self.pair
         for _ in range(_STEPS_BEFORE_SEEK):
             if pair[0] >= target:
@@ -220,7 +220,7 @@ class RowReader:
         self.pair = pair
 
     def read(self, stream: Stream, cells: bytes) -> tuple[list[Cell], bool]:
-        """Cells of the row whose keys begin with `cells`, and whether the cell limit cut some off."""
+        """Cells of the row whose keys begin with `cells`, and whether the cell limit left some out."""
         out: list[Cell] = []
         if self._nothing:
             return out, False
@@ -270,19 +270,19 @@ class RowReader:
     def _column(self, column: bytes) -> tuple[str, bytes]:
         end = column.find(FAMILY_END)
         if end < 0 or column[-2:] != KEY_END:
-            raise CorruptionError("a key that holds no column", found=column[:60].hex())
+            raise CorruptionError("a key has no column", found=column[:60].hex())
         name = column[:end]
         family = self._families.get(name)
         if family is None:
             family = self._families[name] = name.decode()
         qualifier = column[end + 1 : -2]
-        found = family, qualifier.replace(KEY_ESCAPE, b"\x00") if b"\x00" in qualifier else qualifier
-        if len(self._columns) < _REMEMBERED_COLUMNS:
-            self._columns[column] = found
-        return found
+        decoded = family, qualifier.replace(KEY_ESCAPE, b"\x00") if b"\x00" in qualifier else qualifier
+        if len(self._columns) < _MAX_CACHED_COLUMNS:
+            self._columns[column] = decoded
+        return decoded
 
     def start(self, stream: Stream) -> Self:
-        """Stand on the stream's next pair."""
+        """Go to the stream's next pair."""
         self.pair = next(stream)
         return self
 
@@ -294,17 +294,17 @@ TAKE_MOST = 1024
 """Keys read at a time: few first, because most rows are short; then more, because most scans are long."""
 
 
-def holds_nothing(table: str, spec: ReadSpec) -> bool:
-    """Whether no cell of a bare table can be one of the spec: another family, or a time range without 0."""
+def selects_nothing(table: str, spec: ReadSpec) -> bool:
+    """Whether a spec selects no cell of a bare table: it has another family, or a time range without 0."""
     other_family = spec.families is not None and BARE_TABLES[table] not in spec.families
     return other_family or spec.start > 0 or spec.end == 0
 
 
 def row_range(table: str, row_key: bytes, spec: ReadSpec) -> tuple[bytes, bytes]:
-    """Encode what a spec asks of one row as a range of keys; empty when its end is not above its start."""
+    """The range of keys of one row that a spec selects; empty if its end is not above its start."""
     prefix = row_prefix(table, row_key)
     stop = prefix_end(prefix + spec.qualifier_prefix)
-    if holds_nothing(table, spec):
+    if selects_nothing(table, spec):
         return stop, stop
     first = prefix + spec.qualifier_prefix
     if spec.after is not None:
@@ -328,7 +328,7 @@ def scan_rows(
     """Rows of a range of keys.
 
     Args:
-        take: gives at most so many keys of the range from the given one on; none at its end.
+        take: returns keys of the range from a key on, up to a number; none at its end.
         table: a bare one.
         low, high: the range.
         spec: of the scan.
@@ -360,19 +360,19 @@ def scan_rows(
 
 
 def take_keys(db: Any, start: bytes, stop: bytes, limit: int | None) -> list[bytes]:
-    """The first `limit` keys of a range, in growing chunks that end behind it or at the limit."""
-    found: list[bytes] = []
+    """The first `limit` keys of a range, read in growing chunks."""
+    keys: list[bytes] = []
     if start >= stop:
-        return found
+        return keys
     chunk = TAKE_FIRST
     with db.iterator(start=start, include_value=False, verify_checksums=True) as stream:
-        while limit is None or len(found) < limit:
-            chunk_keys = list(islice(stream, chunk if limit is None else min(chunk, limit - len(found))))
+        while limit is None or len(keys) < limit:
+            chunk_keys = list(islice(stream, chunk if limit is None else min(chunk, limit - len(keys))))
             if not chunk_keys:
                 raise StopIteration
-            found += chunk_keys
+            keys += chunk_keys
             if chunk_keys[-1] >= stop:
-                del found[bisect_left(found, stop) :]
+                del keys[bisect_left(keys, stop) :]
                 break
             chunk = min(chunk * 4, TAKE_MOST)
-    return found
+    return keys

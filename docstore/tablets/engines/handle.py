@@ -1,10 +1,8 @@
-"""The lifetime of a database handle that crashes the process when it is closed under a running call, or after a fork.
+"""The lifetime of a database handle: to close it during a call, or after a fork, would crash the process.
 
-Knows `errors`.  Must not know which database it is, or what is stored there.
-
-Every call pins the handle; `close` and a reopening take it away from new calls and wait until no pin is left.  A write
-that failed makes the next write close and reopen the database first; calls that come meanwhile wait.  After a fork the
-child's engine is dead, and its handle is never freed there.
+Each call pins the handle.  `close` and a reopening hide it from new calls and wait until no pin is left.  After a
+failed write, the next write closes and reopens the database first; other calls wait.  After a fork the child's engine
+is closed, and its handle is never freed there.
 """
 
 from __future__ import annotations
@@ -23,21 +21,21 @@ from docstore.model.errors import DocstoreError, StorageError, StoreUnavailable
 
 _REOPEN_SLACK_BYTES = 64 << 10
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Errors of a close that cost nothing: what was written stays in the log, and the next open reads it there."""
+"""Harmless errors of a close: the data stays in the log, and the next open reads it."""
 _CLOSE_POLL_SECONDS = 0.0005
 _CLOSED = "the engine is closed; open the store again"
-_FORKED = "this process is a fork of the one that opened the store; open the store here again"
+_FORKED = "this process is a fork of the one that opened the store; open the store again in this process"
 
 Result = TypeVar("Result")
 
 _handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 _claim_lock = threading.Lock()
 _claimed: set[Path] = set()
-"""Directories open in this process.  A second open of one, refused by LevelDB, would drop the lock of the first."""
+"""Directories open in this process.  A second open, which LevelDB refuses, would drop the lock of the first."""
 
 
 def _after_fork_in_child() -> None:
-    global _claim_lock  # noqa: PLW0603 - the parent's may be held by a thread that does not exist here
+    global _claim_lock  # noqa: PLW0603 - it may be locked by a thread that only the parent has
     _claim_lock = threading.Lock()
     for handle in list(_handles):
         handle.abandon()
@@ -53,10 +51,10 @@ class Handle:
     Args:
         path: the database's directory.
         open_database: opens it; raises only our errors.
-        foreign_errors: base classes of what the database's own calls raise.
-        translate: turns such an error into ours, given what was being done.
+        foreign_errors: base classes of the errors of the database's calls.
+        translate: turns such an error, and the name of the action, into one of our errors.
     Attributes:
-        write_lock: held by whoever writes; `writable`, `fail` and what follows them need it.
+        write_lock: held by a writer; `writable` and `fail` require it.
     """
 
     def __init__(
@@ -72,28 +70,28 @@ class Handle:
         self._foreign_errors = foreign_errors
         self._translate = translate
         self._pins: set[object] = set()
-        self._gone = ""
+        self._closed_reason = ""
         self._write_failed = False
         self._written = False
         self._claim = path.resolve()
         with _claim_lock:
             if self._claim in _claimed:
-                raise StoreUnavailable(f"{path} is held by another open engine of this process; use or close that one")
+                raise StoreUnavailable(f"{path} is open in another engine of this process; use that one, or close it")
             _claimed.add(self._claim)
         try:
             self._database: Any = open_database()
         except BaseException:
             _claimed.discard(self._claim)
             raise
-        self._give_up_claim = weakref.finalize(self, _claimed.discard, self._claim)
+        self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
         _handles.add(self)
 
     def call(self, work: Callable[[Any], Result], what: str) -> Result:
-        """Do work with the database, pinned, and translate what it raises."""
+        """Call `work` with the pinned database, and translate its errors."""
         pin = object()
         while True:
             try:
-                # Pin first, look second: whoever takes the database away does it the other way round.
+                # Pin first, then read the handle: `_take_away` clears the handle first, then waits for pins.
                 self._pins.add(pin)
                 database = self._database
                 if database is not None:
@@ -102,14 +100,17 @@ class Handle:
                 raise self._translate(error, what) from error
             finally:
                 self._pins.discard(pin)
-            self._check_there()
-            with self.write_lock:  # a reopening is under way, or has failed
-                if self._database is None and not self._gone:
+            self._check_open()
+            with self.write_lock:  # a reopening is running, or has failed
+                if self._database is None and not self._closed_reason:
                     self._reopen()
 
     def writable(self) -> Any:
-        """Give the database, reopened if a write has failed on it; the write lock is held."""
-        self._check_there()
+        """The database, reopened if a write failed.
+
+        REQUIRES: write_lock.
+        """
+        self._check_open()
         self._written = True
         if self._write_failed and self._database is not None:
             self._check_room_to_reopen()
@@ -119,20 +120,23 @@ class Handle:
         return self._database
 
     def fail(self) -> None:
-        """Note that a write has failed: the next one reopens first."""
+        """Record that a write failed, so that the next write reopens the database.
+
+        REQUIRES: write_lock.
+        """
         self._write_failed = True
 
     def close(self, before_close: Callable[[Any], None]) -> None:
-        """Close for good; again does nothing.
+        """Close; a second call does nothing.
 
-        A database that was written to, and that no write has failed on, is given to `before_close` first.
+        `before_close` is called with the database if there were writes, and none failed.
         """
-        if self._gone:
+        if self._closed_reason:
             return
         with self.write_lock:
-            if self._gone:
+            if self._closed_reason:
                 return
-            self._gone = _CLOSED
+            self._closed_reason = _CLOSED
             database = self._take_away()
             try:
                 if database is not None and self._written and not self._write_failed:
@@ -144,22 +148,22 @@ class Handle:
             finally:
                 if database is not None:
                     database.close()
-                self._give_up_claim()
+                self._release_claim()
 
     def abandon(self) -> None:
-        """Let go of the database in a forked child without freeing it: its threads are in the parent alone."""
+        """Drop the database in a forked child without freeing it: its threads exist only in the parent."""
         if self._database is not None:
-            # Freeing it, even at exit, would wait for threads that do not exist here.  Loaded here, for few fork.
+            # Freeing it, even at exit, would wait for these threads.  Imported here, because few processes fork.
             ctypes = import_module("ctypes")
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
         self._database = None
-        self.write_lock = threading.Lock()  # the parent's may be held by a thread that does not exist here
-        self._give_up_claim.detach()
-        self._gone = self._gone or _FORKED
+        self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
+        self._release_claim.detach()
+        self._closed_reason = self._closed_reason or _FORKED
 
-    def _check_there(self) -> None:
-        if self._gone:
-            raise StoreUnavailable(f"{self._gone} ({self._path})")
+    def _check_open(self) -> None:
+        if self._closed_reason:
+            raise StoreUnavailable(f"{self._closed_reason} ({self._path})")
 
     def _take_away(self) -> Any:
         database, self._database = self._database, None
@@ -172,14 +176,14 @@ class Handle:
         self._write_failed = False
 
     def _check_room_to_reopen(self) -> None:
-        """Refuse a write while the disk is so full that opening would fail too and take the reads with it."""
-        room = os.statvfs(self._path)
-        free_bytes = room.f_bavail * room.f_frsize
+        """Refuse a write if the disk is so full that a reopening would fail, because then reads would fail too."""
+        stats = os.statvfs(self._path)
+        free_bytes = stats.f_bavail * stats.f_frsize
         log_bytes = sum(log.stat().st_size for log in self._path.glob("*.log"))
         needed_bytes = log_bytes * 3 // 4 + _REOPEN_SLACK_BYTES  # a table of the log is compressed
         if free_bytes < needed_bytes:
             raise StorageError(
                 errno.ENOSPC,
-                f"an earlier write to {self._path} failed, and recovery needs {needed_bytes} free bytes but found "
-                f"{free_bytes}; free space, write again",
+                f"an earlier write to {self._path} failed, and recovery needs {needed_bytes} free bytes, but only "
+                f"{free_bytes} are free; free space, then write again",
             )

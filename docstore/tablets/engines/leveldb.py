@@ -1,17 +1,14 @@
-"""The engine on LevelDB: the only importer of plyvel, and the owner of every iterator and of the handle's lifetime.
+"""The engine on LevelDB: the only importer of plyvel, and the owner of all iterators and of the handle's lifetime.
 
-Must not know what a page is.
+Reads.  Each call pins the handle.  A scan has an iterator only while it reads a slice, not while the caller runs.
 
-Reads.  Every call pins the handle; a scan holds an iterator for one slice, never while the caller has control.
+Writes.  One lock orders them.  After a failed write LevelDB acknowledges and loses later writes, so the handle is
+closed and reopened before the next one.  A delete reads the existing keys and removes them in one batch: a row of a
+million cells takes about a second and 170 MB.
 
-Writes.  One lock orders them.  LevelDB acknowledges and loses whatever follows a failed write, so the handle is closed
-and opened again before the next one.  A delete removes what is there when it is applied, key by key, in one batch:
-a row of a million cells takes about a second and 170 MB.
-
-Deleted keys.  LevelDB writes a mark for each, and an iterator that starts before such marks passes every one of them
-until a compaction drops them: deleting and writing pages of one body over and over made a page cost 16 times as much
-after 14,000 deletes (`tools.bench.growth`).  A range is compacted once its deletes are worth it: what is rewritten
-stays in proportion to what was deleted.
+Deleted keys.  LevelDB writes a tombstone for each, which iterators must skip until a compaction drops it.  Deleting and
+writing pages of the same body again and again made a page 16 times as slow after 14,000 deletes (`tools.bench.growth`).
+So a range is compacted when the rewritten bytes are in proportion to its deletes.
 """
 
 from __future__ import annotations
@@ -59,13 +56,13 @@ from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, RowReader, 
 from docstore.tablets.engines.handle import Handle
 
 LEAST_DELETES = 4096
-"""Fewer marks in a table cost a look-up less than a compaction is worth."""
+"""With fewer tombstones in a table a compaction is not worth it."""
 REWRITTEN_BYTES_A_DELETE = 2048
-"""Most bytes of tables rewritten for each deleted key, some ten times a key with its value."""
+"""Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
 AMPLE_BYTES = 64 << 20
-"""If less is free beyond what a compaction needs, the writer waits for its end."""
+"""If less than this is free beyond the needs of a compaction, the writer waits for its end."""
 _LEVEL0_MOST = 4
-"""LevelDB compacts so many tables of level 0."""
+"""LevelDB starts a compaction at so many tables in level 0."""
 _POLL_SECONDS = 0.002
 _MOST_POLLS = 2500
 
@@ -74,15 +71,15 @@ _LARGEST_CELL_BYTES = 1 << 20
 _WRITE_BUFFER_BYTES = 32 << 20
 _CACHE_BYTES = 64 << 20
 _BLOCK_BYTES = 16 << 10
-"""Takes 18% less than LevelDB's 4 KB, for 6 us more where a block is not in the cache."""
+"""18% fewer bytes on disk than with LevelDB's 4 KB; a read of an uncached block takes 6 us more."""
 _SCAN_FIRST_ROWS = 16
 _SCAN_MOST_ROWS = 1024
 _SCAN_SLICE_CELLS = 8192
 _BEFORE_ALL = b"\0"
-_NOWHERE = ENGINE_END_KEY * 2  # after the last key: compacting from here to here empties the log, no more
+_NOWHERE = ENGINE_END_KEY * 2  # after the last key: compacting from here to here only empties the log
 _FOREIGN_ERRORS = (plyvel.Error, StopIteration)
-"""plyvel's iterators end in silence where the last block is damaged.  So none is given a stop: each must come to a key
-behind its range, ENGINE_END_KEY at the latest, and StopIteration means damage."""
+"""plyvel's iterators end without an error if the last block is damaged.  So no iterator has a stop: each must reach a
+key after its range, at last ENGINE_END_KEY, and StopIteration means damage."""
 
 
 class DeletedKeys:
@@ -93,18 +90,18 @@ class DeletedKeys:
         self._ranges: dict[bytes, tuple[bytes, bytes, int]] = {}  # first, last, and how many, by tag of the table
 
     def count(self, first: bytes, last: bytes, deletes: int) -> None:
-        """Count keys of one table that a batch deletes: the first, the last, and how many."""
+        """Count the keys of one table that a batch deletes: the first, the last, and their number."""
         with self._lock:
             low, high, before = self._ranges.get(first[:1], (first, last, 0))
             self._ranges[first[:1]] = min(low, first), max(high, last), before + deletes
 
     def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
-        """Give the ranges that are to be compacted now, and forget their keys.
+        """Return the ranges to compact now, and reset their counts.
 
         Args:
-            size_bytes: gives what the tables of a range [low, high) take.
+            size_bytes: returns the bytes on disk of a range [low, high).
         Returns:
-            (low, high) of each range, high behind its last deleted key.
+            (low, high) of each range; high is exclusive.
         """
         due = []
         with self._lock:
@@ -121,13 +118,13 @@ class LevelDBEngine:
 
     Args:
         path: the directory.
-        create: make it if it is missing; otherwise a missing one is StoreUnavailable.
+        create: make it if it is missing; else a missing one is StoreUnavailable.
     Attributes:
         path: the directory.
-        log_limit_bytes: a longer log is made a table: recovery needs as much room on the disk as the log has.
-        keep_room: called after that and before compactions; gives the bytes that are free beyond what one needs.
+        log_limit_bytes: a longer log is rewritten as a table, because recovery needs free space of the log's size.
+        keep_room: called after that and before compactions; returns the free bytes beyond the needs of a compaction.
     Raises:
-        StoreUnavailable: missing, or held by another engine.
+        StoreUnavailable: missing, or open in another engine.
         CorruptionError: LevelDB finds its files damaged.
     """
 
@@ -146,8 +143,8 @@ class LevelDBEngine:
 
     def _open_database(self) -> Any:
         try:
-            # No bloom filters: they serve only `get`, every read here seeks, and they cost 1.25 bytes a cell on disk
-            # and in memory.
+            # No bloom filters: they help only `get`, but reads here seek; they take 1.25 bytes a cell on disk and in
+            # memory.
             database = plyvel.DB(
                 str(self.path),
                 create_if_missing=self._create,
@@ -168,7 +165,7 @@ class LevelDBEngine:
         if "does not exist" in text and "create_if_missing" in text:
             return StoreUnavailable(f"there is no LevelDB directory at {self.path}; create the store first")
         if f"{self.path}/LOCK" in text and not isinstance(error, plyvel.CorruptionError):
-            return StoreUnavailable(f"the LevelDB directory {self.path} is held by another open engine: {text}")
+            return StoreUnavailable(f"the LevelDB directory {self.path} is open in another engine; close it: {text}")
         if isinstance(error, plyvel.CorruptionError):
             remedy = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
             return CorruptionError(f"LevelDB found damage on opening: {text}", path=str(self.path), remedy=remedy)
@@ -182,10 +179,12 @@ class LevelDBEngine:
             )
         if isinstance(error, plyvel.CorruptionError):
             return CorruptionError(f"LevelDB found damage on {what}: {text}", path=str(self.path))
-        return StorageError(_errno_of(text), f"LevelDB at {self.path} failed on {what}: {text}; free space, try again")
+        return StorageError(
+            _errno_of(text), f"LevelDB at {self.path} failed on {what}: {text}; free space, then try again"
+        )
 
     def close(self) -> None:
-        """Empty LevelDB's log, so that the next open replays nothing, and let go; a second call does nothing."""
+        """Empty LevelDB's log, so that the next open replays nothing, and close; a second call does nothing."""
         self._handle.close(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE))
 
     # --- reads ---
@@ -209,7 +208,7 @@ class LevelDBEngine:
             return reader.start(stream).read(stream, cells)[0]
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
-        """See `Engine.newest`; a page's body is found so, thus nothing is made here that a read can do without."""
+        """See `Engine.newest`; on the path of every page read, so it makes as few objects as possible."""
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
         head = cellkeys.TAGS[table] + escape(row_key) + column_head(family, qualifier)
@@ -218,8 +217,8 @@ class LevelDBEngine:
     def _newest(self, db: Any, head: bytes, family: str, qualifier: bytes) -> Cell | None:
         stream = db.raw_iterator(verify_checksums=True)
         try:
-            found = newest_version(stream, head)
-            return found and Cell(family, qualifier, *found)
+            version = newest_version(stream, head)
+            return version and Cell(family, qualifier, *version)
         finally:
             stream.close()
 
@@ -242,7 +241,7 @@ class LevelDBEngine:
             stream = db.raw_iterator(verify_checksums=True)
             try:
                 seek, valid, key_at, step = stream.seek, stream.valid, stream.key, stream.next
-                found = []
+                rows = []
                 for row_key in row_keys:
                     prefix = tag + escape(row_key)
                     skip = len(prefix)
@@ -254,8 +253,8 @@ class LevelDBEngine:
                             break
                         row.append(key[skip:])
                         step()
-                    found.append(row)
-                return found
+                    rows.append(row)
+                return rows
             finally:
                 stream.close()
 
@@ -278,15 +277,18 @@ class LevelDBEngine:
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
     ) -> Iterator[ScannedRow]:
-        """See `Engine.scan`; holds neither iterator nor snapshot while the caller has control."""
+        """See `Engine.scan`; no iterator or snapshot is open while the caller runs."""
         check_table(table)
         check_spec(spec, scanning=True)
         self._call(lambda db: None, "scanning")
         low, high = cellkeys.table_range(table, start, end)
         if table in BARE_TABLES:
-            if cellkeys.holds_nothing(table, spec):
+            if cellkeys.selects_nothing(table, spec):
                 return iter(())
-            take = self._take_of(high, f"scanning {table}")
+
+            def take(start: bytes, limit: int) -> list[bytes]:
+                return self._call(lambda db: take_keys(db, start, high, limit), f"scanning {table}")
+
             return cellkeys.scan_rows(take, table, low, high, spec)
         return self._scan_cells(table, low, high, spec)
 
@@ -295,23 +297,23 @@ class LevelDBEngine:
         rows_wanted = _SCAN_FIRST_ROWS
 
         def work(db: Any) -> tuple[list[ScannedRow], bytes]:
-            found: list[ScannedRow] = []
+            rows: list[ScannedRow] = []
             with db.iterator(start=low, verify_checksums=True) as stream:
                 reader.start(stream)
                 cells_read, examined = 0, 0
                 prefix = b""
                 while reader.pair[0] < high:
                     if examined == rows_wanted or cells_read >= _SCAN_SLICE_CELLS:
-                        return found, cellkeys.range_end(prefix)
+                        return rows, cellkeys.range_end(prefix)
                     key = reader.pair[0]
                     prefix = key[: cellkeys.prefix_length(key)]
                     cells, truncated = reader.read(stream, prefix + CELL_KIND)
                     if cells:
-                        found.append(ScannedRow(cellkeys.row_key_of(prefix), cells, truncated))
+                        rows.append(ScannedRow(cellkeys.row_key_of(prefix), cells, truncated))
                     reader.advance_to(stream, cellkeys.range_end(prefix))
                     examined += 1
                     cells_read += len(cells)
-                return found, b""
+                return rows, b""
 
         while low < high:
             rows, low = self._call(work, f"scanning {table}")
@@ -320,13 +322,10 @@ class LevelDBEngine:
                 return
             rows_wanted = min(rows_wanted * 4, _SCAN_MOST_ROWS)
 
-    def _take_of(self, high: bytes, what: str) -> Callable[[bytes, int], list[bytes]]:
-        return lambda low, limit: self._call(lambda db: take_keys(db, low, high, limit), what)
-
     # --- writes ---
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
-        """See `Engine.mutate_rows`; here the whole call is one batch."""
+        """See `Engine.mutate_rows`; the whole call is one atomic batch."""
         with self._handle.write_lock:
             self._apply(rows, durability)
 
@@ -336,11 +335,11 @@ class LevelDBEngine:
         try:
             self._fill(db, batch, rows)
         except _FOREIGN_ERRORS as error:
-            raise self._translated(error, "reading what a delete removes") from error
+            raise self._translated(error, "reading the keys of a delete") from error
         self._commit(batch, durability)
 
     def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> None:
-        """Fill a batch from rows, in their order; what is to be refused is refused here, before it is written."""
+        """Fill a batch from rows, in order; bad mutations are refused here, before anything is written."""
         put, families = batch.put, self._family_keys
         written: list[bytes] = []
         for table, row_key, mutations in rows:
@@ -367,7 +366,7 @@ class LevelDBEngine:
                 written.append(key)
 
     def _fill_delete(self, db: Any, batch: Any, low: bytes, high: bytes, written: Iterable[bytes]) -> None:
-        """Delete the keys of a range, those that the batch has `written` before among them."""
+        """Delete the keys of a range, including keys that the batch itself has `written`."""
         for key in written:
             if low <= key < high:
                 batch.delete(key)
@@ -381,7 +380,10 @@ class LevelDBEngine:
                 self._deleted.count(first, last, deletes)
 
     def _commit(self, batch: Any, durability: Durability) -> None:
-        """Write a batch; the write lock is held."""
+        """Write a batch.
+
+        REQUIRES: the write lock.
+        """
         log_bytes = self._measure_log()
         try:
             batch.write()
@@ -396,7 +398,7 @@ class LevelDBEngine:
             self._shorten_log()
 
     def shorten_log(self) -> None:
-        """Make a table of the log, unless LevelDB might then compact without the room for it."""
+        """Rewrite the log as a table, unless LevelDB might then start a compaction without space for it."""
         with self._handle.write_lock:
             self._shorten_log()
 
@@ -404,17 +406,17 @@ class LevelDBEngine:
         try:
             shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
         except _FOREIGN_ERRORS:
-            self._handle.fail()  # what was written is in the log: the next write opens LevelDB again
+            self._handle.fail()  # the data is in the log; the next write reopens LevelDB
 
     def _measure_log(self) -> int:
-        """Size of the log that the next write goes to, which `_log` names afterwards."""
+        """Size of the current log; sets `_log` to its path."""
         with suppress(OSError):
             return self._log.stat().st_size
         self._log = max(self.path.glob("*.log"), default=self.path / "none.log")
         return self._log.stat().st_size if self._log.is_file() else 0
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
-        """Whether the log grew by the whole batch: then only its sync failed, and a reopening will apply it."""
+        """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
         newest = max(self.path.glob("*.log"), default=self.path / "none.log")
         before = log_bytes if newest == self._log else 0
         return newest.is_file() and newest.stat().st_size - before >= int(batch.approximate_size())
@@ -434,27 +436,27 @@ class LevelDBEngine:
         with self._handle.write_lock:
             db = self._handle.writable()
             try:
-                held = self._newest_value(db, table, row_key, condition) == condition.value
+                is_met = self._newest_value(db, table, row_key, condition) == condition.value
             except _FOREIGN_ERRORS as error:
                 raise self._translated(error, f"reading a row of {table}") from error
-            mutations = then if held else otherwise
+            mutations = then if is_met else otherwise
             if mutations:
                 self._apply([RowMutations(table, row_key, mutations)], durability)
-            return held
+            return is_met
 
     def _newest_value(self, db: Any, table: str, row_key: bytes, condition: Condition) -> bytes | None:
         """The newest value of the condition's column, or None."""
         prefix = cellkeys.row_prefix(table, row_key)
         if table in BARE_TABLES:
-            there = condition.family == BARE_TABLES[table] and db.get(
-                prefix + condition.qualifier, verify_checksums=True
-            )
-            return b"" if there == b"" else None
+            if condition.family != BARE_TABLES[table]:
+                return None
+            value: bytes | None = db.get(prefix + condition.qualifier, verify_checksums=True)
+            return value
         head = prefix + column_head(condition.family, condition.qualifier)
-        found = self._newest(db, head, condition.family, condition.qualifier)
-        return found and found.value
+        cell = self._newest(db, head, condition.family, condition.qualifier)
+        return cell and cell.value
 
-    # --- upkeep ---
+    # --- maintenance ---
 
     def compact_deleted(self) -> None:
         """See `Engine.compact_deleted`."""
@@ -463,7 +465,7 @@ class LevelDBEngine:
             self._compact_keys(low, high, "compacting deleted keys")
 
     def approximate_bytes(self, table: str, start: bytes = b"", end: bytes | None = None) -> int:
-        """See `Engine.approximate_bytes`; what is still in LevelDB's memory counts nothing."""
+        """See `Engine.approximate_bytes`; LevelDB's memtable does not count."""
         check_table(table)
         low, high = cellkeys.table_range(table, start, end)
         return self._size_bytes(low, high)
@@ -477,24 +479,24 @@ class LevelDBEngine:
         self._compact_keys(*cellkeys.table_range(table, start, end), f"compacting {table}")
 
     def _compact_keys(self, low: bytes, high: bytes, what: str) -> None:
-        # LevelDB rewrites no file of the deepest level that has any, so what was deleted there would stay.  Deletes of
-        # two keys that are not there, on both sides of the range, make a file above that overlaps all of them.
+        # LevelDB does not rewrite files of the deepest level, so deleted data there would stay.  Deletes of two missing
+        # keys, on both sides of the range, make a file in a higher level that overlaps all of them.
         self._call(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE), what)
         with self._handle.write_lock:
             db = self._handle.writable()
             batch = db.write_batch()
             for key in (low, high):
-                if db.get(key) is None:  # what was deleted may have been written again
+                if db.get(key) is None:  # a deleted key may have been written again
                     batch.delete(key)
             self._commit(batch, Durability.FLUSH)
         self._call(lambda db: db.compact_range(start=low, stop=high), what)
 
     def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
-        """Copy everything as it is at one moment.
+        """Copy a snapshot of the whole engine.
 
         Args:
-            path: a directory that is not there yet; becomes an engine, durable on return.
-            when_fixed: called as soon as later writes are no part of the copy.
+            path: a new directory; on return it is an engine, durable.
+            when_fixed: called when the snapshot is taken, so that writes may continue.
         """
         copy = LevelDBEngine(path, create=True)
 
@@ -516,7 +518,7 @@ class LevelDBEngine:
 
 
 def _errno_of(text: str) -> int:
-    """The number behind LevelDB's words for a failed call."""
+    """The errno in the text of a LevelDB error; EIO if there is none."""
     for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EMFILE):
         if os.strerror(number) in text:
             return number
@@ -524,15 +526,17 @@ def _errno_of(text: str) -> int:
 
 
 def shorten_log(db: Any, before_all: bytes, after_all: bytes, keep_room: Callable[[], int]) -> None:
-    """Make a table of LevelDB's log, unless LevelDB might then compact without the room for it.
+    """Rewrite LevelDB's log as a table, unless LevelDB might then start a compaction without space for it.
 
-    LevelDB compacts level 0 at four tables, and writes no more after a compaction that failed on a full disk.  Recovery
-    makes one table more.  So three are not left while there is room, and no fourth is made without.
+    LevelDB compacts level 0 at four tables, and refuses writes after a compaction that failed on a full disk.  Recovery
+    adds one table.  So with space, level 0 is not left with three tables; without space, no fourth table is made.
+
+    REQUIRES: nobody else writes.
 
     Args:
-        db: the database; nobody else writes meanwhile.
-        before_all, after_all: keys that are not there, on both sides of all others.
-        keep_room: gives the bytes that are free beyond what a compaction needs.
+        db: the database.
+        before_all, after_all: missing keys, before and after all others.
+        keep_room: returns the free bytes beyond the needs of a compaction.
     """
     if _level0_tables(db) >= _LEVEL0_MOST - 1 and keep_room() < 0:
         return
@@ -544,7 +548,7 @@ def shorten_log(db: Any, before_all: bytes, after_all: bytes, keep_room: Callabl
             batch.delete(after_all)
         db.compact_range(start=after_all, stop=after_all)
     polls = _MOST_POLLS if 0 <= spare_bytes < AMPLE_BYTES else 0
-    while polls and _level0_tables(db) >= _LEVEL0_MOST:  # others may take the room
+    while polls and _level0_tables(db) >= _LEVEL0_MOST:  # other programs may take the space
         time.sleep(_POLL_SECONDS)
         polls -= 1
 
