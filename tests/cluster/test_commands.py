@@ -65,7 +65,7 @@ def test_what_cannot_work_says_so_in_one_sentence(address: str, tmp_path: Path) 
         ("ingest", "--dry-run", str(SAMPLE), "--store", address): "has no dry run",
         ("stats", "--codecs", "--store", address): "has no records to count",
         ("salvage", "--output", str(tmp_path / "o"), "--store", address): "salvage reads the files of a store",
-        ("restore", str(tmp_path / "backup"), address): "a restore makes the files of a store",
+        ("restore", str(tmp_path / "backup"), address): "a restore writes files of a store",
     }.items():
         error = run(*words, code=2)
         assert said in error and error.count("\n") == 1, error

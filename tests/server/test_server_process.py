@@ -205,7 +205,7 @@ def peak_bytes(pid: int) -> int:
 def test_wrong_options_are_refused_in_words(tmp_path: Path) -> None:
     for options, code, word in (
         (["--host", "0.0.0.0"], 2, "--token-file"),
-        (["--port", "70000"], 2, "no port"),
+        (["--port", "70000"], 2, "not a port"),
         (["--archive-host", "0.0.0.0"], 2, "--archive-port"),
         (["--token-file", str(tmp_path / "none")], 2, "token file"),
     ):

@@ -82,4 +82,4 @@ def test_a_date_that_is_left_out_says_so() -> None:
     )
     block = block_of(explain(page, "scored"), "Posted")
     assert not block.is_kept
-    assert block.because == ("a date, a time or a count, which changes while the page says the same",)
+    assert block.because == ("a date, a time or a count, which changes although the page does not",)

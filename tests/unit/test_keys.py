@@ -287,7 +287,7 @@ def test_prefix_range_has_urls_with_the_prefix_in_any_scheme() -> None:
         assert not start <= row_key(url) < end
     start, end = prefix_range("urn:isbn:")
     assert start <= row_key("urn:isbn:1") < end
-    with pytest.raises(InvalidArgument, match="leave out port"):
+    with pytest.raises(InvalidArgument, match="remove port"):
         prefix_range("http://example.com:81/")
 
 

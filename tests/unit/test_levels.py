@@ -231,7 +231,7 @@ def test_groups_out_of_order_and_flushes_inside_a_group_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="does not follow"):
         levels.end_group(0)
     levels.post(1, levels.log_keys(np.array([1], np.uint64)))
-    with pytest.raises(InvalidArgument, match="under way"):
+    with pytest.raises(InvalidArgument, match="in flight"):
         levels.flush()
     with pytest.raises(InvalidArgument, match="fan_in"):
         small(HeapStorage(), fan_in=1)

@@ -497,7 +497,7 @@ def test_a_vocabulary_of_the_user_comes_first() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("x", "no TOML"),
+        ("x", "not TOML"),
         ("x = 1", r"must be a table"),
         ("[x]\ntitle = ['a']", "names no root"),
         ("[x]\nroots = ['a']\nname = ['b']", r"x\.name: no such field"),
