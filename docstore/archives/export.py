@@ -463,7 +463,7 @@ def _is_http(url: str) -> bool:
 
 
 def _is_resource(page: Page, headers: Headers) -> bool:
-    """Whether a resource record can hold the page: a protocol other than HTTP, and no header except a type."""
+    """Whether a resource record has all of the page: a protocol other than HTTP, and no header except a type."""
     names = [name for name, _ in headers]
     return not _is_http(page.url.lower()) and page.status == 200 and names in ([], ["Content-Type"])
 

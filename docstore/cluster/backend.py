@@ -177,21 +177,19 @@ def make_tables(client: Client, namespace: str, *, split: bool = True) -> None:
 
 
 def _described(client: Client, family: bytes) -> Any:
-    made = messages()
+    types = messages()
     options: dict[str, Any] = {
         # A cell put after a delete is visible whatever their timestamps.  HBase ignores this in `configuration`.
         "attributes": {b"NEW_VERSION_BEHAVIOR": b"true"},
         # docstore itself decides which versions to delete.
         "maxVersions": _ALL_VERSIONS if family not in (WRITERS, BARE, CLAIM) else 1,
-        "bloomnFilterType": made.TBloomFilterType.ROW,
+        "bloomnFilterType": types.TBloomFilterType.ROW,
+        "compressionType": types.TCompressionAlgorithm.ZSTD,
     }
     if family == LARGE:  # a block contains several versions of a page, which are alike
-        options |= {"blockSize": _LARGE_BLOCK_BYTES, "compressionType": made.TCompressionAlgorithm.ZSTD}
+        options["blockSize"] = _LARGE_BLOCK_BYTES
     elif family in (WRITERS, BARE, CLAIM):
-        options |= {"dataBlockEncoding": made.TDataBlockEncoding.FAST_DIFF}
-        options |= {"compressionType": made.TCompressionAlgorithm.ZSTD}
-    else:
-        options |= {"compressionType": made.TCompressionAlgorithm.ZSTD}
+        options["dataBlockEncoding"] = types.TDataBlockEncoding.FAST_DIFF
     return client.family(family.decode(), **options)
 
 
@@ -305,16 +303,16 @@ class Layout:
 
     def _make(self, client: Client, engine: HBaseEngine, schema: Schema | None) -> Schema:
         """Create the store; if another process is faster, its schema is the store's."""
-        made = Schema() if schema is None else schema
-        self._check_schema(made)
+        chosen = Schema() if schema is None else schema
+        self._check_schema(chosen)
         make_tables(client, self._namespace)
         rows = {FORMAT_ROW: b"%d" % FORMAT_VERSION, IDENTITY_ROW: os.urandom(IDENTITY_BYTES)}
-        if made.keyed_bands:
+        if chosen.keyed_bands:
             rows[BAND_SECRET_ROW] = os.urandom(BAND_SECRET_BYTES)
         for row_key, value in rows.items():
             absent = Condition(META_FAMILY, b"", None)
             engine.check_and_mutate(_META, row_key, absent, [SetCell(META_FAMILY, b"", 0, value)])
-        cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
+        cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(chosen))
         engine.check_and_mutate(_META, SCHEMA_ROW, Condition(META_FAMILY, SCHEMA_QUALIFIER, None), [cell])
         stored = self._schema(engine)
         assert stored is not None

@@ -61,7 +61,7 @@ class Connection:
     """One connection to one gateway; used by one thread at a time."""
 
     def __init__(self, host: str, port: int, timeout_seconds: float) -> None:
-        made = messages()
+        types = messages()
         sockets = importlib.import_module("thriftpy2.transport")
         protocols = importlib.import_module("thriftpy2.protocol")
         self._socket = sockets.TSocket(
@@ -72,8 +72,8 @@ class Connection:
         self._transport = transport
         self._protocol = protocols.TCyBinaryProtocolFactory().get_protocol(transport)
         self._thrift = importlib.import_module("thriftpy2.thrift")
-        self._service = made.THBaseService
-        self._failures = (made.TIOError, made.TIllegalArgument)
+        self._service = types.THBaseService
+        self._failures = (types.TIOError, types.TIllegalArgument)
 
     def call(self, method: str, arguments: Sequence[Any], timeout_seconds: float) -> Any:
         """Call a method of the gateway and wait for its reply."""
@@ -139,43 +139,43 @@ def log_level(durability: Durability) -> int:
 
 def put(row: bytes, cells: Sequence[HBaseCell], durability: int | None = None) -> Any:
     """A put of cells of one row."""
-    made = messages()
+    types = messages()
     columns = [
-        made.TColumnValue(family=family, qualifier=qualifier, value=value, timestamp=timestamp)
+        types.TColumnValue(family=family, qualifier=qualifier, value=value, timestamp=timestamp)
         for family, qualifier, timestamp, value in cells
     ]
-    return made.TPut(row=row, columnValues=columns, durability=durability)
+    return types.TPut(row=row, columnValues=columns, durability=durability)
 
 
 def delete_families(row: bytes, families: Sequence[bytes], durability: int | None = None) -> Any:
     """A delete of whole families of a row."""
-    made = messages()
-    columns = [made.TColumn(family=family, timestamp=NEWEST - 1) for family in families]
-    return made.TDelete(row=row, columns=columns, deleteType=made.TDeleteType.DELETE_FAMILY, durability=durability)
+    types = messages()
+    columns = [types.TColumn(family=family, timestamp=NEWEST - 1) for family in families]
+    return types.TDelete(row=row, columns=columns, deleteType=types.TDeleteType.DELETE_FAMILY, durability=durability)
 
 
 def delete_versions(row: bytes, places: Sequence[tuple[bytes, bytes, int]], durability: int | None = None) -> Any:
     """A delete of single versions of columns of a row: (family, qualifier, timestamp)."""
-    made = messages()
-    columns = [made.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in places]
-    return made.TDelete(row=row, columns=columns, deleteType=made.TDeleteType.DELETE_COLUMN, durability=durability)
+    types = messages()
+    columns = [types.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in places]
+    return types.TDelete(row=row, columns=columns, deleteType=types.TDeleteType.DELETE_COLUMN, durability=durability)
 
 
 def delete_columns(row: bytes, columns: Sequence[tuple[bytes, bytes, int]], durability: int | None = None) -> Any:
     """A delete of all versions of columns of a row up to a timestamp: (family, qualifier, last timestamp)."""
-    made = messages()
-    gone = [made.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in columns]
-    return made.TDelete(row=row, columns=gone, deleteType=made.TDeleteType.DELETE_COLUMNS, durability=durability)
+    types = messages()
+    gone = [types.TColumn(family=family, qualifier=qualifier, timestamp=at) for family, qualifier, at in columns]
+    return types.TDelete(row=row, columns=gone, deleteType=types.TDeleteType.DELETE_COLUMNS, durability=durability)
 
 
 def row_mutations(row: bytes, parts: Sequence[Any]) -> Any:
     """Puts and deletes of one row, applied atomically."""
-    made = messages()
+    types = messages()
     mutations = [
-        made.TMutation(deleteSingle=part) if isinstance(part, made.TDelete) else made.TMutation(put=part)
+        types.TMutation(deleteSingle=part) if isinstance(part, types.TDelete) else types.TMutation(put=part)
         for part in parts
     ]
-    return made.TRowMutations(row=row, mutations=mutations)
+    return types.TRowMutations(row=row, mutations=mutations)
 
 
 def cells_of(result: Any) -> list[HBaseCell]:
@@ -439,9 +439,9 @@ class Client:
     def make_table(self, namespace: str, name: str, families: Sequence[Any], splits: Sequence[bytes] = ()) -> None:
         """Create a table if it does not exist."""
         if not self.has_table(namespace, name):
-            made = messages()
-            described = made.TTableDescriptor(
-                tableName=_table_name(namespace, name), columns=families, durability=made.TDurability.SYNC_WAL
+            types = messages()
+            described = types.TTableDescriptor(
+                tableName=_table_name(namespace, name), columns=families, durability=types.TDurability.SYNC_WAL
             )
             self._make("createTable", described, list(splits))
 

@@ -96,15 +96,15 @@ def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
     if spec.after is None:
         columns = column_filter(table, None, spec.families, spec.qualifier_prefix) or b""
         return [get(list(wanted), columns)] if wanted else []
-    made = []
+    requests = []
     for family, columns in wanted.items():
         column = _column_in(table, family, spec.after)
         if column is not None and spec.after.timestamp > 0:  # older versions of the column itself
-            made.append(_older(row, family, column, spec.after, times, spec, limit, keys_only))
+            requests.append(_older(row, family, column, spec.after, times, spec, limit, keys_only))
         name = encode_column(table, spec.after.family, spec.after.qualifier)[1]
         columns_after = filter_call(b"ColumnRangeFilter", name)[:-1] + b",false,'',false)"
-        made.append(get([family], both(columns, columns_after) or b""))
-    return [request for request in made if request is not None]
+        requests.append(get([family], both(columns, columns_after) or b""))
+    return [request for request in requests if request is not None]
 
 
 class ReadAhead(threading.local):
@@ -476,8 +476,8 @@ class HBaseEngine:
                     puts.setdefault(table, []).append((thrift.put(key, cells, level), _size_bytes(key, cells)))
             else:
                 calls.append(partial(self._mutate, table, key, mutations, level))
-        for table, made in puts.items():
-            for batch in batches(made, lambda sized: sized[1], PUTS_A_CALL, BYTES_A_CALL):
+        for table, sized_puts in puts.items():
+            for batch in batches(sized_puts, lambda sized: sized[1], PUTS_A_CALL, BYTES_A_CALL):
                 batch_bytes = sum(put_bytes for _, put_bytes in batch)
                 calls.append(partial(self._client.put_many, self.name(table), [put for put, _ in batch], batch_bytes))
         self._client.in_parallel(lambda call: call(), calls)

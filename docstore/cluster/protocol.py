@@ -338,8 +338,10 @@ class Requests:
         replies: dict[int, bool | None] = {}
         for table in dict.fromkeys(place.table for place in places):
             here = [number for number, place in enumerate(places) if place.table == table]
-            made = [self._conditional(places[number], requests[number], cells[number]) for number in here]
-            replies |= zip(here, self._client.check_and_mutate_all(f"{self._namespace}:{table}", made), strict=True)
+            conditionals = [self._conditional(places[number], requests[number], cells[number]) for number in here]
+            replies |= zip(
+                here, self._client.check_and_mutate_all(f"{self._namespace}:{table}", conditionals), strict=True
+            )
         return [replies[number] for number in range(len(requests))]
 
     def _conditional(self, place: _Place, request: CheckAndMutate, cells: Sequence[HBaseCell]) -> Conditional:

@@ -311,7 +311,7 @@ def run_annotate(args: argparse.Namespace) -> int:
     if not args.names and not args.python:
         raise InvalidArgument(f"annotate takes the NAME of an annotator: {', '.join(BUILT_IN)}, or --python")
     if args.list and "entities" not in args.names:
-        raise InvalidArgument("--list goes only with the annotator entities")
+        raise InvalidArgument("--list is only for the annotator entities; leave it out, or add entities")
     failed = 0
     with ExitStack() as stack:
         store = open_in(stack, args)

@@ -96,11 +96,11 @@ class StoreMiddleware:
         Raises:
             DocstoreError: a setting is wrong or the store does not open; the crawl does not start.
         """
-        made = cls(crawler)
-        crawler.signals.connect(made.spider_opened, signal=signals.spider_opened)
-        crawler.signals.connect(made.spider_idle, signal=signals.spider_idle)
-        crawler.signals.connect(made.engine_stopped, signal=signals.engine_stopped)
-        return made
+        middleware = cls(crawler)
+        crawler.signals.connect(middleware.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(middleware.spider_idle, signal=signals.spider_idle)
+        crawler.signals.connect(middleware.engine_stopped, signal=signals.engine_stopped)
+        return middleware
 
     def spider_opened(self, spider: Spider) -> None:
         """Take the start time of a resumed crawl (`JOBDIR`) from its first part."""

@@ -94,17 +94,17 @@ class _Page(NamedTuple):
 
 
 def _schema() -> tantivy.Schema:
-    made = tantivy.SchemaBuilder()
-    made.add_unsigned_field("row", indexed=True, fast=True)
-    made.add_unsigned_field("state", fast=True)
-    made.add_integer_field("time", fast=True)
-    made.add_unsigned_field("status", fast=True)
-    made.add_bytes_field("key", stored=True)
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("row", indexed=True, fast=True)
+    builder.add_unsigned_field("state", fast=True)
+    builder.add_integer_field("time", fast=True)
+    builder.add_unsigned_field("status", fast=True)
+    builder.add_bytes_field("key", stored=True)
     for name in ("host", "lang"):
-        made.add_text_field(name, tokenizer_name="raw", index_option="basic")
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     for name in TEXT_FIELDS:
-        made.add_text_field(name, tokenizer_name="whitespace")
-    return made.build()
+        builder.add_text_field(name, tokenizer_name="whitespace")
+    return builder.build()
 
 
 class SearchIndex:
@@ -393,15 +393,15 @@ class _Pass:
         return {column: value for column, value in values.items() if value is not None}
 
     def _document(self, page: _Page, texts: dict[Column, bytes]) -> tantivy.Document:
-        made = tantivy.Document()
-        made.add_unsigned("row", page.row)
-        made.add_unsigned("state", page.state)
-        made.add_integer("time", page.record.timestamp)
-        made.add_unsigned("status", int(texts.get(capture.STATUS) or b"0"))
-        made.add_bytes("key", page.row_key)
+        document = tantivy.Document()
+        document.add_unsigned("row", page.row)
+        document.add_unsigned("state", page.state)
+        document.add_integer("time", page.record.timestamp)
+        document.add_unsigned("status", int(texts.get(capture.STATUS) or b"0"))
+        document.add_bytes("key", page.row_key)
         url = url_of(page.row_key)
         for host in _hosts(urlsplit(url).hostname or ""):
-            made.add_text("host", host)
+            document.add_text("host", host)
         fields = {name: _text(texts.get(column, b"")) for name, column in _VALUES.items()}
         fields["url"] = shown_url(url)
         lang = _text(texts.get(capture.LANG, b""))
@@ -414,11 +414,11 @@ class _Pass:
                     continue
                 value = "\n".join(_strings(note))
             fields[cell.family] = f"{fields.get(cell.family, '')}\n{value}"
-        made.add_text("lang", lang_of(lang))
+        document.add_text("lang", lang_of(lang))
         for name, text in fields.items():
             if text:
-                made.add_text(name, search_text(text))
-        return made
+                document.add_text(name, search_text(text))
+        return document
 
 
 def _anchors_and_notes(cells: Iterable[Cell], timestamp: int) -> list[Cell]:
