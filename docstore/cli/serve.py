@@ -65,20 +65,23 @@ def run_serve(args: argparse.Namespace) -> int:
         raise InvalidArgument("--archive-host and --archive-url need the archive API; start it with --archive-port N")
     server, settings_module, telemetry = _server_modules()
     limits = settings_module.Limits(request_bytes=args.max_body << 20, waiting_bytes=max(256, 4 * args.max_body) << 20)
+    same = (
+        "host",
+        "port",
+        "unix",
+        "archive_host",
+        "archive_port",
+        "archive_url",
+        "token_file",
+        "backup_root",
+        "digests",
+    )
     settings = settings_module.Settings(
-        host=args.host,
-        port=args.port,
-        unix=args.unix,
-        archive_host=args.archive_host,
-        archive_port=args.archive_port,
-        archive_url=args.archive_url,
-        token_file=args.token_file,
         hosts=tuple(args.allow_host),
         origins=tuple(args.allow_origin),
         trusted_proxies=tuple(args.trusted_proxy),
-        backup_root=args.backup_root,
-        digests=args.digests,
         limits=limits,
+        **{name: getattr(args, name) for name in same},
     )
     log = telemetry.Log()
     try:

@@ -61,6 +61,21 @@ class Row(NamedTuple):
     cells: tuple[Cell, ...]
 
 
+def scan_range(
+    prefix: str | None, host: str | None, start: bytes = b"", end: bytes | None = None
+) -> tuple[bytes, bytes | None]:
+    """Row keys of a URL prefix, of a host, or from `start` to `end`.
+
+    Raises:
+        InvalidArgument: more than one of them is given.
+    """
+    if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
+        raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
+    if prefix is not None:
+        return keys.prefix_range(prefix)
+    return (start, end) if host is None else keys.host_range(host)
+
+
 class CellStore:
     """Cells of page rows.  Thread-safe."""
 
@@ -133,13 +148,8 @@ class CellStore:
         Raises:
             InvalidArgument: more than one of prefix, host and a range is given, or the expression is invalid.
         """
-        if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
-            raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
+        start, end = scan_range(prefix, host, start, end)
         spec = checked_spec(spec)
-        if prefix is not None:
-            start, end = keys.prefix_range(prefix)
-        elif host is not None:
-            start, end = keys.host_range(host)
         pattern = _compiled(qualifier_regex)
         if limit is not None and limit < 1:
             return

@@ -160,17 +160,8 @@ def run_search(args: argparse.Namespace) -> int:
 
 
 def _search(args: argparse.Namespace, store: Store) -> SearchResults:
-    options = SearchOptions(
-        host=args.host,
-        lang=args.lang,
-        since=args.since,
-        until=args.until,
-        status=args.status,
-        limit=args.limit,
-        offset=args.offset,
-        collapse=not args.no_collapse,
-        length=args.length,
-    )
+    same: Any = ("host", "lang", "since", "until", "status", "limit", "offset", "length")
+    options = SearchOptions(collapse=not args.no_collapse, **{name: getattr(args, name) for name in same})  # type: ignore[typeddict-item]
     query = " ".join(args.query)
     return store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
 

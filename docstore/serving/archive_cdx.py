@@ -400,7 +400,6 @@ _SORTS = ("", "default", "reverse", "closest")
 _MOST_PARAMETERS = 64
 _MOST_FILTERS = 16
 _LONGEST_EXPRESSION = 1000
-_EXPRESSION_MEMORY_BYTES = 1 << 18
 _MATCHED_CHARACTERS = 4096
 """So much of a value an expression sees: linear time is long where both are."""
 _SHORT_EXPRESSION = 100
@@ -549,21 +548,28 @@ def _filter(rule: str) -> tuple[str, Callable[[str], bool], bool]:
     name, inverted = _field(field), rule.startswith("!")
     if sign == "=":
         return name, lambda value: (value == wanted) != inverted, True
-    expression = _compiled(wanted)
+    expression = compiled_expression(wanted)
     matches = expression.match if sign == "~" else expression.fullmatch
     is_short = name not in ("url", "urlkey") and len(wanted) <= _SHORT_EXPRESSION
     return name, lambda value: (matches(value[:_MATCHED_CHARACTERS]) is not None) != inverted, is_short
 
 
 @lru_cache(maxsize=64)
-def _compiled(expression: str) -> Any:
+def compiled_expression(expression: str | bytes, memory_bytes: int = 1 << 18) -> Any:
+    """An expression of a stranger for RE2, which takes linear time; of bytes it matches bytes.
+
+    Raises:
+        InvalidArgument: it is too long, or RE2 does not understand it.
+    """
     if len(expression) > _LONGEST_EXPRESSION:
         raise InvalidArgument(
             f"regular expression of {len(expression)} characters; at most {_LONGEST_EXPRESSION} are read"
         )
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = _EXPRESSION_MEMORY_BYTES
+    options.max_mem = memory_bytes
+    if isinstance(expression, bytes):
+        options.encoding = re2.Options.Encoding.LATIN1
     try:
         return re2.compile(expression, options)
     except (re2.error, UnicodeError) as error:

@@ -168,20 +168,8 @@ class RemoteStore(StoreCalls, Blocking):
         crawl: str = "",
     ) -> PutResult:
         """See `DocumentStore.put_page_async`; this one takes a thread, `docstore.aio` takes none."""
-        result: PutResult = await import_module("asyncio").to_thread(
-            self.put_page,
-            url,
-            body,
-            headers=headers,
-            status=status,
-            fetched_at=fetched_at,
-            policies=policies,
-            anchors=anchors,
-            links=links,
-            any_time=any_time,
-            keep_body=keep_body,
-            crawl=crawl,
-        )
+        arguments = {name: value for name, value in locals().items() if name != "self"}
+        result: PutResult = await import_module("asyncio").to_thread(self.put_page, **arguments)
         return result
 
     def put_pages(

@@ -46,7 +46,7 @@ from docstore.model.types import (
     refusal_of_time,
 )
 from docstore.reading.answers import Orphan, Similar
-from docstore.reading.cells import SLICE_CELLS, Row
+from docstore.reading.cells import SLICE_CELLS, Row, scan_range
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
@@ -534,12 +534,7 @@ class CellCalls:
         spec: ReadSpec = ReadSpec(),
     ) -> Items[Row]:
         """See `CellStore.scan`; a scan that is cut off goes on after the last row."""
-        if sum((prefix is not None, host is not None, bool(start) or end is not None)) > 1:
-            raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
-        if prefix is not None:
-            keys.prefix_range(prefix)
-        elif host is not None:
-            keys.host_range(host)
+        scan_range(prefix, host, start, end)
         wanted = {"prefix": prefix, "host": host, "start": start, "end": end, "qualifier_regex": qualifier_regex}
         message = {**wanted, "spec": checked_spec(spec)}
 

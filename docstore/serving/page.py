@@ -27,6 +27,7 @@ from docstore.model.types import ReadSpec, VerdictKind
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import Snippet
 from docstore.reports.worddiff import Change, Piece, word_diff
+from docstore.serving.archive_captures import END_OF_TIMES, digits14
 from docstore.serving.messages import AnyRequest, Asked, opens
 from docstore.serving.request import (
     CHALLENGE,
@@ -38,6 +39,7 @@ from docstore.serving.request import (
     failure,
     is_bug,
 )
+from docstore.serving.routes import place_after_key
 from docstore.serving.service import Service
 from docstore.store import DocumentStore
 from docstore.version import __version__
@@ -140,7 +142,7 @@ def _parameters(raw: bytes) -> Given:
     try:
         found = parse_qs(raw.decode("latin-1"), errors="surrogateescape", max_num_fields=20)
     except ValueError as error:
-        raise InvalidArgument("this address has more parameters than any page here") from error
+        raise InvalidArgument("this has more parameters than any page here") from error
     return {name: values[0] for name, values in found.items()}
 
 
@@ -176,19 +178,14 @@ def _denied() -> Response[bytes]:
     return html(render("denied.html", values), 401, {"www-authenticate": CHALLENGE})
 
 
-async def _form(context: RequestContext) -> dict[str, str]:
+async def _form(context: RequestContext) -> Given:
     kind = context.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refusal(415, "this takes the form of its own page")
-    raw = await context.body(MOST_FORM_BYTES)
-    try:
-        found = parse_qs(raw.decode("ascii"), max_num_fields=20)
-    except ValueError as error:
-        raise InvalidArgument("this is no form of this page") from error
-    return {name: values[0] for name, values in found.items()}
+    return _parameters(await context.body(MOST_FORM_BYTES))
 
 
-def _change(service: Service, form: dict[str, str]) -> None:
+def _change(service: Service, form: Given) -> None:
     if form.get("cancel"):
         service.jobs.cancel(form["cancel"])
         return
@@ -289,14 +286,6 @@ def moment(micros: int, *, seconds: bool = True) -> str:
         return f"{_EPOCH + timedelta(microseconds=micros):%Y-%m-%d %H:%M{':%S' if seconds else ''}}"
     except OverflowError:
         return f"{micros} microseconds"
-
-
-def fourteen_digits(micros: int) -> str:
-    """A time as archives write it; "" out of their range."""
-    try:
-        return f"{_EPOCH + timedelta(microseconds=micros):%Y%m%d%H%M%S}".zfill(14)
-    except OverflowError:
-        return ""
 
 
 def duration(seconds: float) -> str:
@@ -473,7 +462,7 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
             for cell in islice(store.anchors(url), MOST_ANCHORS)
         ],
         "folder": _folder(url),
-        "digits": fourteen_digits(shown_now.timestamp),
+        "digits": digits14(shown_now.timestamp) if 0 <= shown_now.timestamp < END_OF_TIMES else "",
         "at": at,
     }
 
@@ -489,10 +478,7 @@ def listing(store: DocumentStore, prefix: str, after: str) -> dict[str, Any]:
         InvalidArgument: the prefix is none, or `after` is no row key.
     """
     start, end = keys.prefix_range(prefix) if prefix else (b"", None)
-    try:
-        start = max(start, bytes.fromhex(after) + b"\0") if after else start
-    except ValueError as error:
-        raise InvalidArgument("`after` is what a page of this list gave, in hexadecimal") from error
+    start = max(start, place_after_key(after))
     spec = ReadSpec(families=(capture.BODY[0],), qualifier_prefix=capture.BODY[1], versions=1, keys_only=True)
     rows = list(store.cells.scan(start=start, end=end, limit=LISTED_ROWS + 1, spec=spec))
     urls = [keys.url_of(row.row_key) for row in rows[:LISTED_ROWS]]
@@ -643,16 +629,12 @@ def clusters(store: DocumentStore, after: str) -> dict[str, Any]:
         store: to be read.
         after: the row key after which to go on, in hexadecimal; "" for the beginning.
     """
-    try:
-        start = bytes.fromhex(after) + b"\0" if after else b""
-    except ValueError as error:
-        raise InvalidArgument("`after` is what this view gave, in hexadecimal") from error
     family, qualifier = capture.CANONICAL_PAGE
     spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
     counts: Counter[bytes] = Counter()
     members: dict[bytes, list[tuple[str, float]]] = {}
     rows, last = 0, b""
-    for row in store.cells.scan(start=start, limit=CLUSTER_ROWS, spec=spec):
+    for row in store.cells.scan(start=place_after_key(after), limit=CLUSTER_ROWS, spec=spec):
         rows, last = rows + 1, row.row_key
         cell = next((one for one in row.cells if one.qualifier == qualifier), None)
         if cell is None:

@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import Annotated, Any, Final, NamedTuple, Unpack
 from urllib.parse import unquote_to_bytes
 
-import re2
 from blake3 import blake3
 from litestar import Response, delete, get, head, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
@@ -39,11 +38,12 @@ from docstore.model.types import (
 )
 from docstore.reading import queries
 from docstore.reading.answers import Similar
-from docstore.reading.cells import Row
+from docstore.reading.cells import Row, scan_range
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
+from docstore.serving.archive_cdx import compiled_expression
 from docstore.serving.client_calls import About, Job, Limits, Rejected
 from docstore.serving.messages import (
     PAUSE,
@@ -501,7 +501,8 @@ async def urls(
     limit: Annotated[int, QueryParameter(ge=1, le=100_000)] = 1000,
 ) -> Stream:
     """Stored pages in row-key order, with the time of their newest capture."""
-    start, end = scan_range(prefix, host, _row_key(after))
+    start, end = scan_range(prefix, host)
+    start = max(start, place_after_key(after))
 
     def listed() -> Iterator[dict[str, Any]]:
         family, qualifier = capture.BODY
@@ -537,22 +538,10 @@ def _check_count(urls: list[str], service: Asked) -> None:
         raise InvalidArgument(f"{len(urls)} URLs are too many for one request; ask for at most {most} at a time")
 
 
-def scan_range(prefix: str | None, host: str | None, after: bytes) -> tuple[bytes, bytes | None]:
-    """Row keys of a URL prefix or a host, only those after `after`."""
-    if prefix is not None and host is not None:
-        raise InvalidArgument("give prefix or host, not both")
-    start: bytes = b""
-    end: bytes | None = None
-    if prefix is not None:
-        start, end = keys.prefix_range(prefix)
-    elif host is not None:
-        start, end = keys.host_range(host)
-    return (max(start, after + b"\0") if after else start), end
-
-
-def _row_key(after: str) -> bytes:
+def place_after_key(after: str) -> bytes:
+    """Where a list goes on after a row key in hexadecimal; the beginning for ""."""
     try:
-        return bytes.fromhex(after)
+        return bytes.fromhex(after) + b"\0" if after else b""
     except ValueError as error:
         raise InvalidArgument(f"after must be hexadecimal, as `next` is, not {after[:100]!r}") from error
 
@@ -583,7 +572,6 @@ def _pair(given: str, name: str, example: str) -> tuple[str, str]:
 # --- cells
 
 AnyMutation = SetCell | DeleteCells | DeleteFamily | DeleteRow
-MOST_EXPRESSION_BYTES: Final = 1000
 _RE2_MEMORY_BYTES: Final = 8 << 20
 
 
@@ -633,13 +621,11 @@ async def scan(
     spec: ReadSpec | None = None,
 ) -> Stream:
     """Rows in row-key order; `next` of the end is what `after` takes to go on."""
-    has_range = bool(start) or end is not None
-    if sum((prefix is not None, host is not None, has_range)) > 1:
-        raise InvalidArgument("a scan takes one of prefix, host, or a range of row keys")
-    first, last = scan_range(prefix, host, after or b"")
-    if has_range:
-        first, last = max(start, first), end
-    matches = _matcher(qualifier_regex)
+    first, last = scan_range(prefix, host, start, end)
+    first = max(first, after + b"\0") if after else first
+    matches: Callable[[bytes], object] | None = None
+    if qualifier_regex is not None:
+        matches = compiled_expression(qualifier_regex.encode("utf-8", "surrogatepass"), _RE2_MEMORY_BYTES).fullmatch
     most = limit if matches is None else None
 
     def rows() -> Iterator[Any]:
@@ -727,26 +713,6 @@ def _row(url: str | None, row_key: bytes | None) -> str | bytes:
     if row_key is not None and url is None:
         return row_key
     raise InvalidArgument("give url or row_key of the row: one of them")
-
-
-def _matcher(expression: str | None) -> Callable[[bytes], object] | None:
-    if expression is None:
-        return None
-    raw = expression.encode("utf-8", "surrogatepass")
-    if len(raw) > MOST_EXPRESSION_BYTES:
-        raise InvalidArgument(f"the qualifier expression has {len(raw)} bytes; at most {MOST_EXPRESSION_BYTES}")
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _RE2_MEMORY_BYTES
-    options.encoding = re2.Options.Encoding.LATIN1
-    try:
-        matches: Callable[[bytes], object] = re2.compile(raw, options).fullmatch
-    except re2.error as error:
-        raise InvalidArgument(
-            f"the qualifier expression {expression[:100]!r} is broken, or looks around or back, which a server's "
-            f"engine (RE2) does not: {error}"
-        ) from error
-    return matches
 
 
 def _matching(rows: Iterator[Row], matches: Callable[[bytes], object], limit: int | None) -> Iterator[Any]:

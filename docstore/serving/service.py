@@ -515,22 +515,11 @@ def _sweep(
     any_host: bool = False,
 ) -> Any:
     """See `SweepOptions`; `threads` is one, so that writes go on, and `pairs` is a file of the server's machine."""
-    known: Any = CanonicalPolicy(policy) if policy in list(CanonicalPolicy) else policy  # the options refuse others
-    options = SweepOptions(
-        threshold=threshold,
-        text=text,
-        shingle_words=shingle_words,
-        policy=known,
-        versions=versions,
-        all_pairs=all_pairs,
-        dry_run=dry_run,
-        pairs=None if pairs is None else Path(pairs),
-        threads=threads,
-        apply=apply,
-        kinds=tuple(kinds),
-        any_host=any_host,
-    )
-    return sweep(store, options, progress).as_dict()
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("store", "progress")}
+    given |= {"pairs": None if pairs is None else Path(pairs), "kinds": tuple(kinds)}
+    if policy in list(CanonicalPolicy):  # the options refuse others
+        given["policy"] = CanonicalPolicy(policy)
+    return sweep(store, SweepOptions(**given), progress).as_dict()
 
 
 def _backup(store: DocumentStore, progress: Progress, *, folder: str) -> Any:
