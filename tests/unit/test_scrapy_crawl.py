@@ -1,4 +1,4 @@
-"""Whole crawls with Scrapy, in a process of their own, of sites on the loopback interface."""
+"""Complete crawls with Scrapy, each in its own process, of sites on the loopback interface."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def crawl(url: str, **settings: object) -> dict[str, Any]:
-    given = [f"{name}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "tools.crawl_demo.spider", url, *given]
+    arguments = [f"{name}={value}" for name, value in settings.items()]
+    command = [sys.executable, "-m", "tools.crawl_demo.spider", url, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
-def test_a_crawl_of_a_trap_ends_with_every_page_and_the_next_asks_for_what_changed(tmp_path: Path) -> None:
+def test_a_crawl_of_a_trap_ends_with_all_pages_and_the_next_fetches_changed_ones(tmp_path: Path) -> None:
     settings = {"DOCSTORE_STORE": tmp_path / "s", "DOCSTORE_DURABILITY": "none", "CLOSESPIDER_PAGECOUNT": 1500}
     articles = 12
     with sites.serve(sites.trap(articles)) as site:
@@ -47,12 +47,12 @@ def test_a_crawl_of_a_trap_ends_with_every_page_and_the_next_asks_for_what_chang
         assert {f"{site.url}article/{index}" for index in range(articles)} <= stored
 
 
-def test_a_second_crawl_of_links_with_session_ids_asks_no_more_than_the_first(tmp_path: Path) -> None:
+def test_a_second_crawl_with_session_ids_makes_no_more_requests_than_the_first(tmp_path: Path) -> None:
     settings = {"DOCSTORE_STORE": tmp_path / "s", "DOCSTORE_DURABILITY": "none", "CLOSESPIDER_PAGECOUNT": 2500}
     with sites.serve(sites.sessions(sticky=True)) as site:
-        found = [crawl(site.url, **settings, DOCSTORE_CONDITIONAL=True) for _ in range(2)]
+        runs = [crawl(site.url, **settings, DOCSTORE_CONDITIONAL=True) for _ in range(2)]
         assert site.counts.not_modified > 50
-    assert [one["stats"]["finish_reason"] for one in found] == ["finished"] * 2
-    assert [one["real"] for one in found] == [sites.SHORT_SITE + 1] * 2
-    first, again = (one["stats"]["docstore/pages"] for one in found)
+    assert [run["stats"]["finish_reason"] for run in runs] == ["finished"] * 2
+    assert [run["real"] for run in runs] == [sites.SHORT_SITE + 1] * 2
+    first, again = (run["stats"]["docstore/pages"] for run in runs)
     assert again <= first

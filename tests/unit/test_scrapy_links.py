@@ -1,4 +1,4 @@
-"""Which links of duplicate pages are followed: by where such links have led."""
+"""Which links of duplicate pages are followed, by the results of earlier links."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def closed() -> LinkGate[int]:
     return gate
 
 
-def test_before_anything_is_known_a_few_links_are_followed_and_none_is_dropped() -> None:
+def test_an_undecided_shape_follows_a_few_links_and_drops_none() -> None:
     gate: LinkGate[int] = LinkGate()
     passed = gate.admit(SHAPE, list(range(20)))
     assert (len(passed.follow), passed.held, passed.dropped) == (AT_FIRST, 20 - AT_FIRST, 0)
     assert gate.held == passed.held
 
 
-def test_a_shape_whose_links_lead_to_duplicates_is_closed_and_drops_what_it_held() -> None:
+def test_a_shape_whose_links_lead_to_duplicates_is_closed_and_drops_held_links() -> None:
     gate: LinkGate[int] = LinkGate()
     gate.admit(SHAPE, list(range(20)))
     passed = [gate.learn(SHAPE, is_new=False) for _ in range(ENOUGH)][-1]
@@ -49,7 +49,7 @@ def test_a_shape_whose_links_lead_to_duplicates_is_closed_and_drops_what_it_held
     assert (passed.follow, passed.dropped, gate.held) == ([], 20 - AT_FIRST, 0)
 
 
-def test_a_shape_whose_links_lead_to_something_new_is_open_and_gives_back_what_it_held() -> None:
+def test_a_shape_whose_links_lead_to_new_pages_is_open_and_follows_held_links() -> None:
     gate: LinkGate[int] = LinkGate()
     first = gate.admit(SHAPE, list(range(20)))
     passed = [gate.learn(SHAPE, is_new=turn % 3 == 0) for turn in range(ENOUGH)][-1]
@@ -58,15 +58,15 @@ def test_a_shape_whose_links_lead_to_something_new_is_open_and_gives_back_what_i
     assert gate.admit(SHAPE, [1, 2, 3, 4, 5]).follow == [1, 2, 3, 4, 5]
 
 
-def test_of_a_closed_shape_less_than_one_link_a_page_is_followed() -> None:
-    """Otherwise an endless trap would be endless still."""
+def test_a_closed_shape_follows_less_than_one_link_for_each_page() -> None:
+    """Else the samples of an endless trap would not come to an end."""
     gate = closed()
     followed = [len(gate.admit(SHAPE, list(range(50))).follow) for _ in range(ONE_IN * 10)]
     assert sum(followed) == 10
     assert max(followed) == 1
 
 
-def test_a_closed_shape_opens_when_its_samples_lead_to_something_new() -> None:
+def test_a_closed_shape_opens_if_its_samples_lead_to_new_pages() -> None:
     gate = closed()
     states = []
     for _ in range(10):
@@ -78,7 +78,7 @@ def test_a_closed_shape_opens_when_its_samples_lead_to_something_new() -> None:
     assert gate.state(SHAPE) is State.CLOSED
 
 
-def test_what_is_held_comes_back_when_a_crawl_is_idle() -> None:
+def test_held_links_are_released_when_a_crawl_is_idle() -> None:
     gate: LinkGate[int] = LinkGate()
     first = gate.admit(SHAPE, list(range(30))).follow
     released: list[int] = []
@@ -89,12 +89,12 @@ def test_what_is_held_comes_back_when_a_crawl_is_idle() -> None:
     assert gate.held == 0
 
 
-def test_nothing_is_held_beyond_the_bound() -> None:
+def test_held_links_are_bounded() -> None:
     gate: LinkGate[int] = LinkGate(max_held=0)
     assert gate.admit(SHAPE, [1, 2, 3, 4, 5]).follow == [1, 2, 3, 4, 5]
 
 
-def test_shapes_are_decided_one_by_one() -> None:
+def test_each_shape_is_decided_by_its_own_results() -> None:
     gate = closed()
     assert gate.state("a.example/gallery?page") is State.UNDECIDED
     assert len(gate.admit("a.example/gallery?page", [1, 2]).follow) == 2
@@ -109,10 +109,10 @@ def test_a_shape_that_an_earlier_crawl_closed_starts_closed_and_can_open() -> No
         gate.learn(SHAPE, is_new=True)
     assert gate.state(SHAPE) is State.OPEN
     gate.close(SHAPE)
-    assert gate.state(SHAPE) is State.OPEN  # this crawl knows better
+    assert gate.state(SHAPE) is State.OPEN  # the results of this crawl count more
 
 
-def test_links_of_a_page_that_stands_for_another_wait_for_it() -> None:
+def test_links_of_a_replacement_wait_for_the_original() -> None:
     gate: LinkGate[int] = LinkGate()
     for original in "abcd":
         assert gate.defer(original, SHAPE, [1, 2]).held == 2

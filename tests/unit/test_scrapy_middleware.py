@@ -56,19 +56,19 @@ class Crawl:
         return {name.removeprefix("docstore/"): value for name, value in self.crawler.stats.get_stats().items()}
 
     def gives(self, response: Response, *results: Any) -> list[Any]:
-        async def found() -> AsyncIterator[Any]:
+        async def outputs() -> AsyncIterator[Any]:
             for result in results:
                 yield result
 
         async def run() -> list[Any]:
-            return [one async for one in self.middleware.process_spider_output(response, found())]
+            return [output async for output in self.middleware.process_spider_output(response, outputs())]
 
         return asyncio.run(run())
 
     def links(self, response: Response) -> list[str]:
         """Of a page with two links."""
-        wanted = [Request(f"{response.url}/next{number}") for number in range(2)]
-        return [request.url for request in self.gives(response, *wanted)]
+        links = [Request(f"{response.url}/next{number}") for number in range(2)]
+        return [request.url for request in self.gives(response, *links)]
 
 
 def answer(url: str, body: bytes = STORY, *, status: int = 200, depth: int = 5, **meta: Any) -> HtmlResponse:
@@ -85,40 +85,40 @@ def crawl(tmp_path: Path) -> Iterator[Callable[..., Crawl]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.middleware.engine_stopped()
-        release(one.options)
+    for session in made:
+        session.middleware.engine_stopped()
+        release(session.options)
 
 
 def test_a_page_is_written_with_its_headers_and_items_get_the_verdict(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
-    plain, declared, other = one.gives(answer(A), {"url": A}, Fields(), NoFields(url=A))
+    session = crawl()
+    plain, declared, other = session.gives(answer(A), {"url": A}, Fields(), NoFields(url=A))
     assert plain["docstore"]["verdict"] == declared["docstore"]["verdict"] == "new"
     assert dict(other) == {"url": A}
-    (item,) = one.gives(answer(B, COPY), {"docstore": None})
+    (item,) = session.gives(answer(B, COPY), {"docstore": None})
     assert (item["docstore"]["verdict"], item["docstore"]["of_url"]) == ("near", A)
-    page = one.store.get(A)
+    page = session.store.get(A)
     assert page is not None
     assert (page.body, page.status, page.newest.header("content-type")) == (STORY, 200, "text/html")
-    assert one.stats()["verdict/near"] == 1
+    assert session.stats()["verdict/near"] == 1
 
 
 def test_links_of_a_duplicate_are_not_followed(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
-    assert len(one.links(answer(A))) == 2
-    assert one.links(answer(B)) == []
-    assert one.stats()["links_dropped"] == 2
+    session = crawl()
+    assert len(session.links(answer(A))) == 2
+    assert session.links(answer(B)) == []
+    assert session.stats()["links_dropped"] == 2
 
 
-def test_links_of_an_article_whose_text_its_feed_holds_are_followed(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
+def test_links_of_an_article_that_is_also_in_a_feed_are_followed(crawl: Callable[..., Crawl]) -> None:
+    session = crawl()
     feed = b"<rss><channel><item><title>Story</title><description><![CDATA[" + STORY + b"]]></description></item>"
     response = XmlResponse(f"{A}/feed", headers={"Content-Type": "application/rss+xml"}, body=feed, request=Request(A))
-    one.gives(response)
-    stored = one.store.get(f"{A}/feed")
+    session.gives(response)
+    stored = session.store.get(f"{A}/feed")
     assert stored is not None and stored.newest.entries and "Story" in (stored.text or "")
-    assert len(one.links(answer(A))) == 2
-    assert one.stats()["verdict/new"] == 2
+    assert len(session.links(answer(A))) == 2
+    assert session.stats()["verdict/new"] == 2
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_links_of_an_article_whose_text_its_feed_holds_are_followed(crawl: Calla
 def test_links_of_a_duplicate_are_followed(
     crawl: Callable[..., Crawl], settings: dict[str, Any], first: str, second: Response
 ) -> None:
-    one = crawl(**settings)
-    one.links(answer(first))
-    assert len(one.links(second)) == 2
+    session = crawl(**settings)
+    session.links(answer(first))
+    assert len(session.links(second)) == 2
 
 
 @pytest.mark.parametrize(
@@ -164,57 +164,57 @@ def test_links_of_a_duplicate_are_followed(
 def test_links_of_other_duplicates_are_not_followed(
     crawl: Callable[..., Crawl], settings: dict[str, Any], second: Response
 ) -> None:
-    one = crawl(**settings)
-    one.links(answer(A))
+    session = crawl(**settings)
+    session.links(answer(A))
     expected = 2 if settings.get("DOCSTORE_FOLLOW_DUPLICATES") is True else 0
-    assert len(one.links(second)) == expected
+    assert len(session.links(second)) == expected
 
 
-def test_an_original_of_an_earlier_crawl_stops_nothing_but_the_duplicates_after_the_first(
+def test_the_first_duplicate_of_a_page_of_an_earlier_crawl_replaces_it(
     crawl: Callable[..., Crawl],
 ) -> None:
-    """A page that changes at each visit is near to its own old copy under another URL, and that one to it."""
-    one = crawl()
-    one.store.put_page(A, STORY, headers=TYPE, fetched_at=1_700_000_000_000_000)
-    assert len(one.links(answer(B))) == 2
-    assert one.links(answer("https://a.example/story?sid=2")) == []  # the first one stands for it
-    assert len(one.links(answer(B))) == 2
-    assert len(one.links(answer(A))) == 2  # the oldest of them
-    assert one.links(answer("https://a.example/story?sid=3")) == []
+    """A page that changes at each visit is a near duplicate of its own old copy under another URL."""
+    session = crawl()
+    session.store.put_page(A, STORY, headers=TYPE, fetched_at=1_700_000_000_000_000)
+    assert len(session.links(answer(B))) == 2
+    assert session.links(answer("https://a.example/story?sid=2")) == []  # B replaces A
+    assert len(session.links(answer(B))) == 2
+    assert len(session.links(answer(A))) == 2  # the original
+    assert session.links(answer("https://a.example/story?sid=3")) == []
 
 
-def test_of_duplicates_of_another_host_only_the_first_is_followed(crawl: Callable[..., Crawl]) -> None:
-    """Two sites with the same trap: each page of the second was followed without end."""
-    one = crawl()
-    one.links(answer(A))
-    assert len(one.links(answer("https://b.example/story"))) == 2
-    assert one.links(answer("https://b.example/story?sid=1")) == []
-    assert len(one.links(answer("https://c.example/story"))) == 2
+def test_links_of_only_the_first_duplicate_of_another_host_are_followed(crawl: Callable[..., Crawl]) -> None:
+    """Two sites with the same trap: the crawl of the second would be endless."""
+    session = crawl()
+    session.links(answer(A))
+    assert len(session.links(answer("https://b.example/story"))) == 2
+    assert session.links(answer("https://b.example/story?sid=1")) == []
+    assert len(session.links(answer("https://c.example/story"))) == 2
 
 
-def test_an_original_whose_links_were_not_followed_stops_nothing(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
-    assert one.gives(answer(A), {"url": A}) != []
-    assert len(one.links(answer(B))) == 2
+def test_links_are_followed_if_the_original_had_none(crawl: Callable[..., Crawl]) -> None:
+    session = crawl()
+    assert session.gives(answer(A), {"url": A}) != []
+    assert len(session.links(answer(B))) == 2
 
 
-def test_a_page_that_is_asked_for_again_is_no_link_of_its_own(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
-    one.links(answer(A))
+def test_a_request_of_the_page_itself_is_not_a_link(crawl: Callable[..., Crawl]) -> None:
+    session = crawl()
+    session.links(answer(A))
     again = Request(B, dont_filter=True)
-    assert one.gives(answer(B), again, Request("https://a.example/x")) == [again]
+    assert session.gives(answer(B), again, Request("https://a.example/x")) == [again]
 
 
-def test_learning_closes_a_shape_by_what_its_links_led_to(crawl: Callable[..., Crawl]) -> None:
-    one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
-    one.links(answer(A))
-    requests = one.gives(answer(B), *(Request(f"https://a.example/story?sid={n}") for n in range(2, 40)))
+def test_learning_closes_a_shape_whose_links_lead_to_duplicates(crawl: Callable[..., Crawl]) -> None:
+    session = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    session.links(answer(A))
+    requests = session.gives(answer(B), *(Request(f"https://a.example/story?sid={n}") for n in range(2, 40)))
     assert 0 < len(requests) < 38
     for turn in range(12):
         response = answer(f"https://a.example/story?sid=x{turn}", docstore_shape=requests[0].meta["docstore_shape"])
-        one.links(response)
-    assert one.stats()["shapes_closed"] == 1
-    assert one.links(answer("https://a.example/story?sid=last")) == []
+        session.links(response)
+    assert session.stats()["shapes_closed"] == 1
+    assert session.links(answer("https://a.example/story?sid=last")) == []
 
 
 def duplicates(start: int, count: int) -> list[HtmlResponse]:
@@ -222,13 +222,13 @@ def duplicates(start: int, count: int) -> list[HtmlResponse]:
     return [answer(f"https://a.example/story?sid=x{start + turn}", docstore_shape=shape) for turn in range(count)]
 
 
-def test_a_shape_that_was_closed_stays_closed_in_the_next_crawl(crawl: Callable[..., Crawl]) -> None:
-    one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
-    one.links(answer(A))
+def test_a_closed_shape_stays_closed_in_the_next_crawl(crawl: Callable[..., Crawl]) -> None:
+    session = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    session.links(answer(A))
     for response in duplicates(0, 12):
-        one.links(response)
-    assert one.stats()["shapes_closed"] == 1
-    row = one.store.cells.read_row("urn:docstore:links:a.example")
+        session.links(response)
+    assert session.stats()["shapes_closed"] == 1
+    row = session.store.cells.read_row("urn:docstore:links:a.example")
     assert row is not None
     assert [(cell.qualifier, cell.value) for cell in row.cells] == [(b"links:/story?sid", b"closed")]
     again = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
@@ -243,30 +243,30 @@ def test_a_shape_that_was_closed_stays_closed_in_the_next_crawl(crawl: Callable[
     assert len(third.links(answer("https://a.example/story?sid=third"))) == 2
 
 
-def test_a_closed_shape_that_cannot_be_kept_stops_no_crawl(
+def test_a_failure_to_store_a_closed_shape_does_not_stop_the_crawl(
     crawl: Callable[..., Crawl], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
-    one.links(answer(A))
-    monkeypatch.setattr(one.store.cells, "apply", lambda *_, **__: 1 / 0)
+    session = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    session.links(answer(A))
+    monkeypatch.setattr(session.store.cells, "apply", lambda *_, **__: 1 / 0)
     for response in duplicates(0, 12):
-        one.links(response)
-    assert one.stats()["errors/ZeroDivisionError"] == 1
-    assert one.links(answer("https://a.example/story?sid=last")) == []
+        session.links(response)
+    assert session.stats()["errors/ZeroDivisionError"] == 1
+    assert session.links(answer("https://a.example/story?sid=last")) == []
 
 
 @pytest.mark.parametrize(("original", "followed"), [(STORY, 0), (STORY.replace(b"Pony", b"Mule"), 2)])
-def test_links_of_a_page_that_stands_for_another_wait_until_that_one_comes(
+def test_links_of_a_replacement_wait_until_the_original_arrives(
     crawl: Callable[..., Crawl], original: bytes, followed: int
 ) -> None:
-    one = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
-    one.store.put_page(A, STORY, headers=TYPE, fetched_at=1_700_000_000_000_000)
-    one.store.cells.apply("urn:docstore:links:a.example", [SetCell("anchor", b"links:/story?sid", 1000, b"closed")])
-    assert one.links(answer(B)) == []
-    assert one.stats()["links_held"] == 2
-    assert len(one.links(answer(A, original))) - 2 == followed
-    one.middleware.spider_idle(one.crawler.spider)  # nothing waits any more
-    assert one.stats().get("links_released") is None
+    session = crawl(DOCSTORE_FOLLOW_DUPLICATES="learn")
+    session.store.put_page(A, STORY, headers=TYPE, fetched_at=1_700_000_000_000_000)
+    session.store.cells.apply("urn:docstore:links:a.example", [SetCell("anchor", b"links:/story?sid", 1000, b"closed")])
+    assert session.links(answer(B)) == []
+    assert session.stats()["links_held"] == 2
+    assert len(session.links(answer(A, original))) - 2 == followed
+    session.middleware.spider_idle(session.crawler.spider)  # no held links are left
+    assert session.stats().get("links_released") is None
 
 
 @pytest.mark.parametrize(
@@ -280,40 +280,42 @@ def test_links_of_a_page_that_stands_for_another_wait_until_that_one_comes(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_no_page_is_not_stored(crawl: Callable[..., Crawl], response: Response, reason: str) -> None:
-    one = crawl()
-    assert one.gives(response, {"a": 1}) == [{"a": 1}]
-    assert one.stats()[f"skipped/{reason}"] == 1
-    assert one.store.get(A) is None
+def test_responses_that_are_not_pages_are_not_stored(
+    crawl: Callable[..., Crawl], response: Response, reason: str
+) -> None:
+    session = crawl()
+    assert session.gives(response, {"a": 1}) == [{"a": 1}]
+    assert session.stats()[f"skipped/{reason}"] == 1
+    assert session.store.get(A) is None
 
 
-def test_errors_that_tell_of_the_page_redirects_and_pictures_are_stored(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
-    one.gives(answer("https://a.example/gone", status=410))
+def test_permanent_errors_redirects_and_pictures_are_stored(crawl: Callable[..., Crawl]) -> None:
+    session = crawl()
+    session.gives(answer("https://a.example/gone", status=410))
     picture = Response("https://a.example/p.png", headers={"Content-Type": "image/png"}, body=b"\x89PNG\x00\xff")
-    one.gives(picture)
-    one.gives(
+    session.gives(picture)
+    session.gives(
         answer(A, redirect_urls=["https://a.example/old", "https://a.example/older"], redirect_reasons=[301, 302])
     )
-    found = one.store.get("https://a.example/old", follow=True)
-    assert found is not None
-    assert (found.url, found.via) == (A, ("https://a.example/old", "https://a.example/older"))
-    assert one.store.get("https://a.example/p.png").body == b"\x89PNG\x00\xff"  # type: ignore[union-attr]
-    assert one.store.get("https://a.example/gone").status == 410  # type: ignore[union-attr]
-    one.gives(
+    stored = session.store.get("https://a.example/old", follow=True)
+    assert stored is not None
+    assert (stored.url, stored.via) == (A, ("https://a.example/old", "https://a.example/older"))
+    assert session.store.get("https://a.example/p.png").body == b"\x89PNG\x00\xff"  # type: ignore[union-attr]
+    assert session.store.get("https://a.example/gone").status == 410  # type: ignore[union-attr]
+    session.gives(
         answer("https://a.example/m", redirect_urls=["https://a.example/refresh"], redirect_reasons=["meta refresh"])
     )
-    assert one.store.get("https://a.example/refresh") is None
+    assert session.store.get("https://a.example/refresh") is None
 
 
 def test_a_store_that_fails_does_not_stop_the_crawl(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
-    one.links(answer(A))
-    one.store.close()
-    (item,) = one.gives(answer(B), {"url": B})
+    session = crawl()
+    session.links(answer(A))
+    session.store.close()
+    (item,) = session.gives(answer(B), {"url": B})
     assert item == {"url": B}
-    assert len(one.links(answer(B))) == 2
-    assert one.stats()["errors"] == one.stats()["errors/StoreUnavailable"] == 2
+    assert len(session.links(answer(B))) == 2
+    assert session.stats()["errors"] == session.stats()["errors/StoreUnavailable"] == 2
 
 
 def test_a_crawl_does_not_start_without_its_store(tmp_path: Path) -> None:
@@ -336,21 +338,21 @@ def test_a_crawl_does_not_start_without_its_store(tmp_path: Path) -> None:
         ("CRAWL", "two\nlines"),
     ],
 )
-def test_a_wrong_setting_is_named(tmp_path: Path, name: str, value: Any) -> None:
+def test_a_wrong_setting_is_refused_by_name(tmp_path: Path, name: str, value: Any) -> None:
     with pytest.raises(InvalidArgument, match=f"DOCSTORE_{name}"):
         Crawl(tmp_path / "s", {f"DOCSTORE_{name}": value})
 
 
 @contextmanager
-def pipeline(one: Crawl) -> Iterator[Callable[[Any], Any]]:
-    made = StorePipeline.from_crawler(one.crawler)
+def pipeline(session: Crawl) -> Iterator[Callable[[Any], Any]]:
+    made = StorePipeline.from_crawler(session.crawler)
     yield lambda item: asyncio.run(made.process_item(item))
     asyncio.run(made.close_spider())
 
 
-def test_the_pipeline_stores_items_that_hold_a_page_and_drops_duplicates(crawl: Callable[..., Crawl]) -> None:
-    one = crawl(DOCSTORE_DROP_ITEMS="exact,near")
-    with pipeline(one) as process:
+def test_the_pipeline_stores_items_with_a_page_and_drops_duplicates(crawl: Callable[..., Crawl]) -> None:
+    session = crawl(DOCSTORE_DROP_ITEMS="exact,near")
+    with pipeline(session) as process:
         item = process({"url": A, "body": STORY.decode(), "fetched_at": 1_700_000_000_000_000})
         assert item["docstore"]["verdict"] == "new"
         with pytest.raises(DropItem, match="near of"):
@@ -359,32 +361,32 @@ def test_the_pipeline_stores_items_that_hold_a_page_and_drops_duplicates(crawl: 
             process({"docstore": {"verdict": "exact", "of_url": A}})
         assert process({"url": A}) == {"url": A}
         assert process({"url": A, "body": 3}) == {"url": A, "body": 3}
-        one.store.close()
+        session.store.close()
         assert "docstore" not in process({"url": A, "body": b"x"})
-    assert one.stats()["items"] == 2
-    assert one.stats()["errors"] == 1
+    assert session.stats()["items"] == 2
+    assert session.stats()["errors"] == 1
 
 
 def test_pages_and_items_carry_the_label_of_the_crawl(crawl: Callable[..., Crawl]) -> None:
-    one = crawl(DOCSTORE_CRAWL="2024-05")
-    one.gives(answer(A, redirect_urls=["https://a.example/old"], redirect_reasons=[301]))
-    with pipeline(one) as process:
+    session = crawl(DOCSTORE_CRAWL="2024-05")
+    session.gives(answer(A, redirect_urls=["https://a.example/old"], redirect_reasons=[301]))
+    with pipeline(session) as process:
         process({"url": B, "body": COPY, "headers": TYPE})
     for url in (A, B, "https://a.example/old"):
-        found = one.store.get(url)
-        assert found is not None and found.newest.crawl == "2024-05"
+        stored = session.store.get(url)
+        assert stored is not None and stored.newest.crawl == "2024-05"
 
 
-def cache_of(one: Crawl) -> StoreCache:
-    cache = StoreCache(one.crawler.settings)
-    cache.open_spider(one.crawler.spider)  # type: ignore[arg-type]
+def cache_of(session: Crawl) -> StoreCache:
+    cache = StoreCache(session.crawler.settings)
+    cache.open_spider(session.crawler.spider)  # type: ignore[arg-type]
     return cache
 
 
-def test_the_cache_gives_a_page_back_and_a_304_becomes_a_visit(crawl: Callable[..., Crawl]) -> None:
-    one = crawl(SPIDER_MIDDLEWARES={"docstore.scrapy.StoreMiddleware": 45})
-    spider: Any = one.crawler.spider
-    cache, policy = cache_of(one), AlwaysAsk(one.crawler.settings)
+def test_the_cache_returns_a_page_and_a_304_becomes_a_visit(crawl: Callable[..., Crawl]) -> None:
+    session = crawl(SPIDER_MIDDLEWARES={"docstore.scrapy.StoreMiddleware": 45})
+    spider: Any = session.crawler.spider
+    cache, policy = cache_of(session), AlwaysAsk(session.crawler.settings)
     request = Request(A)
     assert cache.retrieve_response(spider, request) is None
     tagged = HtmlResponse(
@@ -393,8 +395,8 @@ def test_the_cache_gives_a_page_back_and_a_304_becomes_a_visit(crawl: Callable[.
         request=request,
         headers={**TYPE, "ETag": '"1"', "Content-Encoding": "gzip", "Set-Cookie": ["a=1", "b=2"]},
     )
-    one.gives(tagged)
-    before = one.store.validators(A)
+    session.gives(tagged)
+    before = session.store.validators(A)
     cached = cache.retrieve_response(spider, request)
     assert isinstance(cached, HtmlResponse)
     assert (cached.body, cached.headers.getlist("Set-Cookie")) == (STORY, [b"a=1", b"b=2"])
@@ -405,48 +407,46 @@ def test_the_cache_gives_a_page_back_and_a_304_becomes_a_visit(crawl: Callable[.
     assert not policy.is_cached_response_valid(cached, Response(A, status=500), request)
     cached.flags.append("cached")
     cached.request = request
-    (item,) = one.gives(cached, {})
-    assert one.stats()["skipped/cached"] == 1  # nobody has confirmed it
+    (item,) = session.gives(cached, {})
+    assert session.stats()["skipped/cached"] == 1  # the site has not confirmed it
     cache.store_response(spider, request, cached)
-    (item,) = one.gives(cached, {})
+    (item,) = session.gives(cached, {})
     assert item["docstore"]["stored"] == "confirmed"
-    after = one.store.validators(A)
+    after = session.store.validators(A)
     assert before is not None
     assert after is not None
     assert after["last_visit"] > before["last_visit"]
     cache.close_spider(spider)
 
 
-def test_a_page_from_a_cache_of_scrapy_is_written_if_the_store_has_it_not(crawl: Callable[..., Crawl]) -> None:
-    one = crawl()
+def test_a_page_from_scrapys_cache_is_written_if_the_store_does_not_have_it(crawl: Callable[..., Crawl]) -> None:
+    session = crawl()
     cached = answer(A)
     cached.flags.append("cached")
     cached.headers["Date"] = "Tue, 14 Nov 2023 22:13:20 GMT"
     for _ in range(2):
-        (item,) = one.gives(cached, {})
+        (item,) = session.gives(cached, {})
         assert (item["docstore"]["verdict"], item["docstore"]["timestamp"]) == ("new", 1_700_000_000_000_000)
-    assert one.stats()["pages"] == 1
+    assert session.stats()["pages"] == 1
     old = answer(B, COPY)
     old.flags.append("cached")
     old.headers["Date"] = "no date"
-    assert one.gives(old, {})[0]["docstore"]["verdict"] == "near"
+    assert session.gives(old, {})[0]["docstore"]["verdict"] == "near"
 
 
-def test_a_failure_that_nobody_foresaw_loses_no_links(
-    crawl: Callable[..., Crawl], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = crawl()
-    monkeypatch.setattr(one.store, "put_page", lambda *_, **__: 1 / 0)
-    assert len(one.links(answer(A))) == 2
-    assert one.stats()["errors/ZeroDivisionError"] == 1
+def test_an_unexpected_failure_loses_no_links(crawl: Callable[..., Crawl], monkeypatch: pytest.MonkeyPatch) -> None:
+    session = crawl()
+    monkeypatch.setattr(session.store, "put_page", lambda *_, **__: 1 / 0)
+    assert len(session.links(answer(A))) == 2
+    assert session.stats()["errors/ZeroDivisionError"] == 1
 
 
-def test_a_page_without_validators_is_asked_for_in_full_unless_it_is_fresh(crawl: Callable[..., Crawl]) -> None:
+def test_a_page_without_validators_is_fetched_in_full_unless_it_is_fresh(crawl: Callable[..., Crawl]) -> None:
     parts = {"docstore.scrapy.StoreMiddleware": 45}
-    one = crawl(SPIDER_MIDDLEWARES=parts)
-    one.gives(answer(A))
-    cache = cache_of(one)
-    spider: Any = one.crawler.spider
+    session = crawl(SPIDER_MIDDLEWARES=parts)
+    session.gives(answer(A))
+    cache = cache_of(session)
+    spider: Any = session.crawler.spider
     assert cache.retrieve_response(spider, Request(A)) is None
     assert cache.retrieve_response(spider, Request(A, method="POST")) is None
     cache.close_spider(spider)
@@ -460,12 +460,12 @@ def test_a_page_without_validators_is_asked_for_in_full_unless_it_is_fresh(crawl
     cache.close_spider(spider)
 
 
-def test_a_cache_without_the_middleware_that_writes_is_refused(crawl: Callable[..., Crawl]) -> None:
+def test_a_cache_without_the_middleware_is_refused(crawl: Callable[..., Crawl]) -> None:
     with pytest.raises(InvalidArgument, match="StoreMiddleware"):
         StoreCache(crawl().crawler.settings)
 
 
-def test_crawlers_share_a_store_behind_a_server(tmp_path: Path) -> None:
+def test_crawlers_share_a_served_store(tmp_path: Path) -> None:
     pytest.importorskip("litestar", reason="the server is not installed: pip install '.[server]'")
     from tests.serving import serving
 
@@ -476,13 +476,13 @@ def test_crawlers_share_a_store_behind_a_server(tmp_path: Path) -> None:
         with pytest.raises(StoreUnavailable, match="token"):
             Crawl(Path(served.addresses.url), {"DOCSTORE_STORE": served.addresses.url})
         settings = {"DOCSTORE_STORE": served.addresses.url, "DOCSTORE_TOKEN": "writing-writing-writing"}
-        one = Crawl(tmp_path, {**settings, "DOCSTORE_FOLLOW_DUPLICATES": "never"})
-        assert len(one.links(answer(A))) == 2
-        assert one.links(answer(B)) == []
-        (item,) = one.gives(answer(A), {})
+        session = Crawl(tmp_path, {**settings, "DOCSTORE_FOLLOW_DUPLICATES": "never"})
+        assert len(session.links(answer(A))) == 2
+        assert session.links(answer(B)) == []
+        (item,) = session.gives(answer(A), {})
         assert item["docstore"]["stored"] == "confirmed"
-        one.middleware.engine_stopped()
-        release(one.options)
+        session.middleware.engine_stopped()
+        release(session.options)
         page = served.store.get(B)
         assert page is not None
         assert page.body == STORY
