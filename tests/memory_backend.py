@@ -41,6 +41,11 @@ class InlineValues:
     ) -> tuple[bytes, Base | None]:
         return encode_inline(raw), None
 
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        return encode_inline(body), encode_inline(text), None
+
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass
 

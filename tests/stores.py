@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from docstore.model.capture import Column
-from docstore.model.format import CODEC_ZSTD_DICTIONARY
+from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
@@ -40,8 +40,11 @@ def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     opened.bodies.flush()
     codec, load, base = ValueCodec(), opened.dictionaries.load, opened.placement.base
     for row in opened.manifest.segments():
+        before = b""
         for found in records_of(store, row.number):
-            yield codec.decode(found, load if found.codec == CODEC_ZSTD_DICTIONARY else base)
+            resolve = {CODEC_ZSTD_DICTIONARY: load, CODEC_ZSTD_BODY: lambda _, body=before: body}
+            before = codec.decode(found, resolve.get(found.codec, base))  # type: ignore[arg-type]
+            yield before
     for path in (opened.path / "dictionaries").iterdir():
         yield decode_dictionary(path.read_bytes())
     for table in ("pages", "bodies", "meta"):

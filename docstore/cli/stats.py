@@ -48,6 +48,7 @@ SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
     "delta": "a relative was near enough",
+    "body": "a text that stands in its body",
     "dictionary": "no relative was near enough",
     "zstd": "there was no dictionary, or none made it smaller",
     "stored": "zstd does not make it smaller",

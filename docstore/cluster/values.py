@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_families, messages, put
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
+from docstore.model.capture import BODY, MAIN
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -313,7 +314,7 @@ class CellValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
-        codec, related, payload = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
+        codec, related, payload, _ = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
         named = related if codec == CODEC_ZSTD_DICTIONARY else b""
         self._dictionaries.note(row_key, column, raw, len(payload), named)
         cell = Owner(row_key, timestamp, column)
@@ -338,6 +339,13 @@ class CellValues:
     ) -> tuple[bytes, Base | None]:
         """See `Values`: no value is a delta."""
         return self.append(row_key, column, timestamp, raw), None
+
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        """See `Values`."""
+        values = [self.append(row_key, column, timestamp, raw) for column, raw in ((BODY, body), (MAIN, text))]
+        return values[0], values[1], None
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the cells to which its capture records refer, as far as they were placed."""

@@ -4,9 +4,11 @@ A row is named by the first 16 bytes of the BLAKE3 of a value and says where a r
 text has a row if a delta was made against it, or if captures of several pages share its record.  The name stands for
 the bytes alone: a row may name any record of them, and what a reader finds under a name is never another value.
 
-A base is never a delta itself: a page that resembles a delta becomes a delta against that delta's base.  So one read is
-at most two decodes.  No row says which deltas there are: the records of a segment name their bases, and compaction
-frees a base that no segment names (mark and sweep).  Only the local backend has deltas.
+A base is never a delta against another base: a page that resembles a delta becomes a delta against that delta's base.
+So one read is at most two decodes of a body.  A text, a base too, may be a delta of its own body, whose record stands
+directly before it: a read of a text is at most three.  No row says which deltas there are: the records of a segment
+name their bases, and compaction frees a base that no segment names (mark and sweep).  Only the local backend has
+deltas.
 """
 
 from __future__ import annotations

@@ -198,3 +198,10 @@ def decode_ref(ref: bytes) -> Ref:
     if shift or len(numbers) != 3:
         raise CorruptionError("a ref is damaged", expected="three varints", found=ref.hex() or "nothing")
     return Ref(*numbers)
+
+
+def body_ref(ref: bytes, text: Record) -> bytes:
+    """The ref of the record directly before a text that is a delta of its body: that body."""
+    segment, offset, _ = decode_ref(ref)
+    length = int.from_bytes(text.related, "little")
+    return encode_ref(segment, max(0, offset - length), length)

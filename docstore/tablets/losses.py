@@ -4,7 +4,7 @@ Knows rows, the built-in columns and bases; must not know files.  Runs over all 
 bytes of committed rows are missing: after power loss below durability `sync`, or where a hand has cut or removed files.
 
 A capture is dropped whole, also if only one of its values is lost, with the visits that confirm it and what was
-computed for it.  A delta is lost with its base.  What is dropped is noted in the same batch.
+computed for it.  A delta is lost with its base or body.  What is dropped is noted in the same batch.
 Postings that lead to it lead nowhere, and are pruned by the next compaction.
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgpack
 
 from docstore.model.capture import Column
-from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA, LOST_ROW
+from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
 from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
@@ -27,6 +27,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.table import is_later
+from docstore.tablets.bodies import body_ref
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import Recovery, SegmentBodies
 
@@ -123,10 +124,14 @@ class _Losses:
         self._recovery = recovery
         self._found = _now()
         self._deltas: set[bytes] = set()
-        """Refs of deltas against bases that are lost."""
+        """Refs of deltas against bases, or bodies, that are lost."""
+        gone = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
+        for number in {item.segment for item in recovery.lost} - gone:
+            for ref, record in bodies.records(number):
+                if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
+                    self._deltas.add(ref)
         self.base_rows = BaseRows(engine)
         self.bases = {name for name, envelope in self.base_rows.scan() if self._is_lost(envelope)}
-        gone = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
         for segment in manifest.segments() if self.bases else ():
             for ref, record in bodies.records(segment.number) if segment.number not in gone else ():
                 if record.codec == CODEC_ZSTD_DELTA and record.related in self.bases:

@@ -10,17 +10,25 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
+from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
+from docstore.model.format import (
+    CODEC_ZSTD_BODY,
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    INLINE_LIMIT_BYTES,
+    RECORD_BODY_LENGTH_BYTES,
+    RECORD_VALUE,
+)
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation, RowMutations
 from docstore.storage.bases import Base
 from docstore.storage.cache import LruCache
 from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.storage.values import READ_AHEAD_BYTES, Column, through_moves
-from docstore.tablets.bodies import Bodies, SegmentProgress, decode_ref
+from docstore.tablets.bodies import Bodies, SegmentProgress, body_ref, decode_ref
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, delete_column, delete_family, delete_row
-from docstore.tablets.values import ValueCodec
+from docstore.tablets.values import LONGEST_OWN_BODY_BYTES, OwnBody, ValueCodec
 
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
@@ -53,10 +61,12 @@ class Placement:
         self._base_envelope = base_envelope
         self._envelopes: dict[bytes, bytes] = {}
         self._held_bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
+        self._last_body = b"", b""
+        """Ref and value of the body that was decoded last: its text is read next, and may be a delta against it."""
         self._load = dictionaries.load
         self.unreadable = dictionaries.unreadable
 
-    # --- placing
+    # --- appending
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
@@ -68,12 +78,52 @@ class Placement:
         """See `Values`."""
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw), None
-        encoded, base = self._codec.choose(column, raw, bases, partial(self._dictionaries.get, row_key, column))
-        codec, related, payload = encoded
-        self._dictionaries.note(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
+        ref, _, base = self._append(row_key, column, timestamp, raw, bases)
+        return encode_ref_envelope(len(raw), ref), base
+
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        """See `Values`: the text of a body that is no delta is encoded against that."""
+        if min(len(body), len(text)) <= INLINE_LIMIT_BYTES:
+            value, base = self.append_near(row_key, BODY, timestamp, body, bases)
+            return value, None if base is not None else self.append(row_key, MAIN, timestamp, text), base
+        ref, frame, base = self._append(row_key, BODY, timestamp, body, bases, text=text)
+        value = encode_ref_envelope(len(body), ref)
+        if base is not None:
+            return value, None, base
+        length = decode_ref(ref).length
+        ref, _, _ = self._append(row_key, MAIN, timestamp, text, (), body=OwnBody(body, frame), body_bytes=length)
+        return value, encode_ref_envelope(len(text), ref), None
+
+    def _append(
+        self,
+        row_key: bytes,
+        column: Column,
+        timestamp: int,
+        raw: bytes,
+        bases: Sequence[Base],
+        *,
+        text: bytes = b"",
+        body: OwnBody | None = None,
+        body_bytes: int = 0,
+    ) -> tuple[bytes, bytes, Base | None]:
+        """Append a long value; `body_bytes` is the length of its body's record, the last one that was appended.
+
+        Returns:
+            Its ref, the frame of its text if that was made, and the base that it is a delta against.
+        """
+        dictionary = partial(self._dictionaries.get, row_key, column)
+        encoded, base = self._codec.choose(column, raw, bases, dictionary, text=text, body=body)
+        codec, related, payload, frame = encoded
+        if codec == CODEC_ZSTD_BODY:
+            related = body_bytes.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
+        if column != MAIN or codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):  # such texts need no dictionary
+            used = related if codec == CODEC_ZSTD_DICTIONARY else b""
+            self._dictionaries.note(row_key, column, raw, len(payload), used)
         record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
         (ref,) = self._bodies.append((record,))
-        return encode_ref_envelope(len(raw), ref), base
+        return ref, frame, base
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: a record of its own."""
@@ -135,7 +185,7 @@ class Placement:
         value, ref = parse_envelope(envelope)
         if ref is None:
             return value
-        return self._decode(self._bodies.read(ref))
+        return self._read(ref)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         """Whether two cells hold the same value, wherever it lies; one that cannot be read is like no other."""
@@ -170,7 +220,7 @@ class Placement:
         for number, record in records:
             base = bases.get(record.related)
             if base is None:
-                values[places[number]] = self._decode(record)
+                values[places[number]] = self._decode(record, refs[number])
             else:
                 values[places[number]] = self._codec.decode(record, lambda _, base=base: base)  # type: ignore[misc]
         return values
@@ -208,6 +258,8 @@ class Placement:
         if record.codec == CODEC_ZSTD_DELTA:
             if self._held_bases.get(record.related) is None:
                 through_moves(lambda: self._base_envelope(record.related), self._verify_base)
+        elif record.codec == CODEC_ZSTD_BODY:
+            self.verify(encode_ref_envelope(0, body_ref(ref, record)))
         elif record.codec == CODEC_ZSTD_DICTIONARY:
             self._load(record.related)
 
@@ -222,7 +274,7 @@ class Placement:
         if ref is None:
             return value, b""
         record = self._bodies.read(ref)
-        return self._decode(record), record.related if record.codec == CODEC_ZSTD_DELTA else b""
+        return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
     def fetch_record(self, envelope: bytes) -> tuple[Record, bytes]:
         """The record of a value that lies in Bodies, and the value."""
@@ -230,7 +282,7 @@ class Placement:
         if ref is None:
             raise InvalidArgument("this value stands in its cell: take it from the envelope")
         record = self._bodies.read(ref)
-        return record, self._decode(record)
+        return record, self._decode(record, ref)
 
     def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
         """See `Values`."""
@@ -238,12 +290,12 @@ class Placement:
         return record.row_key, (record.family, record.qualifier), raw
 
     def is_delta(self, envelope: bytes) -> bool:
-        """Whether the record of a value is a delta; one that cannot be read is none."""
+        """Whether the record of a value is a delta, of a base or its body; one that cannot be read is none."""
         ref = parse_envelope(envelope)[1]
         if ref is None:
             return False
         try:
-            return self._bodies.read(ref).codec == CODEC_ZSTD_DELTA
+            return self._bodies.read(ref).codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY)
         except CorruptionError:
             return False
 
@@ -252,10 +304,28 @@ class Placement:
         value, ref = parse_envelope(envelope)
         return len(value) if ref is None else decode_ref(ref).length
 
-    def _decode(self, record: Record) -> bytes:
-        if record.codec != CODEC_ZSTD_DELTA:
-            return self._codec.decode(record, self._load)
-        return self._codec.decode(record, self.base)
+    def _read(self, ref: bytes) -> bytes:
+        return self._decode(self._bodies.read(ref), ref)
+
+    def _decode(self, record: Record, ref: bytes) -> bytes:
+        if record.codec == CODEC_ZSTD_DELTA:
+            return self._codec.decode(record, self.base)
+        if record.codec == CODEC_ZSTD_BODY:
+            return self._codec.decode(record, lambda _: self._body(body_ref(ref, record)))
+        raw = self._codec.decode(record, self._load)
+        if record.family == BODY[0] and len(raw) <= LONGEST_OWN_BODY_BYTES:
+            self._last_body = ref, raw
+        return raw
+
+    def _body(self, ref: bytes) -> bytes:
+        """The body that a text is a delta against: mostly the one that was read last."""
+        last, raw = self._last_body
+        if last == ref:
+            return raw
+        record = self._bodies.read(ref)
+        if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
+            raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")
+        return self._decode(record, ref)
 
     def base(self, name: bytes) -> bytes:
         """The value of a base.

@@ -20,8 +20,10 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
+    RECORD_BODY_LENGTH_BYTES,
     RECORD_COLUMNS,
     RECORD_COPIES,
     RECORD_CRC_BYTES,
@@ -47,10 +49,15 @@ _CRC = Struct("<I")
 _KINDS = frozenset(
     (RECORD_VALUE, RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN, RECORD_GROUP, RECORD_COPIES)
 )
-_CODECS = frozenset((CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DICTIONARY, CODEC_ZSTD_DELTA))
-_TAGS = frozenset(kind | wide | codec << 4 for kind in _KINDS for wide in (0, RECORD_WIDE) for codec in _CODECS)
-_RELATED_FROM_CODEC = CODEC_ZSTD_DICTIONARY
-"""This codec and those above it name a dictionary or a base."""
+_RELATED_BYTES = {
+    CODEC_STORED: 0,
+    CODEC_ZSTD: 0,
+    CODEC_ZSTD_DICTIONARY: RECORD_RELATED_BYTES,
+    CODEC_ZSTD_DELTA: RECORD_RELATED_BYTES,
+    CODEC_ZSTD_BODY: RECORD_BODY_LENGTH_BYTES,
+}
+"""Of what a record names its dictionary, base or body by."""
+_TAGS = frozenset(kind | wide | codec << 4 for kind in _KINDS for wide in (0, RECORD_WIDE) for codec in _RELATED_BYTES)
 _COLUMN_NUMBERS = {column: number for number, column in RECORD_COLUMNS.items()}
 _COLUMNS: list[tuple[str, bytes] | None] = [RECORD_COLUMNS.get(number) for number in range(256)]
 
@@ -59,6 +66,7 @@ CODEC_NAMES = {
     CODEC_ZSTD: "zstd",
     CODEC_ZSTD_DICTIONARY: "dictionary",
     CODEC_ZSTD_DELTA: "delta",
+    CODEC_ZSTD_BODY: "body",
 }
 """For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
@@ -77,7 +85,8 @@ class Record(NamedTuple):
         qualifier: b"" in marks for a row or family.
         timestamp: of the cell, in microseconds; of the delete in a mark.
         codec: how `payload` was made of the raw value: one of CODEC_.
-        related: 16-byte checksum of the dictionary or base that the codec needs, else b"".
+        related: 16-byte checksum of the dictionary or base that the codec needs, or 4 bytes: the length of the body's
+            record directly before this one; else b"".
         raw_bytes: length of the raw value.
         payload: the encoded value; in a mark for a column see `delete_column`.
     """
@@ -111,7 +120,7 @@ def encode_record(record: Record, seed: int) -> bytes:
     fields = related + row_key if column else related + _spell_column(family, qualifier) + row_key
     tag = kind | codec << 4
     payload_bytes = len(payload)
-    if tag not in _TAGS or len(related) != (RECORD_RELATED_BYTES if codec >= _RELATED_FROM_CODEC else 0):
+    if tag not in _TAGS or len(related) != _RELATED_BYTES[codec]:
         raise InvalidArgument(f"no such record: kind {kind}, codec {codec}, {len(related)} bytes of related checksum")
     milliseconds, odd_micros = divmod(timestamp, RECORD_TIMESTAMP_STEP)
     if (
@@ -191,11 +200,9 @@ def decode_record(source: bytes, seed: int, offset: int = 0) -> Record:
             "record payload fails its CRC", offset=offset, expected=f"{payload_crc:#010x}", found=f"{found:#010x}"
         )
     codec = tag >> 4
-    if codec < _RELATED_FROM_CODEC:
-        related = b""
-    else:
-        related = source[fields_offset : fields_offset + RECORD_RELATED_BYTES]
-        fields_offset += RECORD_RELATED_BYTES
+    related_bytes = _RELATED_BYTES.get(codec, 0)
+    related = source[fields_offset : fields_offset + related_bytes]
+    fields_offset += related_bytes
     known = _COLUMNS[column]
     if known is not None:
         family, qualifier = known

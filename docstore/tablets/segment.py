@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
+    CODEC_ZSTD_BODY,
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
     SEGMENT_HEADER_BYTES,
@@ -271,7 +272,8 @@ class SegmentBodies:
         """See `Bodies`."""
         with self._lock:
             active = self._active
-            if active is None or active.tail_bytes >= self._limit_bytes:
+            # A text that is a delta of its body follows it into a segment that is full by now.
+            if active is None or (active.tail_bytes >= self._limit_bytes and records[0].codec != CODEC_ZSTD_BODY):
                 active = self._roll()
             self._mark_group(active)
             active.closed_bytes = None

@@ -24,6 +24,7 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     RECORD_RELATED_BYTES,
@@ -88,6 +89,13 @@ TEXT_DELTA = DeltaCost(6, 50)
 """Text alone hardly gets to a quarter; most often the body is a delta as well."""
 
 
+OWN_BODY = DeltaCost(4, 100)
+"""Of a text against its own body, which is taken at once below a quarter: text alone hardly gets there."""
+LONGEST_OWN_BODY_BYTES = 4 << 20
+MOST_OWN_BODY_SHARE = 16
+"""A body is no base of a text that is so many times shorter: each read of the text decodes all of it."""
+
+
 def no_saving(base: Base) -> int:
     """A delta is thought to save nothing elsewhere."""
     return 0
@@ -98,11 +106,32 @@ Resolve: TypeAlias = Callable[[bytes], bytes]
 
 
 class Encoded(NamedTuple):
-    """What becomes part of a record: codec, checksum of dictionary or base (or b""), payload."""
+    """What becomes part of a record.
+
+    Attributes:
+        codec: one of CODEC_.
+        related: checksum of dictionary or base; else b"".  Of CODEC_ZSTD_BODY, b"": the length of the body's record is
+            to be filled in.
+        payload: the frame.
+        text: of a body, the frame of its text against it, if that was made in the same pass; else b"".
+    """
 
     codec: int
     related: bytes
     payload: bytes
+    text: bytes = b""
+
+
+class OwnBody(NamedTuple):
+    """The body of a text's capture.
+
+    Attributes:
+        raw: its bytes.
+        frame: of the text against it, if that is made already; else b"".
+    """
+
+    raw: bytes
+    frame: bytes = b""
 
 
 class Dictionary:
@@ -272,7 +301,12 @@ class ValueCodec:
         )
 
     def encode(
-        self, raw: bytes, *, dictionary: Dictionary | None = None, base: tuple[bytes, bytes] | None = None
+        self,
+        raw: bytes,
+        *,
+        dictionary: Dictionary | None = None,
+        base: tuple[bytes, bytes] | None = None,
+        text: bytes = b"",
     ) -> Encoded:
         """Encode a value in the way asked for, or plainer where that does not pay.
 
@@ -280,6 +314,7 @@ class ValueCodec:
             raw: the value.
             dictionary: compress with it.
             base: (checksum, raw bytes) of a relative; goes before the dictionary.
+            text: with a body: its frame against the body is made, too, if that takes no second pass.
         Returns:
             Delta, dictionary, zstd or stored: the first whose bytes, checksum counted, are fewer than the raw ones.
         """
@@ -290,7 +325,7 @@ class ValueCodec:
             if len(payload) + RECORD_RELATED_BYTES < len(raw):
                 return Encoded(CODEC_ZSTD_DELTA, base[0], payload)
         elif dictionary is not None:
-            encoded = self._with_dictionary(raw, dictionary, None)
+            encoded = self._with_dictionary(raw, dictionary, None, text)
             if encoded is not None:
                 return encoded
         payload = _strip(self._contexts.compress(raw))
@@ -302,7 +337,10 @@ class ValueCodec:
         raw: bytes,
         bases: Iterable[Base],
         dictionary: Callable[[], Dictionary | None],
+        *,
         saves: Callable[[Base], int] = no_saving,
+        text: bytes = b"",
+        body: OwnBody | None = None,
     ) -> tuple[Encoded, Base | None]:
         """Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
 
@@ -314,6 +352,8 @@ class ValueCodec:
             bases: to try, the likeliest first.
             dictionary: gives that of the column; asked if no delta is small.
             saves: bytes that a delta against a base is thought to save elsewhere.
+            text: with a body: the text that follows it.
+            body: with a text: the body whose record stands directly before it.
         Returns:
             How it is encoded, and the base that it is a delta against, or None.
         """
@@ -327,14 +367,21 @@ class ValueCodec:
                 best, chosen = encoded, base
                 if self._quick is None and len(best.payload) * small < len(raw):
                     return best, chosen
-        if best is None or chosen is None:
-            return self.encode(raw, dictionary=dictionary()), None
-        if self._quick is not None:
+        if chosen is not None and self._quick is not None:
             again = self.encode(raw, base=(chosen.name, chosen.raw))
             best = again if again.codec == CODEC_ZSTD_DELTA else best
-            if len(best.payload) * small < len(raw):
+            if best is not None and len(best.payload) * small < len(raw):
                 return best, chosen
-        plain = self.encode_within(raw, dictionary(), len(best.payload) + cost.cost_bytes - saves(chosen))
+        if body is not None and len(body.raw) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(raw)):
+            frame = body.frame or self._delta_frame(raw, body.raw)
+            if len(frame) < (len(raw) if best is None else len(best.payload)):
+                best, chosen, cost = Encoded(CODEC_ZSTD_BODY, b"", frame), None, OWN_BODY
+                if len(frame) * cost.small < len(raw):
+                    return best, None
+        if best is None:
+            return self.encode(raw, dictionary=dictionary(), text=text), None
+        limit = len(best.payload) + cost.cost_bytes - (0 if chosen is None else saves(chosen))
+        plain = self.encode_within(raw, dictionary(), limit)
         return (best, chosen) if plain is None else (plain, None)
 
     def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
@@ -378,7 +425,7 @@ class ValueCodec:
                     raw = self._decoding(record.related, resolve).decompress(_sized_frame(payload, raw_bytes))
                 elif codec == CODEC_ZSTD:
                     raw = self._contexts.decompress(_sized_frame(payload, raw_bytes))
-                elif codec == CODEC_ZSTD_DELTA:
+                elif codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
                     raw = self._decode_delta(record, _related(record.related, resolve))
                 else:
                     raise _damaged(record, "a codec of docs/format.md", f"codec {codec}")
@@ -408,16 +455,22 @@ class ValueCodec:
         made: bytes | None = import_module(FRAMES).delta(raw, base) if self._level <= LEVEL else None
         return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
 
-    def _with_dictionary(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> Encoded | None:
+    def _with_dictionary(
+        self, raw: bytes, dictionary: Dictionary, limit: int | None, text: bytes = b""
+    ) -> Encoded | None:
         """None where the dictionary does not pay; no payload where that is hopeless to be within the limit."""
-        payload = self._dictionary_frame(raw, dictionary, limit)
+        indexed = dictionary.indexed if self._level <= LEVEL else None
+        payload: bytes | None = None
+        text_frame = b""
+        if indexed is not None and text and len(raw) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text)):
+            payload, text_frame = indexed.frames(raw, text) or (None, b"")
+        elif indexed is not None:
+            payload = indexed.frame(raw, limit)
+        if payload is None:
+            payload = _strip(self._dictionary_compressor(dictionary).compress(raw))
         if len(payload) + RECORD_RELATED_BYTES < len(raw):
-            return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload)
+            return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload, text_frame)
         return None
-
-    def _dictionary_frame(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> bytes:
-        made = dictionary.indexed.frame(raw, limit) if dictionary.indexed and self._level <= LEVEL else None
-        return _strip(self._dictionary_compressor(dictionary).compress(raw)) if made is None else made
 
     def _delta_compressor(self, base: bytes, raw_bytes: int) -> zstandard.ZstdCompressor:
         # The window spans base and value, so that the last byte can still be a copy of the first.

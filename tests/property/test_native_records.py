@@ -28,7 +28,7 @@ row_keys = st.binary(max_size=40) | st.sampled_from([b"k" * 239, b"k" * 240, b"k
 def record(
     kind: int, row_key: bytes, column: tuple[str, bytes], timestamp: int, codec: int, raw_bytes: int, payload: bytes
 ) -> Record:
-    related = bytes(range(16)) if codec in (2, 3) else b""
+    related = bytes(range({2: 16, 3: 16, 4: 4}.get(codec, 0)))
     return Record(kind, row_key, *column, timestamp, codec, related, raw_bytes, payload)
 
 
@@ -38,7 +38,7 @@ plain = st.builds(
     row_keys,
     known_columns,
     milliseconds.filter(lambda timestamp: timestamp < 1000 << 48),
-    st.integers(0, 3),
+    st.integers(0, 4),
     st.integers(0, 0xFFFF),
     payloads,
 )
@@ -48,7 +48,7 @@ any_records = st.builds(
     row_keys,
     columns,
     timestamps,
-    st.integers(0, 4),
+    st.integers(0, 5),
     raw_lengths,
     payloads,
 ) | plain.map(lambda one: one._replace(related=b"short"))

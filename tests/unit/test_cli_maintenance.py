@@ -103,10 +103,10 @@ def test_dump_shows_segments_dictionaries_and_the_manifest(run: Terminal, tmp_pa
     assert "segment header" in shown.out and "value, narrow" in shown.out
     dictionary = next((run.store / "dictionaries").iterdir())
     assert f"named {dictionary.stem}" in run.bare("dump", str(dictionary)).out
-    assert run.bare("dump", str(run.store / "FORMAT")).out == "docstore format 2\n"
+    assert run.bare("dump", str(run.store / "FORMAT")).out == "docstore format 3\n"
     manifest = run("dump", "--manifest").out
     assert "'segment:" in manifest and "'tablet:'" in manifest and "dictionary:tablet" in manifest
-    assert run.bare("dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 2"}
+    assert run.bare("dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 3"}
 
 
 def test_dump_shows_a_damaged_dictionary_as_damaged(run: Terminal, tmp_path: Path) -> None:

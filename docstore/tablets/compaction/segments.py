@@ -401,7 +401,7 @@ def codec_totals(bodies: SegmentBodies, rows: Iterable[SegmentRow]) -> dict[str,
     """What the records of segments take, garbage included, by column and codec: one read of all segments.
 
     The codec is the reason of a record's size: `delta` has a relative, `dictionary` had none that was near enough,
-    `zstd` had no dictionary either, `stored` does not compress.
+    `zstd` had no dictionary either, `stored` does not compress; `body` is a text that stands in its body.
 
     Returns:
         "family:qualifier codec" -> {"records", "raw_bytes", "record_bytes"}; record headers are counted.
