@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
-from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.values import parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import SegmentNames, SegmentRow, decode_ref
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.record import Record
+from docstore.tablets.record import Record, SegmentNames, decode_ref
+from docstore.tablets.segment import SegmentRow
 from docstore.tablets.values import ValueCodec
 from docstore.tablets.walk import Damage
 

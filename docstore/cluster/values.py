@@ -40,9 +40,8 @@ from docstore.model.format import (
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import Base
 from docstore.storage.engine import Engine
-from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column
+from docstore.storage.values import Column, encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 from docstore.tablets.values import ValueCodec, checksum16, pack, unpack

@@ -58,7 +58,7 @@ from docstore.serving.archive_cdx import CdxAnswers, parse_query
 from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.values import envelope_raw_bytes
 from docstore.store import DocumentStore
 
 _LOG = logging.getLogger(__name__)

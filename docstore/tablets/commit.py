@@ -59,7 +59,7 @@ class Committer:
         self._placement = placement
         self._check_writable = check_writable
         self._reserve = reserve
-        placement.begin_group(manifest.group + 1)
+        placement.records.begin_group(manifest.group + 1)
 
     def commit(self, plan: Plan) -> None:
         """Make placed values durable, then write a plan; the caller holds the lock.
@@ -77,10 +77,10 @@ class Committer:
         try:
             self._placement.settle(self.durability)
         except BaseException:
-            self._placement.drop()
+            self._placement.records.drop()
             raise
-        plan.write(Stage.ALLOCATION, self._placement.mutations())
-        self.manifest.add_to(plan, self._placement.progress())
+        plan.write(Stage.ALLOCATION, self._placement.dictionaries.mutations())
+        self.manifest.add_to(plan, self._placement.records.progress())
         known = False
         try:
             apply(self._engine, plan, self.durability)
@@ -88,17 +88,17 @@ class Committer:
             self.manifest.committed()
         except BaseException:
             self.manifest.aborted()
-            self._placement.abandon()
+            self._placement.records.abandon()
             raise
         finally:
             for follower in self.followers:
                 follower(plan, known)
-        self._placement.begin_group(self.manifest.group + 1)
+        self._placement.records.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
 
     def drop_placed(self) -> None:
         """See `Committer` of the port: else they would be written with the next group, where the disk was full."""
-        self._placement.drop()
+        self._placement.records.drop()
 
     def wait(self) -> None:
         """See `Committer` of the port: there is nobody to wait for."""

@@ -112,9 +112,9 @@ def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
             yield from damaged.lines
         else:
             head = handle.read(RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES, offset)
-            span = record_span(head, 0, number)
-            assert span is not None, "the walk has just read it"
-            yield from _record_lines(found, handle.read(span.total_bytes, offset), offset, number)
+            span_bytes = record_span(head, 0, number)
+            assert span_bytes is not None, "the walk has just read it"
+            yield from _record_lines(found, handle.read(span_bytes, offset), offset, number)
 
 
 def _record_lines(record: Record, raw: bytes, offset: int, number: int) -> Iterator[str]:

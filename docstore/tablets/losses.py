@@ -24,11 +24,11 @@ from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutat
 from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
-from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.table import is_later
-from docstore.tablets.bodies import body_ref
+from docstore.storage.values import parse_envelope
 from docstore.tablets.manifest import Manifest
+from docstore.tablets.record import body_ref
 from docstore.tablets.segment import Recovery, SegmentBodies
 
 BATCH_ROWS = 256

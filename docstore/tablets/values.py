@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import zstandard
 from blake3 import blake3
 
-from docstore.model.capture import MAIN, Column
+from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
@@ -71,36 +71,6 @@ FRAMES = "docstore.tablets.frames"
 """Makes frames in native code; loaded at the first one, for reading does without."""
 
 
-class DeltaCost(NamedTuple):
-    """What a delta is weighed against.
-
-    Attributes:
-        small: a delta below this part of the raw bytes is taken at once.
-        cost_bytes: what it has to save: the row of its base, and a second decode at every read.
-    """
-
-    small: int
-    cost_bytes: int
-
-
-BODY_DELTA = DeltaCost(12, 200)
-"""A twelfth: zstd alone hardly ever gets there."""
-TEXT_DELTA = DeltaCost(6, 50)
-"""Text alone hardly gets to a quarter; most often the body is a delta as well."""
-
-
-OWN_BODY = DeltaCost(4, 100)
-"""Of a text against its own body, which is taken at once below a quarter: text alone hardly gets there."""
-LONGEST_OWN_BODY_BYTES = 4 << 20
-MOST_OWN_BODY_SHARE = 16
-"""A body is no base of a text that is so many times shorter: each read of the text decodes all of it."""
-
-
-def no_saving(base: Base) -> int:
-    """A delta is thought to save nothing elsewhere."""
-    return 0
-
-
 Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
 
@@ -122,16 +92,15 @@ class Encoded(NamedTuple):
     text: bytes = b""
 
 
-class OwnBody(NamedTuple):
-    """The body of a text's capture.
-
-    Attributes:
-        raw: its bytes.
-        frame: of the text against it, if that is made already; else b"".
-    """
-
-    raw: bytes
-    frame: bytes = b""
+DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
+"""What a delta is weighed against, by column: below one part in so many of the raw bytes it is taken at once; another
+has to save so many bytes, for the row of its base and a second decode at every read.  zstd alone hardly ever gets a
+body to a twelfth, a text hardly to a quarter; and the body of such a text is mostly a delta as well."""
+ON_BODY_COST = (4, 100)
+"""The same of a text against its own body."""
+LONGEST_OWN_BODY_BYTES = 4 << 20
+MOST_OWN_BODY_SHARE = 16
+"""A body is no base of a text that is so many times shorter: each read of the text decodes all of it."""
 
 
 class Dictionary:
@@ -338,9 +307,9 @@ class ValueCodec:
         bases: Iterable[Base],
         dictionary: Callable[[], Dictionary | None],
         *,
-        saves: Callable[[Base], int] = no_saving,
+        saves: Callable[[Base], int] | None = None,
         text: bytes = b"",
-        body: OwnBody | None = None,
+        body: tuple[bytes, bytes] | None = None,
     ) -> tuple[Encoded, Base | None]:
         """Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
 
@@ -353,12 +322,13 @@ class ValueCodec:
             dictionary: gives that of the column; asked if no delta is small.
             saves: bytes that a delta against a base is thought to save elsewhere.
             text: with a body: the text that follows it.
-            body: with a text: the body whose record stands directly before it.
+            body: with a text: the body whose record stands directly before it, and the text's frame against it if that
+                is made already, else b"".
         Returns:
             How it is encoded, and the base that it is a delta against, or None.
         """
-        cost = TEXT_DELTA if column == MAIN else BODY_DELTA
-        small = self._small or cost.small
+        small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
+        small = self._small or small
         best: Encoded | None = None
         chosen: Base | None = None
         for base in islice(bases, self._tries):
@@ -372,15 +342,16 @@ class ValueCodec:
             best = again if again.codec == CODEC_ZSTD_DELTA else best
             if best is not None and len(best.payload) * small < len(raw):
                 return best, chosen
-        if body is not None and len(body.raw) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(raw)):
-            frame = body.frame or self._delta_frame(raw, body.raw)
+        if body is not None and _may_be_base(body[0], raw):
+            frame = body[1] or self._delta_frame(raw, body[0])
             if len(frame) < (len(raw) if best is None else len(best.payload)):
-                best, chosen, cost = Encoded(CODEC_ZSTD_BODY, b"", frame), None, OWN_BODY
-                if len(frame) * cost.small < len(raw):
+                best, chosen = Encoded(CODEC_ZSTD_BODY, b"", frame), None
+                small, cost_bytes = ON_BODY_COST
+                if len(frame) * small < len(raw):
                     return best, None
         if best is None:
             return self.encode(raw, dictionary=dictionary(), text=text), None
-        limit = len(best.payload) + cost.cost_bytes - (0 if chosen is None else saves(chosen))
+        limit = len(best.payload) + cost_bytes - (saves(chosen) if saves and chosen else 0)
         plain = self.encode_within(raw, dictionary(), limit)
         return (best, chosen) if plain is None else (plain, None)
 
@@ -462,7 +433,7 @@ class ValueCodec:
         indexed = dictionary.indexed if self._level <= LEVEL else None
         payload: bytes | None = None
         text_frame = b""
-        if indexed is not None and text and len(raw) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text)):
+        if indexed is not None and text and _may_be_base(raw, text):
             payload, text_frame = indexed.frames(raw, text) or (None, b"")
         elif indexed is not None:
             payload = indexed.frame(raw, limit)
@@ -494,6 +465,10 @@ class ValueCodec:
             held = DecodingDictionary(_related(checksum, resolve))
             self._decoding_dictionaries.put(checksum, held)
         return held
+
+
+def _may_be_base(body: bytes, text: bytes) -> bool:
+    return len(body) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text))
 
 
 def checksum16(raw: bytes) -> bytes:

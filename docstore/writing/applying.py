@@ -35,9 +35,9 @@ from docstore.model.types import (
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
-from docstore.storage.envelope import INLINE_TAG, is_ref
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, is_later
+from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.writing.batch import PAGES, Batch, Write
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.prepare import Prepared

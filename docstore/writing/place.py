@@ -27,8 +27,8 @@ from docstore.model.types import VerdictKind
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
-from docstore.storage.envelope import encode_absent, encode_inline
 from docstore.storage.port import Values
+from docstore.storage.values import encode_absent, encode_inline
 from docstore.writing.batch import Bases, Batch, GroupPages, Write
 from docstore.writing.prepare import Prepared
 

@@ -14,9 +14,16 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.storage.files import Files
-from docstore.tablets.bodies import decode_ref
 from docstore.tablets.dump import dump_segment
-from docstore.tablets.record import Record, copies_mark, delete_column, delete_family, delete_row, group_mark
+from docstore.tablets.record import (
+    Record,
+    copies_mark,
+    decode_ref,
+    delete_column,
+    delete_family,
+    delete_row,
+    group_mark,
+)
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
 

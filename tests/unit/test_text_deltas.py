@@ -18,7 +18,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.envelope import parse_envelope
+from docstore.storage.values import parse_envelope
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record

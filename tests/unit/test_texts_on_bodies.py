@@ -16,12 +16,11 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, RECORD_VALUE
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
-from docstore.storage.envelope import is_absent, parse_envelope
 from docstore.storage.files import Files
+from docstore.storage.values import is_absent, parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import body_ref, decode_ref
 from docstore.tablets.layout import Layout
-from docstore.tablets.record import Record
+from docstore.tablets.record import Record, body_ref, decode_ref
 from docstore.tablets.segment import SegmentBodies
 
 UNLIKE = [page(words(seed, 600)) for seed in (5, 6, 7)]

@@ -24,9 +24,9 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
-from docstore.storage.envelope import encode_inline
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, sweep

@@ -39,7 +39,10 @@ from docstore.model.types import Cell, DeleteCells, Mutation, ReadSpec, RowMutat
 from docstore.storage.bases import TABLE, Base, BaseRows, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Engine, ScannedRow, all_cells
-from docstore.storage.envelope import (
+from docstore.storage.plan import Plan, Stage
+from docstore.storage.table import Table
+from docstore.storage.unreadable import Place
+from docstore.storage.values import (
     INLINE_TAG,
     encode_absent,
     encode_ref_envelope,
@@ -47,18 +50,14 @@ from docstore.storage.envelope import (
     is_absent,
     parse_envelope,
 )
-from docstore.storage.plan import Plan, Stage
-from docstore.storage.table import Table
-from docstore.storage.unreadable import Place
-from docstore.tablets.bodies import decode_ref
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
-from docstore.tablets.record import CODEC_NAMES, Record
+from docstore.tablets.record import CODEC_NAMES, Record, decode_ref
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
-from docstore.tablets.values import Dictionary, Encoded, OwnBody, ValueCodec, no_saving
+from docstore.tablets.values import Dictionary, Encoded, ValueCodec
 
 PAGES = "pages"
 SLICE_CELLS = 1000
@@ -313,7 +312,7 @@ class Relocator:
         if record.row_key != row_key and (not borrowed or not self._holds(record, old)):
             record = record._replace(row_key=row_key, timestamp=timestamp)
         body_ref, body_raw = self._last_body
-        own = OwnBody(body_raw) if column == MAIN and body is not None and body.new == body_ref else None
+        own = (body_raw, b"") if column == MAIN and body is not None and body.new == body_ref else None
         if lies == old or borrowed:
             encoded, base = self._encode(column, raw, body=own)
         elif column == BODY:
@@ -350,8 +349,8 @@ class Relocator:
         raw: bytes,
         bases: Iterable[Base] = (),
         *,
-        saves: Callable[[Base], int] = no_saving,
-        body: OwnBody | None = None,
+        saves: Callable[[Base], int] | None = None,
+        body: tuple[bytes, bytes] | None = None,
     ) -> tuple[Encoded, Base | None]:
         dictionary = partial(self._dictionaries.get, column)
         return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body)

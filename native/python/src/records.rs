@@ -1,4 +1,4 @@
-//! Records on their way into a segment: `tablets.recordbatch` in native code.
+//! Records on their way into a segment: `tablets.record.encode_records` in native code.
 //!
 //! Knows tuples of Python and the narrow layout of a record's header; what marks things is handed in.  A record of any
 //! other kind, or one that may have to be refused, is left to the reference, by giving None.
