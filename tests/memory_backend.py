@@ -15,12 +15,11 @@ from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.bases import Base, BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
-from docstore.storage.envelope import encode_inline, parse_envelope
 from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.plan import Plan, apply
 from docstore.storage.port import Backend, Closing, Follower
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column
+from docstore.storage.values import Column, encode_inline, parse_envelope
 
 Result = TypeVar("Result")
 
@@ -40,6 +39,11 @@ class InlineValues:
         self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
     ) -> tuple[bytes, Base | None]:
         return encode_inline(raw), None
+
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        return encode_inline(body), encode_inline(text), None
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass

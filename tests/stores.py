@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from docstore.model.capture import Column
-from docstore.model.format import CODEC_ZSTD_DICTIONARY
+from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
-from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.values import parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import SegmentNames, SegmentRow, decode_ref
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.record import Record
+from docstore.tablets.record import Record, SegmentNames, decode_ref
+from docstore.tablets.segment import SegmentRow
 from docstore.tablets.values import ValueCodec
 from docstore.tablets.walk import Damage
 
@@ -40,8 +40,11 @@ def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     opened.bodies.flush()
     codec, load, base = ValueCodec(), opened.dictionaries.load, opened.placement.base
     for row in opened.manifest.segments():
+        before = b""
         for found in records_of(store, row.number):
-            yield codec.decode(found, load if found.codec == CODEC_ZSTD_DICTIONARY else base)
+            resolve = {CODEC_ZSTD_DICTIONARY: load, CODEC_ZSTD_BODY: lambda _, body=before: body}
+            before = codec.decode(found, resolve.get(found.codec, base))  # type: ignore[arg-type]
+            yield before
     for path in (opened.path / "dictionaries").iterdir():
         yield decode_dictionary(path.read_bytes())
     for table in ("pages", "bodies", "meta"):

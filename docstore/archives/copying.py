@@ -31,9 +31,9 @@ from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutati
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
-from docstore.storage.envelope import REF_TAG, encode_absent, envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
 from docstore.storage.unreadable import Unreadable
+from docstore.storage.values import REF_TAG, encode_absent, envelope_raw_bytes, is_absent, is_ref
 from docstore.store import DocumentStore, now_micros, open_store
 from docstore.writing.copystate import CopyState, Done, source_name
 from docstore.writing.importing import (

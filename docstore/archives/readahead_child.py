@@ -30,7 +30,6 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
 from docstore.reference import fingerprints
-from docstore.storage.values import Sorted
 from docstore.writing.anchors import Anchor
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
@@ -275,7 +274,7 @@ def _plain(prepared: Prepared) -> list[Any]:
 def _prepared(plain: list[Any]) -> Prepared:
     plain[_PAGE] = Page(*plain[_PAGE])
     plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
-    plain[_VALUES] = Sorted(*plain[_VALUES])
+    plain[_VALUES] = tuple(plain[_VALUES])
     fields = plain[_ANALYSIS]
     if fields is not None:
         for number in _ARRAYS:

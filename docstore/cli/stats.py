@@ -49,6 +49,7 @@ SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
     "delta": "a similar value was found as its base",
+    "body": "a text was encoded with its own body as the dictionary",
     "dictionary": "no similar value was found",
     "zstd": "there was no dictionary, or none made it smaller",
     "stored": "zstd does not make it smaller",

@@ -55,7 +55,7 @@ from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec
 from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
-from docstore.storage.envelope import parse_envelope
+from docstore.storage.values import parse_envelope
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
 """In the order of the sweeps."""

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_families, messages, put
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
+from docstore.model.capture import BODY, MAIN
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -41,9 +42,8 @@ from docstore.model.format import (
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import Base
 from docstore.storage.engine import Engine
-from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column
+from docstore.storage.values import Column, encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 from docstore.tablets.values import ValueCodec, checksum16, pack, unpack
@@ -315,7 +315,7 @@ class CellValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
-        codec, related, payload = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
+        codec, related, payload, _ = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
         named = related if codec == CODEC_ZSTD_DICTIONARY else b""
         self._dictionaries.learn(row_key, column, raw, len(payload), named)
         cell = Owner(row_key, timestamp, column)
@@ -340,6 +340,13 @@ class CellValues:
     ) -> tuple[bytes, Base | None]:
         """See `Values`: no value is a delta."""
         return self.append(row_key, column, timestamp, raw), None
+
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        """See `Values`."""
+        values = [self.append(row_key, column, timestamp, raw) for column, raw in ((BODY, body), (MAIN, text))]
+        return values[0], values[1], None
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

@@ -139,9 +139,11 @@ payload."""
 RECORD_WIDE_HEADER_BYTES = 28
 RECORD_CRC_BYTES = 4
 """After header and fields: CRC-32 of both, started from the segment's number, so that a record is sound only in the
-segment that it was written to; then the payload.  Fields: 16 bytes of dictionary or base if the codec has one; if the
-column byte is 0, varint length + family, varint length + qualifier; the rest is the row key."""
+segment that it was written to; then the payload.  Fields: what the codec names, 16 bytes of dictionary or base or 4 of
+the body; if the column byte is 0, varint length + family, varint length + qualifier; the rest is the row key."""
 RECORD_RELATED_BYTES = 16
+RECORD_BODY_LENGTH_BYTES = 4
+"""In place of the former with CODEC_ZSTD_BODY."""
 
 RECORD_COLUMNS = {
     1: ("page", b"body"),
@@ -176,6 +178,9 @@ CODEC_ZSTD_DICTIONARY = 2
 CODEC_ZSTD_DELTA = 3
 """zstd with another raw value, its base, as raw-content dictionary.  The record names the row of table `bodies` that
 has the base."""
+CODEC_ZSTD_BODY = 4
+"""Of a text: zstd with the body of its capture as raw-content dictionary.  The record of that body, which is no delta,
+is directly before this one, in the same segment; this one names it by its length in bytes, as a u32."""
 
 ZSTD_FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 

@@ -29,10 +29,9 @@ from docstore.model.types import (
     checked_spec,
 )
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table, changed
-from docstore.storage.values import READ_AHEAD_BYTES
+from docstore.storage.values import READ_AHEAD_BYTES, envelope_raw_bytes
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
     from docstore.storage.port import Committer, Values

@@ -19,10 +19,9 @@ from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
 from docstore.storage.captures import LiveCapture
-from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes, is_absent
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import READ_AHEAD_BYTES, through_moves
+from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, envelope_raw_bytes, is_absent, through_moves
 
 if TYPE_CHECKING:
     from docstore.storage.port import Values

@@ -23,11 +23,10 @@ from docstore.model.capture import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.storage.captures import LiveCapture
-from docstore.storage.envelope import INLINE_TAG
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import through_moves
+from docstore.storage.values import INLINE_TAG, through_moves
 
 
 class StoredPages:

@@ -24,7 +24,7 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes
+from docstore.storage.values import INLINE_TAG, envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
 

@@ -43,11 +43,10 @@ from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
 from docstore.search.answers import IndexReport
 from docstore.storage.captures import CaptureRecord, LiveCapture, sound_records
-from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.files import PRIVATE, translated
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.unreadable import Place
-from docstore.storage.values import READ_AHEAD_BYTES, through_moves
+from docstore.storage.values import READ_AHEAD_BYTES, envelope_raw_bytes, through_moves
 from docstore.store import DocumentStore
 from docstore.text.finding import fold
 

@@ -59,7 +59,7 @@ from docstore.serving.archive_cdx import CdxAnswers, parse_query, wants_json
 from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens, takes_at_once
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.values import envelope_raw_bytes
 from docstore.store import DocumentStore
 
 _LOG = logging.getLogger(__name__)

@@ -31,8 +31,8 @@ from docstore.model.types import Headers
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import envelope_raw_bytes, is_absent, parse_envelope
 from docstore.storage.table import Table
+from docstore.storage.values import envelope_raw_bytes, is_absent, parse_envelope
 from docstore.store import DocumentStore
 
 # --- URLs: row keys as archives address them, SURT, which merges http and https

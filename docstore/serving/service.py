@@ -33,8 +33,8 @@ from docstore.serving.request import Refusal, busy, failure, stopping
 from docstore.serving.settings import Settings
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import plain, read
-from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.files import Files
+from docstore.storage.values import envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import APPLIED_KINDS, SweepOptions, sweep

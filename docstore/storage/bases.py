@@ -4,9 +4,11 @@ The row key is the first 16 bytes of the BLAKE3 of a value; the cell is the ref 
 text has a row if it has deltas, or if captures of several pages share its record.  The name depends on the bytes alone:
 the row may refer to any record with these bytes.
 
-A base is never a delta: a page that resembles a delta becomes a delta against that delta's base.  So a read decodes at
-most two records.  No row lists the deltas of a base.  Each segment names the bases of its records, and compaction frees
-bases that no segment names (mark and sweep).  Only the local backend has deltas.
+A base is never a delta against another base: a page that resembles a delta becomes a delta against that delta's base.
+So a read of a body decodes at most two records.  A text, a base too, may be a delta of its own body, whose record is
+directly before it: a read of a text decodes at most three.  No row lists the deltas of a base.  Each segment names the
+bases of its records, and compaction frees bases that no segment names (mark and sweep).  Only the local backend has
+deltas.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from docstore.model.format import (
     CAPTURE_STORED,
 )
 from docstore.model.types import Cell, GCPolicy, Previous, SetCell
-from docstore.storage.envelope import INLINE_TAG, REF_TAG, encode_absent, envelope_raw_bytes, is_absent
+from docstore.storage.values import INLINE_TAG, REF_TAG, encode_absent, envelope_raw_bytes, is_absent
 
 MICROS_PER_SECOND = 1_000_000
 _NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}

@@ -86,6 +86,17 @@ class Values(Protocol):
         """
         ...
 
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        """Append a body as `append_near` does; and its text, unless the body is a delta.
+
+        Returns:
+            The values to put into the cells of body and text, and the base that the body is a delta against.  If there
+            is a base, there is no text: the caller appends it against the text of that base's page.
+        """
+        ...
+
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """Record a delete next to the values, so that a salvage from the values does not restore what was deleted."""
         ...

@@ -47,7 +47,7 @@ from docstore.storage.captures import (
     without_body,
 )
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
-from docstore.storage.envelope import encode_inline
+from docstore.storage.values import encode_inline
 
 TIMESTAMP_STEP_MICROS = 1000
 CAPTURE_FAMILIES = frozenset(("page", "http", "text", "dedup", NOTE_FAMILY))

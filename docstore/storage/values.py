@@ -1,6 +1,8 @@
-"""The values of cells, wherever a backend keeps them: what goes with reading and placing them.
+"""The values of cells, wherever a backend keeps them.
 
-Knows envelopes; must not know where a value lies, how it is encoded, nor what it means.
+A cell holds the value itself, up to 512 bytes; or its length and the ref under which a backend has it; or that it was
+not kept.  Knows the tags of `format`; must not know where a value lies, how it is encoded, nor what it means.  A ref is
+opaque: only the backend that gave it takes it apart.
 """
 
 from __future__ import annotations
@@ -8,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
+from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
-from docstore.model.format import INLINE_LIMIT_BYTES
-from docstore.storage.envelope import INLINE_TAG
+from docstore.model.format import INLINE_LIMIT_BYTES, VALUE_ABSENT, VALUE_INLINE, VALUE_REF
 
 Found = TypeVar("Found")
 Value = TypeVar("Value")
@@ -36,21 +38,81 @@ def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value])
             found = again
 
 
-class Sorted(NamedTuple):
-    """Values of one row and time, sorted by where they go.
+INLINE_TAG = bytes((VALUE_INLINE,))
+"""Goes before a value that stands in its cell."""
+REF_TAG = bytes((VALUE_REF,))
+_ABSENT = bytes((VALUE_ABSENT,))
 
-    Attributes:
-        inline: envelopes of those that stand in their cells.
-        long: the others, as they are: they go into Bodies.
+
+class Envelope(NamedTuple):
+    """What a cell holds: the value itself, with no ref, or a ref, with no value; neither if it was not kept."""
+
+    value: bytes
+    ref: bytes | None
+
+
+def encode_inline(value: bytes) -> bytes:
+    """The envelope of a value that stands in the cell."""
+    return INLINE_TAG + value
+
+
+def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:
+    """The envelope of a value that lies in Bodies; its raw length can be told without reading it."""
+    return REF_TAG + encode_varint(raw_bytes) + ref
+
+
+def encode_absent(raw_bytes: int) -> bytes:
+    """The envelope of a value that is not kept; it reads as an empty one."""
+    return _ABSENT + encode_varint(raw_bytes)
+
+
+def is_absent(envelope: bytes) -> bool:
+    """Whether the value was not kept."""
+    return envelope[:1] == _ABSENT
+
+
+def parse_envelope(envelope: bytes) -> Envelope:
+    """Take an envelope apart.
+
+    Raises:
+        CorruptionError: it is empty, or of an unknown tag.
     """
+    tag = envelope[0] if envelope else -1
+    if tag == VALUE_INLINE:
+        return Envelope(envelope[1:], None)
+    if tag == VALUE_ABSENT and len(envelope) > 1 and envelope[-1] < 0x80 <= min(envelope[1:-1], default=0x80):
+        return Envelope(b"", None)  # its length is one varint, and nothing follows
+    if tag == VALUE_REF:
+        offset = 1
+        while offset < len(envelope) and envelope[offset] >= 0x80:
+            offset += 1
+        if offset + 1 < len(envelope):
+            return Envelope(b"", envelope[offset + 1 :])
+    raise CorruptionError(
+        "a cell's envelope is damaged", expected="tag 00, 01 or 02", found=envelope[:8].hex() or "nothing"
+    )
 
-    inline: dict[Column, bytes]
-    long: dict[Column, bytes]
+
+def envelope_raw_bytes(envelope: bytes) -> int:
+    """Length of the raw value of a cell; 0 if it was not kept."""
+    found = parse_envelope(envelope)
+    if found.ref is None:
+        return len(found.value)
+    return decode_varint(envelope, 1)[0]
+
+
+def is_ref(envelope: bytes) -> bool:
+    """Whether the value lies behind a ref."""
+    return parse_envelope(envelope).ref is not None
+
+
+Sorted = tuple[dict[Column, bytes], dict[Column, bytes]]
+"""Cell values of those that stand in their cells; and the values that do not."""
 
 
 def sort_values(values: Mapping[Column, bytes]) -> Sorted:
     """Sort values by where they go: needs no store, so it can be done before a page's turn."""
     if max(map(len, values.values()), default=0) <= INLINE_LIMIT_BYTES:
-        return Sorted({column: INLINE_TAG + raw for column, raw in values.items()}, {})
+        return {column: INLINE_TAG + raw for column, raw in values.items()}, {}
     long = {column: raw for column, raw in values.items() if len(raw) > INLINE_LIMIT_BYTES}
-    return Sorted({column: INLINE_TAG + raw for column, raw in values.items() if column not in long}, long)
+    return {column: INLINE_TAG + raw for column, raw in values.items() if column not in long}, long

@@ -39,7 +39,7 @@ from docstore.reference.fingerprints import BINS, Numbers
 from docstore.storage.bases import value_name
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref, parse_envelope
+from docstore.storage.values import envelope_raw_bytes, is_absent, is_ref, parse_envelope
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 

@@ -16,7 +16,7 @@ from docstore.model.capture import Column
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.pointers import PagePointer
 from docstore.reading.index import SeenPages
-from docstore.storage.envelope import envelope_raw_bytes, is_absent
+from docstore.storage.values import envelope_raw_bytes, is_absent
 from docstore.store import DocumentStore
 
 GROUP_PAGES = 64

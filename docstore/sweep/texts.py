@@ -21,7 +21,7 @@ from docstore.model.errors import CorruptionError
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers, Sets
-from docstore.storage.envelope import envelope_raw_bytes
+from docstore.storage.values import envelope_raw_bytes
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions

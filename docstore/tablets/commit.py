@@ -54,7 +54,7 @@ class Committer:
         self._placement = placement
         self._check_writable = check_writable
         self._reserve = reserve
-        placement.begin_group(manifest.group + 1)
+        placement.records.begin_group(manifest.group + 1)
 
     def commit(self, plan: Plan) -> None:
         """See `Committer` of the port."""
@@ -67,10 +67,10 @@ class Committer:
         try:
             self._placement.sync(self.durability)
         except BaseException:
-            self._placement.drop()
+            self._placement.records.drop()
             raise
-        plan.write(Stage.ALLOCATION, self._placement.mutations())
-        self.manifest.add_to(plan, self._placement.progress())
+        plan.write(Stage.ALLOCATION, self._placement.dictionaries.mutations())
+        self.manifest.add_to(plan, self._placement.records.progress())
         known = False
         try:
             apply(self._engine, plan, self.durability)
@@ -78,17 +78,17 @@ class Committer:
             self.manifest.committed()
         except BaseException:
             self.manifest.aborted()
-            self._placement.abandon()
+            self._placement.records.abandon()
             raise
         finally:
             for follower in self.followers:
                 follower(plan, known)
-        self._placement.begin_group(self.manifest.group + 1)
+        self._placement.records.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
 
     def drop_placed(self) -> None:
         """See `Committer` of the port: else they would be written with the next group, though the disk was full."""
-        self._placement.drop()
+        self._placement.records.drop()
 
     def wait(self) -> None:
         """See `Committer` of the port: there is no other process."""

@@ -31,14 +31,13 @@ from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.port import Backend, Upkeep
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
-from docstore.tablets.bodies import Bodies, SegmentProgress, Tail, decode_ref
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
-from docstore.tablets.record import Record
+from docstore.tablets.record import Record, decode_ref
 from docstore.tablets.reserve import Reserve
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
@@ -168,7 +167,7 @@ FIRST_SEGMENT = 1 << 40
 class OverlayBodies:
     """Reads from `upper` or `lower` by the segment of a ref; writes to `upper` alone."""
 
-    def __init__(self, lower: Bodies, upper: Bodies) -> None:
+    def __init__(self, lower: SegmentBodies, upper: SegmentBodies) -> None:
         self._lower = lower
         self._upper = upper
         self.begin_group = upper.begin_group
@@ -177,27 +176,17 @@ class OverlayBodies:
         self.sync = upper.sync
         self.drop = upper.drop
         self.abandon = upper.abandon
+        self.progress = upper.progress
+        self.close = upper.close  # the upper one alone
 
     def read(self, ref: bytes) -> Record:
-        """See `Bodies`."""
+        """See `SegmentBodies`."""
         return (self._upper if decode_ref(ref).segment >= FIRST_SEGMENT else self._lower).read(ref)
 
     def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
-        """See `Bodies`."""
+        """See `SegmentBodies`."""
         for number, ref in enumerate(refs):
             yield number, self.read(ref)
-
-    def tail(self) -> Tail:
-        """See `Bodies`."""
-        return self._upper.tail()
-
-    def progress(self) -> list[SegmentProgress]:
-        """See `Bodies`."""
-        return self._upper.progress()
-
-    def close(self) -> None:
-        """See `Bodies`; the upper one alone."""
-        self._upper.close()
 
 
 class Overlay(LocalBackend):

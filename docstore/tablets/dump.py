@@ -13,6 +13,7 @@ from docstore.model.errors import DocstoreError
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     DICTIONARY_HEADER_BYTES,
@@ -26,7 +27,6 @@ from docstore.model.format import (
     RECORD_DELETE_FAMILY,
     RECORD_DELETE_ROW,
     RECORD_GROUP,
-    RECORD_RELATED_BYTES,
     RECORD_VALUE,
     RECORD_WIDE,
     SEGMENT_HEADER_BYTES,
@@ -53,6 +53,7 @@ _CODECS = {
     CODEC_ZSTD: "zstd",
     CODEC_ZSTD_DICTIONARY: "zstd with dictionary",
     CODEC_ZSTD_DELTA: "zstd delta",
+    CODEC_ZSTD_BODY: "zstd on its body",
 }
 _DAMAGE_BYTES = 16
 """Bytes shown of a damaged part."""
@@ -110,9 +111,9 @@ def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
             yield from damaged.lines
         else:
             head = handle.read(RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES, offset)
-            span = record_span(head, 0, number)
-            assert span is not None, "the walk has read it"
-            yield from _record_lines(record, handle.read(span.total_bytes, offset), offset, number)
+            span_bytes = record_span(head, 0, number)
+            assert span_bytes is not None, "the walk has read it"
+            yield from _record_lines(record, handle.read(span_bytes, offset), offset, number)
 
 
 def _record_lines(record: Record, raw: bytes, offset: int, number: int) -> Iterator[str]:
@@ -123,7 +124,9 @@ def _record_lines(record: Record, raw: bytes, offset: int, number: int) -> Itera
     lines.take(1, f"tag: {_KINDS[record.kind]}, {'wide' if wide else 'narrow'}, {_CODECS[record.codec]}")
     lines.take_fields(_WIDE_FIELDS if wide else _NARROW_FIELDS)
     if record.related:
-        lines.take(RECORD_RELATED_BYTES, "checksum of dictionary or base")
+        is_body = record.codec == CODEC_ZSTD_BODY
+        what = "length of the body's record, which ends here" if is_body else "checksum of dictionary or base"
+        lines.take(len(record.related), what)
     if (record.family, record.qualifier) not in RECORD_COLUMNS.values():
         family_bytes = lines.take_varint("family length")
         lines.take(family_bytes, f"family {record.family!r}")

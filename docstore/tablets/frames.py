@@ -37,6 +37,14 @@ class IndexedDictionary:
             _report(error, raw)
             return None
 
+    def frames(self, body: bytes, text: bytes) -> tuple[bytes, bytes] | None:
+        """The frame of a body with it, and that of the body's text against the body: one search for copies."""
+        try:
+            return self._dictionary.frames(body, text)
+        except RuntimeError as error:
+            _report(error, body)
+            return None
+
 
 def index(content: bytes) -> IndexedDictionary | None:
     """A dictionary for frames made here; None without native code."""

@@ -56,7 +56,6 @@ from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
-from docstore.tablets.bodies import SegmentNames
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
@@ -72,6 +71,7 @@ from docstore.tablets.losses import (
 )
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.placement import Placement
+from docstore.tablets.record import SegmentNames
 from docstore.tablets.reserve import Reserve
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec

@@ -4,7 +4,7 @@ This reads all rows, and runs only if bytes of committed rows are missing: after
 `sync`, or if files were truncated or removed.
 
 A capture with one lost value is dropped as a whole, with the visits that confirm it and its later columns.  A delta is
-lost with its base.  Each drop is recorded in the same batch.  The next compaction prunes the postings.
+lost with its base or body.  Each drop is recorded in the same batch.  The next compaction prunes the postings.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from typing import NamedTuple
 import msgpack
 
 from docstore.model.capture import Column
-from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA, LOST_ROW
+from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
 from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
-from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.table import is_later
+from docstore.storage.values import parse_envelope
 from docstore.tablets.manifest import Manifest
+from docstore.tablets.record import body_ref
 from docstore.tablets.segment import Recovery, SegmentBodies
 
 BATCH_ROWS = 256
@@ -122,10 +123,14 @@ class _Losses:
         self._recovery = recovery
         self._found = _now()
         self._deltas: set[bytes] = set()
-        """Refs of deltas against lost bases."""
+        """Refs of deltas against lost bases or bodies."""
+        missing = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
+        for number in {item.segment for item in recovery.lost} - missing:
+            for ref, record in bodies.records(number):
+                if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
+                    self._deltas.add(ref)
         self.base_rows = BaseRows(engine)
         self.bases = {name for name, envelope in self.base_rows.scan() if self._is_lost(envelope)}
-        missing = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
         for segment in manifest.segments() if self.bases else ():
             for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
                 if record.codec == CODEC_ZSTD_DELTA and record.related in self.bases:

@@ -36,8 +36,8 @@ from docstore.model.format import (
 from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.tablets.bodies import SegmentNames, SegmentProgress, SegmentRow
-from docstore.tablets.segment import Recovery
+from docstore.tablets.record import SegmentNames
+from docstore.tablets.segment import Recovery, SegmentProgress, SegmentRow
 
 TABLET_BYTES = 64 << 20
 """Raw bytes at which a tablet splits; a dictionary of 1 MB still fits so much data well."""

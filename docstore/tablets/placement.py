@@ -7,20 +7,38 @@ be fetched at once and is durable after `sync`; the committer calls that, and th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
+from typing import TYPE_CHECKING
 
+from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
-from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation, RowMutations
+from docstore.model.format import (
+    CODEC_ZSTD_BODY,
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    INLINE_LIMIT_BYTES,
+    RECORD_BODY_LENGTH_BYTES,
+    RECORD_VALUE,
+)
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
 from docstore.storage.bases import Base
 from docstore.storage.cache import LruCache
-from docstore.storage.envelope import encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
-from docstore.storage.values import READ_AHEAD_BYTES, Column, through_moves
-from docstore.tablets.bodies import Bodies, SegmentProgress, decode_ref
+from docstore.storage.values import (
+    READ_AHEAD_BYTES,
+    Column,
+    encode_inline,
+    encode_ref_envelope,
+    envelope_raw_bytes,
+    parse_envelope,
+    through_moves,
+)
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.tablets.record import Record, delete_column, delete_family, delete_row
-from docstore.tablets.values import ValueCodec
+from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row
+from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.values import LONGEST_OWN_BODY_BYTES, ValueCodec
+
+if TYPE_CHECKING:
+    from docstore.tablets.dry_run import OverlayBodies
 
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
@@ -35,6 +53,8 @@ class Placement:
     """Places values and fetches them.  Fetching is thread-safe; placing is for whoever holds the committer's lock.
 
     Attributes:
+        records: where they lie.
+        dictionaries: what they are encoded with.
         unreadable: values and dictionaries that could not be read, and were done without.
     """
 
@@ -42,21 +62,23 @@ class Placement:
 
     def __init__(
         self,
-        bodies: Bodies,
+        bodies: SegmentBodies | OverlayBodies,
         codec: ValueCodec,
         dictionaries: SiteDictionaries,
         base_envelope: Callable[[bytes], bytes | None],
     ) -> None:
-        self._bodies = bodies
+        self.records = bodies
         self._codec = codec
-        self._dictionaries = dictionaries
+        self.dictionaries = dictionaries
         self._base_envelope = base_envelope
         self._envelopes: dict[bytes, bytes] = {}
         self._held_bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
+        self._last_body = b"", b""
+        """Ref and value of the body that was decoded last: its text is read next, and may be a delta against it."""
         self._load = dictionaries.load
         self.unreadable = dictionaries.unreadable
 
-    # --- placing
+    # --- appending
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
@@ -68,12 +90,52 @@ class Placement:
         """See `Values`."""
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw), None
-        encoded, base = self._codec.choose(column, raw, bases, partial(self._dictionaries.get, row_key, column))
-        codec, related, payload = encoded
-        self._dictionaries.learn(row_key, column, raw, len(payload), related if codec == CODEC_ZSTD_DICTIONARY else b"")
-        record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
-        (ref,) = self._bodies.append((record,))
+        ref, _, base = self._append(row_key, column, timestamp, raw, bases)
         return encode_ref_envelope(len(raw), ref), base
+
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        """See `Values`: the text of a body that is no delta is encoded against that."""
+        if min(len(body), len(text)) <= INLINE_LIMIT_BYTES:
+            value, base = self.append_near(row_key, BODY, timestamp, body, bases)
+            return value, None if base is not None else self.append(row_key, MAIN, timestamp, text), base
+        ref, frame, base = self._append(row_key, BODY, timestamp, body, bases, text=text)
+        value = encode_ref_envelope(len(body), ref)
+        if base is not None:
+            return value, None, base
+        length = decode_ref(ref).length
+        ref, _, _ = self._append(row_key, MAIN, timestamp, text, (), body=(body, frame), body_bytes=length)
+        return value, encode_ref_envelope(len(text), ref), None
+
+    def _append(
+        self,
+        row_key: bytes,
+        column: Column,
+        timestamp: int,
+        raw: bytes,
+        bases: Sequence[Base],
+        *,
+        text: bytes = b"",
+        body: tuple[bytes, bytes] | None = None,
+        body_bytes: int = 0,
+    ) -> tuple[bytes, bytes, Base | None]:
+        """Append a long value; `body_bytes` is the length of its body's record, the last one that was appended.
+
+        Returns:
+            Its ref, the frame of its text if that was made, and the base that it is a delta against.
+        """
+        dictionary = partial(self.dictionaries.get, row_key, column)
+        encoded, base = self._codec.choose(column, raw, bases, dictionary, text=text, body=body)
+        codec, related, payload, frame = encoded
+        if codec == CODEC_ZSTD_BODY:
+            related = body_bytes.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
+        if column != MAIN or codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):  # such texts need no dictionary
+            used = related if codec == CODEC_ZSTD_DICTIONARY else b""
+            self.dictionaries.learn(row_key, column, raw, len(payload), used)
+        record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
+        (ref,) = self.records.append((record,))
+        return ref, frame, base
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: a record of its own."""
@@ -85,44 +147,20 @@ class Placement:
             record = delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.start, mutation.end)
         else:
             return
-        self._bodies.append([record])
+        self.records.append([record])
 
     def sync(self, durability: Durability) -> None:
         """Make what was placed durable at a level: the step before its rows are committed."""
-        self._dictionaries.sync()
+        self.dictionaries.sync()
         if durability is Durability.SYNC:
-            self._bodies.sync()
+            self.records.sync()
         else:
-            self._bodies.flush()
-
-    def begin_group(self, number: int) -> None:
-        """Say which commit it is for what is placed from now on; see `Bodies`."""
-        self._bodies.begin_group(number)
-
-    def mutations(self) -> list[RowMutations]:
-        """Rows to write with the group: which dictionaries its tablets use from now on."""
-        return self._dictionaries.mutations()
-
-    def noting_dictionaries(self) -> AbstractContextManager[set[bytes]]:
-        """See `SiteDictionaries.recording_use`."""
-        return self._dictionaries.recording_use()
+            self.records.flush()
 
     def forget_dictionaries(self) -> None:
         """Look up again which dictionaries are in use, and where bases lie: compaction has changed that."""
-        self._dictionaries.forget()
+        self.dictionaries.forget()
         self._envelopes.clear()
-
-    def progress(self) -> list[SegmentProgress]:
-        """How far segments are written: for the manifest, with the group's rows."""
-        return self._bodies.progress()
-
-    def drop(self) -> None:
-        """What was placed since the last commit is not committed."""
-        self._bodies.drop()
-
-    def abandon(self) -> None:
-        """The rows of what was placed could not be committed."""
-        self._bodies.abandon()
 
     # --- fetching
 
@@ -135,7 +173,7 @@ class Placement:
         value, ref = parse_envelope(envelope)
         if ref is None:
             return value
-        return self._decode(self._bodies.read(ref))
+        return self._read(ref)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         """Whether two cells hold the same value, wherever it lies; one that cannot be read is like no other."""
@@ -165,12 +203,12 @@ class Placement:
             if ref is not None:
                 refs.append(ref)
                 places.append(place)
-        records = list(self._bodies.read_many(refs))
+        records = list(self.records.read_many(refs))
         bases = self._bases({record.related for _, record in records if record.codec == CODEC_ZSTD_DELTA})
         for number, record in records:
             base = bases.get(record.related)
             if base is None:
-                values[places[number]] = self._decode(record)
+                values[places[number]] = self._decode(record, refs[number])
             else:
                 values[places[number]] = self._codec.decode(record, lambda _, base=base: base)  # type: ignore[misc]
         return values
@@ -204,10 +242,12 @@ class Placement:
         ref = parse_envelope(envelope).ref
         if ref is None:
             return
-        record = self._bodies.read(ref)
+        record = self.records.read(ref)
         if record.codec == CODEC_ZSTD_DELTA:
             if self._held_bases.get(record.related) is None:
                 through_moves(lambda: self._base_envelope(record.related), self._verify_base)
+        elif record.codec == CODEC_ZSTD_BODY:
+            self.verify(encode_ref_envelope(0, body_ref(ref, record)))
         elif record.codec == CODEC_ZSTD_DICTIONARY:
             self._load(record.related)
 
@@ -221,16 +261,16 @@ class Placement:
         value, ref = parse_envelope(envelope)
         if ref is None:
             return value, b""
-        record = self._bodies.read(ref)
-        return self._decode(record), record.related if record.codec == CODEC_ZSTD_DELTA else b""
+        record = self.records.read(ref)
+        return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
     def fetch_record(self, envelope: bytes) -> tuple[Record, bytes]:
         """The record of a value that lies in Bodies, and the value."""
         ref = parse_envelope(envelope).ref
         if ref is None:
             raise InvalidArgument("this value stands in its cell: take it from the envelope")
-        record = self._bodies.read(ref)
-        return record, self._decode(record)
+        record = self.records.read(ref)
+        return record, self._decode(record, ref)
 
     def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
         """See `Values`."""
@@ -238,12 +278,12 @@ class Placement:
         return record.row_key, (record.family, record.qualifier), raw
 
     def is_delta(self, envelope: bytes) -> bool:
-        """Whether the record of a value is a delta; one that cannot be read is none."""
+        """Whether the record of a value is a delta, of a base or its body; one that cannot be read is none."""
         ref = parse_envelope(envelope)[1]
         if ref is None:
             return False
         try:
-            return self._bodies.read(ref).codec == CODEC_ZSTD_DELTA
+            return self.records.read(ref).codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY)
         except CorruptionError:
             return False
 
@@ -252,10 +292,28 @@ class Placement:
         value, ref = parse_envelope(envelope)
         return len(value) if ref is None else decode_ref(ref).length
 
-    def _decode(self, record: Record) -> bytes:
-        if record.codec != CODEC_ZSTD_DELTA:
-            return self._codec.decode(record, self._load)
-        return self._codec.decode(record, self.base)
+    def _read(self, ref: bytes) -> bytes:
+        return self._decode(self.records.read(ref), ref)
+
+    def _decode(self, record: Record, ref: bytes) -> bytes:
+        if record.codec == CODEC_ZSTD_DELTA:
+            return self._codec.decode(record, self.base)
+        if record.codec == CODEC_ZSTD_BODY:
+            return self._codec.decode(record, lambda _: self._body(body_ref(ref, record)))
+        raw = self._codec.decode(record, self._load)
+        if record.family == BODY[0] and len(raw) <= LONGEST_OWN_BODY_BYTES:
+            self._last_body = ref, raw
+        return raw
+
+    def _body(self, ref: bytes) -> bytes:
+        """The body that a text is a delta against: mostly the one that was read last."""
+        last, raw = self._last_body
+        if last == ref:
+            return raw
+        record = self.records.read(ref)
+        if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
+            raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")
+        return self._decode(record, ref)
 
     def base(self, name: bytes) -> bytes:
         """The value of a base.

@@ -1,6 +1,7 @@
-"""One self-describing stored value: its fields, and its bytes in a segment.
+"""One self-describing stored value: its fields, its bytes in a segment, and the ref by which a row names it.
 
-Knows the layouts of `format`.  Must not know where records lie, nor how a payload is compressed.
+Knows the layouts of `format`.  Must not know where records lie, nor how a payload is compressed.  Native code makes the
+same bytes of many records, faster (`record_encoder`).
 
 A record can be as small as 200 bytes when its payload is a delta, so its header is: 22 bytes with both CRCs for nearly
 every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).  Both are fixed layouts, because one
@@ -9,10 +10,11 @@ every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from docstore.model.codec import decode_varint, encode_varint
@@ -20,8 +22,10 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
+    RECORD_BODY_LENGTH_BYTES,
     RECORD_COLUMNS,
     RECORD_COPIES,
     RECORD_CRC_BYTES,
@@ -47,10 +51,15 @@ _CRC = Struct("<I")
 _KINDS = frozenset(
     (RECORD_VALUE, RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN, RECORD_GROUP, RECORD_COPIES)
 )
-_CODECS = frozenset((CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DICTIONARY, CODEC_ZSTD_DELTA))
-_TAGS = frozenset(kind | wide | codec << 4 for kind in _KINDS for wide in (0, RECORD_WIDE) for codec in _CODECS)
-_RELATED_FROM_CODEC = CODEC_ZSTD_DICTIONARY
-"""This codec and those above it name a dictionary or a base."""
+_RELATED_BYTES = {
+    CODEC_STORED: 0,
+    CODEC_ZSTD: 0,
+    CODEC_ZSTD_DICTIONARY: RECORD_RELATED_BYTES,
+    CODEC_ZSTD_DELTA: RECORD_RELATED_BYTES,
+    CODEC_ZSTD_BODY: RECORD_BODY_LENGTH_BYTES,
+}
+"""Of what a record names its dictionary, base or body by."""
+_TAGS = frozenset(kind | wide | codec << 4 for kind in _KINDS for wide in (0, RECORD_WIDE) for codec in _RELATED_BYTES)
 _COLUMN_NUMBERS = {column: number for number, column in RECORD_COLUMNS.items()}
 _COLUMNS: list[tuple[str, bytes] | None] = [RECORD_COLUMNS.get(number) for number in range(256)]
 
@@ -59,6 +68,7 @@ CODEC_NAMES = {
     CODEC_ZSTD: "zstd",
     CODEC_ZSTD_DICTIONARY: "dictionary",
     CODEC_ZSTD_DELTA: "delta",
+    CODEC_ZSTD_BODY: "body",
 }
 """For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
@@ -77,7 +87,8 @@ class Record(NamedTuple):
         qualifier: b"" in marks for a row or family.
         timestamp: of the cell, in microseconds; of the delete in a mark.
         codec: how `payload` was made of the raw value: one of CODEC_.
-        related: 16-byte checksum of the dictionary or base that the codec needs, else b"".
+        related: 16-byte checksum of the dictionary or base that the codec needs, or 4 bytes: the length of the body's
+            record directly before this one; else b"".
         raw_bytes: length of the raw value.
         payload: the encoded value; in a mark for a column see `delete_column`.
     """
@@ -93,13 +104,6 @@ class Record(NamedTuple):
     payload: bytes
 
 
-class Span(NamedTuple):
-    """Lengths that a sound-looking header claims: up to the payload, and of the whole record."""
-
-    payload_offset: int
-    total_bytes: int
-
-
 def encode_record(record: Record, seed: int) -> bytes:
     """Encode a record; `seed` starts the CRC of header and fields (a segment's number).
 
@@ -111,7 +115,7 @@ def encode_record(record: Record, seed: int) -> bytes:
     fields = related + row_key if column else related + _spell_column(family, qualifier) + row_key
     tag = kind | codec << 4
     payload_bytes = len(payload)
-    if tag not in _TAGS or len(related) != (RECORD_RELATED_BYTES if codec >= _RELATED_FROM_CODEC else 0):
+    if tag not in _TAGS or len(related) != _RELATED_BYTES[codec]:
         raise InvalidArgument(f"no such record: kind {kind}, codec {codec}, {len(related)} bytes of related checksum")
     milliseconds, odd_micros = divmod(timestamp, RECORD_TIMESTAMP_STEP)
     if (
@@ -191,11 +195,9 @@ def decode_record(source: bytes, seed: int, offset: int = 0) -> Record:
             "record payload fails its CRC", offset=offset, expected=f"{payload_crc:#010x}", found=f"{found:#010x}"
         )
     codec = tag >> 4
-    if codec < _RELATED_FROM_CODEC:
-        related = b""
-    else:
-        related = source[fields_offset : fields_offset + RECORD_RELATED_BYTES]
-        fields_offset += RECORD_RELATED_BYTES
+    related_bytes = _RELATED_BYTES.get(codec, 0)
+    related = source[fields_offset : fields_offset + related_bytes]
+    fields_offset += related_bytes
     known = _COLUMNS[column]
     if known is not None:
         family, qualifier = known
@@ -214,8 +216,8 @@ def decode_record(source: bytes, seed: int, offset: int = 0) -> Record:
     )
 
 
-def record_span(head: bytes, offset: int, seed: int) -> Span | None:
-    """The lengths of the record whose header and fields stand at an offset; None if they are cut off or damaged.
+def record_span(head: bytes, offset: int, seed: int) -> int | None:
+    """The length of the record whose header and fields stand at an offset, in bytes; None if these are damaged.
 
     Looks at header and fields only, so that a scan can find the next record without the payload of this one.
     """
@@ -233,8 +235,7 @@ def record_span(head: bytes, offset: int, seed: int) -> Span | None:
         return None
     if crc32(head[offset:crc_offset], seed) != head_crc:
         return None
-    payload_offset = crc_offset + RECORD_CRC_BYTES - offset
-    return Span(payload_offset, payload_offset + payload_bytes)
+    return int(crc_offset + RECORD_CRC_BYTES - offset + payload_bytes)
 
 
 # --- delete marks ---
@@ -313,3 +314,117 @@ def _cut_off(source: bytes, offset: int) -> CorruptionError:
     return CorruptionError(
         "record is cut off", offset=offset, expected="a whole record", found=f"{max(0, len(source) - offset)} bytes"
     )
+
+
+# --- refs, and what records name
+
+
+class Ref(NamedTuple):
+    """A ref taken apart: the record's segment, its byte offset there, and its length in bytes."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+def encode_ref(segment: int, offset: int, length: int) -> bytes:
+    """Encode a ref: three varints, 8 bytes for nearly every page."""
+    return encode_varint(segment) + encode_varint(offset) + encode_varint(length)
+
+
+def decode_ref(ref: bytes) -> Ref:
+    """Take a ref apart.
+
+    Raises:
+        CorruptionError: not three whole varints.
+    """
+    numbers = []
+    number = shift = 0
+    for byte in ref:
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            numbers.append(number)
+            number = shift = 0
+        else:
+            shift += 7
+    if shift or len(numbers) != 3:
+        raise CorruptionError("a ref is damaged", expected="three varints", found=ref.hex() or "nothing")
+    return Ref(*numbers)
+
+
+def body_ref(ref: bytes, text: Record) -> bytes:
+    """The ref of the record directly before a text that is a delta of its body: that body."""
+    segment, offset, _ = decode_ref(ref)
+    length = int.from_bytes(text.related, "little")
+    return encode_ref(segment, max(0, offset - length), length)
+
+
+class SegmentNames:
+    """What the records of a segment need to be decoded.
+
+    Attributes:
+        bases: names of the bases of its deltas.
+        dictionaries: checksums of dictionaries.
+    """
+
+    def __init__(self, bases: Iterable[bytes] = (), dictionaries: Iterable[bytes] = ()) -> None:
+        self.bases = set(bases)
+        self.dictionaries = set(dictionaries)
+
+    def note(self, record: Record) -> None:
+        """Add what a record names."""
+        if record.codec == CODEC_ZSTD_DELTA:
+            self.bases.add(record.related)
+        elif record.codec == CODEC_ZSTD_DICTIONARY:
+            self.dictionaries.add(record.related)
+
+    def encode(self) -> dict[str, bytes]:
+        """As the manifest has it."""
+        return {"bases": b"".join(sorted(self.bases)), "dictionaries": b"".join(sorted(self.dictionaries))}
+
+    @classmethod
+    def decode(cls, value: Mapping[str, bytes]) -> SegmentNames:
+        """Of what `encode` gives."""
+        return cls(*(_names(value.get(kind, b"")) for kind in ("bases", "dictionaries")))
+
+
+def _names(joined: bytes) -> Iterator[bytes]:
+    return (joined[at : at + RECORD_RELATED_BYTES] for at in range(0, len(joined), RECORD_RELATED_BYTES))
+
+
+# --- the records of an append
+
+EncodeRecords: TypeAlias = Callable[[Sequence[Record], int, int], tuple[list[bytes], list[bytes]]]
+"""From records, the number of a segment and the offset of the first there to their bytes, and the ref of each."""
+
+
+def record_encoder() -> EncodeRecords:
+    """The fastest there is.
+
+    Native code knows a value of a built-in column whose lengths fit into a narrow header; all else is left to
+    `encode_records`, which also says why a record is refused.
+    """
+    compiled = import_module("docstore.compiled")  # at the first write: native code comes with it
+    if compiled.WHY_NOT:
+        return encode_records
+    marks = RECORD_MAGIC, RECORD_VALUE, RECORD_TIMESTAMP_STEP
+    native = compiled.docstore_native.RecordEncoder(marks, _COLUMN_NUMBERS).encode
+
+    def encode(records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
+        return native(records, segment, offset) or encode_records(records, segment, offset)
+
+    return encode
+
+
+def encode_records(records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
+    """The definition of the result.
+
+    Raises:
+        InvalidArgument: a field does not fit the format.
+    """
+    encoded = [encode_record(record, segment) for record in records]
+    refs = []
+    for raw in encoded:
+        refs.append(encode_ref(segment, offset, len(raw)))
+        offset += len(raw)
+    return encoded, refs

@@ -19,7 +19,9 @@ from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CAPTURE_FAMILY,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
     DICTIONARY_DIRECTORY,
     RECORD_DELETE_COLUMN,
     RECORD_DELETE_FAMILY,
@@ -198,15 +200,18 @@ class Salvage:
         """The raw value of a record; None if its dictionary or base is missing."""
         try:
             record = decode_record(place.handle.read(place.length, place.offset), place.segment)
-            return self._codec.decode(record, lambda name: self._related(record, name))
+            return self._codec.decode(record, lambda name: self._related(place, record, name))
         except CorruptionError:
             return None
 
-    def _related(self, record: Record, name: bytes) -> bytes:
-        if record.codec != CODEC_ZSTD_DELTA:
+    def _related(self, place: _Place, record: Record, name: bytes) -> bytes:
+        if record.codec == CODEC_ZSTD_DICTIONARY:
             return self._dictionaries.load(name)
-        place = self._bases.get(name)
-        raw = None if place is None else self._value(place)
+        base = self._bases.get(name)
+        if record.codec == CODEC_ZSTD_BODY:
+            length = int.from_bytes(name, "little")
+            base = place._replace(offset=max(0, place.offset - length), length=length)
+        raw = None if base is None else self._value(base)
         if raw is None:
             raise CorruptionError("the base of a delta is missing", expected=f"base {name.hex()}", found="no record")
         return raw

@@ -12,13 +12,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
+    CODEC_ZSTD_BODY,
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
     SEGMENT_HEADER_BYTES,
@@ -26,14 +26,20 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
-from docstore.tablets.bodies import Ref, SegmentProgress, SegmentRow, Tail, decode_ref, encode_ref
 from docstore.tablets.header import encode_header, header_damage, refuse_other_format
 from docstore.tablets.leftovers import Surplus, judge, list_set_aside, set_aside
-from docstore.tablets.record import Record, decode_record, encode_record, group_mark
+from docstore.tablets.record import (
+    EncodeRecords,
+    Record,
+    Ref,
+    decode_record,
+    decode_ref,
+    encode_record,
+    encode_ref,
+    group_mark,
+    record_encoder,
+)
 from docstore.tablets.walk import Damage, walk_records
-
-if TYPE_CHECKING:  # loaded at the first write
-    from docstore.tablets.recordbatch import Encode
 
 SEGMENT_LIMIT_BYTES = 256 << 20
 """At this size the next group starts another segment."""
@@ -47,6 +53,45 @@ READ_RUN_BYTES = 1 << 20
 """`read_many` reads about so much in one call."""
 READ_AHEAD_RUNS = 8
 """`read_many` announces so many reads in advance, because a disk serves several at once."""
+
+
+class SegmentRow(NamedTuple):
+    """What the manifest knows of one segment.
+
+    Attributes:
+        number: of the segment; never given twice.
+        state: SEGMENT_ACTIVE, SEGMENT_LIVE or SEGMENT_DRAINING.
+        committed_bytes: rows refer to nothing behind this.
+        synced_bytes: this much has survived an fsync; at most `committed_bytes`.
+        tablet: number of the tablet that its records belong to; 0 for records of any tablet.
+        level: of the compaction that wrote it, or SEGMENT_OF_MARKS; "" for one of the write path.
+        run: the number that this compaction kept for delete marks; 0 for one of the write path.
+    """
+
+    number: int
+    state: str = SEGMENT_ACTIVE
+    committed_bytes: int = SEGMENT_HEADER_BYTES
+    synced_bytes: int = 0
+    tablet: int = 0
+    level: str = ""
+    run: int = 0
+
+
+class SegmentProgress(NamedTuple):
+    """How far one segment has got since it was opened for appending.
+
+    Attributes:
+        segment: its number.
+        active: it takes the next records.
+        written_bytes: bytes handed to the operating system; None after a failure, when only the manifest's committed
+            length can be trusted.
+        synced_bytes: bytes that have survived an fsync.
+    """
+
+    segment: int
+    active: bool
+    written_bytes: int | None
+    synced_bytes: int
 
 
 class LostRange(NamedTuple):
@@ -117,7 +162,10 @@ class _Active:
 
 
 class SegmentBodies:
-    """Bodies in files of one folder.  Call `recover` before anything else.
+    """Records in files of one folder.  Call `recover` before anything else.
+
+    Reads come from any thread; `append`, `flush` and `sync` from one at a time.  A failure of one of these concerns
+    every record that no `sync` has confirmed: its ref is void, except in groups that were committed after a `flush`.
 
     Args:
         files: the file system.
@@ -156,7 +204,7 @@ class SegmentBodies:
         self._next_number = 1
         self._group = 0
         self._pins = 0
-        self._encode: Encode | None = None
+        self._encode: EncodeRecords | None = None
 
     # --- opening ---
 
@@ -261,21 +309,25 @@ class SegmentBodies:
     # --- writing ---
 
     def begin_group(self, number: int) -> None:
-        """See `Bodies`; 0, the initial value, for records without a mark."""
+        """Set the number of the commit of the next records: the last one's plus 1; 0, as at first, for no mark."""
         with self._lock:
             self._group = number
 
     def append(self, records: Sequence[Record]) -> list[bytes]:
-        """See `Bodies`."""
+        """Take records; returns a ref of each.  They can be read at once, and may still lie in a buffer.
+
+        Raises:
+            StorageError: none was taken.
+        """
         with self._lock:
             active = self._active
-            if active is None or active.tail_bytes >= self._limit_bytes:
+            # A text that is a delta of its body follows it into a segment that is full by now.
+            if active is None or (active.tail_bytes >= self._limit_bytes and records[0].codec != CODEC_ZSTD_BODY):
                 active = self._roll()
             self._mark_group(active)
             active.closed_bytes = None
             if self._encode is None:
-                # Loaded at the first write, because it loads native code, which reading does not need.
-                self._encode = import_module("docstore.tablets.recordbatch").encoder()
+                self._encode = record_encoder()
             encoded, refs = self._encode(records, active.number, active.tail_bytes)
             for raw in encoded:
                 active.take(raw)
@@ -284,12 +336,19 @@ class SegmentBodies:
         return refs
 
     def flush(self) -> None:
-        """See `Bodies`."""
+        """Hand everything taken to the operating system: it survives kill -9 of this process.
+
+        Call it before the commit of every group that is not synced, at every durability.
+        """
         with self._lock:
             self._flush()
 
     def sync(self) -> None:
-        """See `Bodies`."""
+        """Make everything taken survive power loss.
+
+        Raises:
+            StorageError: the group's refs are void; the next `append` starts a new segment.
+        """
         with self._lock:
             self._flush()
             active = self._active
@@ -299,13 +358,16 @@ class SegmentBodies:
         self._sync(active, written_bytes)
 
     def drop(self) -> None:
-        """See `Bodies`; the next record starts a new segment, so that no ref is used twice."""
+        """Drop what was appended and not flushed: its group is not committed, and its refs are void.
+
+        The next record starts a new segment, so that no ref is used twice.
+        """
         with self._lock:
             if self._active is not None and self._active.pending:
                 self._give_up()
 
     def abandon(self) -> None:
-        """See `Bodies`."""
+        """Never append to the active segment again: the group that it was for could not be committed."""
         with self._lock:
             self._give_up()
 
@@ -322,15 +384,8 @@ class SegmentBodies:
             self._next_number += 1
         return number
 
-    def tail(self) -> Tail:
-        """See `Bodies`."""
-        with self._lock:
-            if self._active is None:
-                return Tail(self._next_number, SEGMENT_HEADER_BYTES)
-            return Tail(self._active.number, self._active.tail_bytes)
-
     def progress(self) -> list[SegmentProgress]:
-        """See `Bodies`."""
+        """How far each segment written by this object has got; the manifest is told with the group's rows."""
         with self._lock:
             progress = list(self._closed_progress.values())
             if self._active is not None:
@@ -403,7 +458,11 @@ class SegmentBodies:
     # --- reading ---
 
     def read(self, ref: bytes) -> Record:
-        """See `Bodies`."""
+        """The record of a ref.
+
+        Raises:
+            CorruptionError: it is damaged, or not there.
+        """
         segment, offset, length = decode_ref(ref)
         raw = None
         if segment == self._active_number and offset >= self._written_bytes:
@@ -418,7 +477,10 @@ class SegmentBodies:
             raise self._located(error, segment, offset) from error
 
     def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
-        """See `Bodies`.  Neighbours are read in one call, and reads are announced to the system in advance."""
+        """Records of refs in the order in which they are stored, each with its index in `refs`.
+
+        Neighbours are read in one call, and reads are announced to the system in advance.
+        """
         sorted_refs = sorted((decode_ref(ref), index) for index, ref in enumerate(refs))
         runs = list(_runs(sorted_refs))
         for run in runs[1:READ_AHEAD_RUNS]:
@@ -549,7 +611,10 @@ class SegmentBodies:
         return self._folder / f"{segment:08d}{SEGMENT_SUFFIX}"
 
     def close(self) -> None:
-        """See `Bodies`; if records were appended, adds the mark of the next group: all of them are committed."""
+        """Sync and release; a second call does nothing.
+
+        If records were appended, the mark of the next group says that all of them are committed.
+        """
         try:
             with self._lock:
                 if self._active is not None and self._active.group and self._active.closed_bytes is None:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import zstandard
 from blake3 import blake3
 
-from docstore.model.capture import MAIN, Column
+from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     RECORD_RELATED_BYTES,
@@ -70,39 +71,36 @@ FRAMES = "docstore.tablets.frames"
 """Makes frames in native code; loaded at the first one, for reading does without."""
 
 
-class DeltaCost(NamedTuple):
-    """What a delta is weighed against.
-
-    Attributes:
-        small: a delta below this part of the raw bytes is taken at once.
-        cost_bytes: what it has to save: the row of its base, and a second decode at every read.
-    """
-
-    small: int
-    cost_bytes: int
-
-
-BODY_DELTA = DeltaCost(12, 200)
-"""A twelfth: zstd alone hardly ever gets there."""
-TEXT_DELTA = DeltaCost(6, 50)
-"""Text alone hardly gets to a quarter; most often the body is a delta as well."""
-
-
-def no_saving(base: Base) -> int:
-    """A delta is thought to save nothing elsewhere."""
-    return 0
-
-
 Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
 
 
 class Encoded(NamedTuple):
-    """What becomes part of a record: codec, checksum of dictionary or base (or b""), payload."""
+    """What becomes part of a record.
+
+    Attributes:
+        codec: one of CODEC_.
+        related: checksum of dictionary or base; else b"".  Of CODEC_ZSTD_BODY, b"": the length of the body's record is
+            to be filled in.
+        payload: the frame.
+        text: of a body, the frame of its text against it, if that was made in the same pass; else b"".
+    """
 
     codec: int
     related: bytes
     payload: bytes
+    text: bytes = b""
+
+
+DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
+"""What a delta is weighed against, by column: below one part in so many of the raw bytes it is taken at once; another
+has to save so many bytes, for the row of its base and a second decode at every read.  zstd alone hardly ever gets a
+body to a twelfth, a text hardly to a quarter; and the body of such a text is mostly a delta as well."""
+ON_BODY_COST = (4, 100)
+"""The same of a text against its own body."""
+LONGEST_OWN_BODY_BYTES = 4 << 20
+MOST_OWN_BODY_SHARE = 16
+"""A body is no base of a text that is so many times shorter: each read of the text decodes all of it."""
 
 
 class Dictionary:
@@ -272,7 +270,12 @@ class ValueCodec:
         )
 
     def encode(
-        self, raw: bytes, *, dictionary: Dictionary | None = None, base: tuple[bytes, bytes] | None = None
+        self,
+        raw: bytes,
+        *,
+        dictionary: Dictionary | None = None,
+        base: tuple[bytes, bytes] | None = None,
+        text: bytes = b"",
     ) -> Encoded:
         """Encode a value in the way asked for, or plainer where that does not pay.
 
@@ -280,6 +283,7 @@ class ValueCodec:
             raw: the value.
             dictionary: compress with it.
             base: (checksum, raw bytes) of a relative; goes before the dictionary.
+            text: with a body: its frame against the body is made, too, if that takes no second pass.
         Returns:
             Delta, dictionary, zstd or stored: the first whose bytes, checksum counted, are fewer than the raw ones.
         """
@@ -290,7 +294,7 @@ class ValueCodec:
             if len(payload) + RECORD_RELATED_BYTES < len(raw):
                 return Encoded(CODEC_ZSTD_DELTA, base[0], payload)
         elif dictionary is not None:
-            encoded = self._with_dictionary(raw, dictionary, None)
+            encoded = self._with_dictionary(raw, dictionary, None, text)
             if encoded is not None:
                 return encoded
         payload = _strip(self._contexts.compress(raw))
@@ -302,7 +306,10 @@ class ValueCodec:
         raw: bytes,
         bases: Iterable[Base],
         dictionary: Callable[[], Dictionary | None],
-        saves: Callable[[Base], int] = no_saving,
+        *,
+        saves: Callable[[Base], int] | None = None,
+        text: bytes = b"",
+        body: tuple[bytes, bytes] | None = None,
     ) -> tuple[Encoded, Base | None]:
         """Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
 
@@ -314,11 +321,14 @@ class ValueCodec:
             bases: to try, the likeliest first.
             dictionary: gives that of the column; asked if no delta is small.
             saves: bytes that a delta against a base is thought to save elsewhere.
+            text: with a body: the text that follows it.
+            body: with a text: the body whose record stands directly before it, and the text's frame against it if that
+                is made already, else b"".
         Returns:
             How it is encoded, and the base that it is a delta against, or None.
         """
-        cost = TEXT_DELTA if column == MAIN else BODY_DELTA
-        small = self._small or cost.small
+        small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
+        small = self._small or small
         best: Encoded | None = None
         chosen: Base | None = None
         for base in islice(bases, self._tries):
@@ -327,14 +337,22 @@ class ValueCodec:
                 best, chosen = encoded, base
                 if self._quick is None and len(best.payload) * small < len(raw):
                     return best, chosen
-        if best is None or chosen is None:
-            return self.encode(raw, dictionary=dictionary()), None
-        if self._quick is not None:
+        if chosen is not None and self._quick is not None:
             again = self.encode(raw, base=(chosen.name, chosen.raw))
             best = again if again.codec == CODEC_ZSTD_DELTA else best
-            if len(best.payload) * small < len(raw):
+            if best is not None and len(best.payload) * small < len(raw):
                 return best, chosen
-        plain = self.encode_within(raw, dictionary(), len(best.payload) + cost.cost_bytes - saves(chosen))
+        if body is not None and _may_be_base(body[0], raw):
+            frame = body[1] or self._delta_frame(raw, body[0])
+            if len(frame) < (len(raw) if best is None else len(best.payload)):
+                best, chosen = Encoded(CODEC_ZSTD_BODY, b"", frame), None
+                small, cost_bytes = ON_BODY_COST
+                if len(frame) * small < len(raw):
+                    return best, None
+        if best is None:
+            return self.encode(raw, dictionary=dictionary(), text=text), None
+        limit = len(best.payload) + cost_bytes - (saves(chosen) if saves and chosen else 0)
+        plain = self.encode_within(raw, dictionary(), limit)
         return (best, chosen) if plain is None else (plain, None)
 
     def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
@@ -378,7 +396,7 @@ class ValueCodec:
                     raw = self._decoding(record.related, resolve).decompress(_sized_frame(payload, raw_bytes))
                 elif codec == CODEC_ZSTD:
                     raw = self._contexts.decompress(_sized_frame(payload, raw_bytes))
-                elif codec == CODEC_ZSTD_DELTA:
+                elif codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
                     raw = self._decode_delta(record, _related(record.related, resolve))
                 else:
                     raise _damaged(record, "a codec of docs/format.md", f"codec {codec}")
@@ -408,16 +426,22 @@ class ValueCodec:
         made: bytes | None = import_module(FRAMES).delta(raw, base) if self._level <= LEVEL else None
         return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
 
-    def _with_dictionary(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> Encoded | None:
+    def _with_dictionary(
+        self, raw: bytes, dictionary: Dictionary, limit: int | None, text: bytes = b""
+    ) -> Encoded | None:
         """None where the dictionary does not pay; no payload where that is hopeless to be within the limit."""
-        payload = self._dictionary_frame(raw, dictionary, limit)
+        indexed = dictionary.indexed if self._level <= LEVEL else None
+        payload: bytes | None = None
+        text_frame = b""
+        if indexed is not None and text and _may_be_base(raw, text):
+            payload, text_frame = indexed.frames(raw, text) or (None, b"")
+        elif indexed is not None:
+            payload = indexed.frame(raw, limit)
+        if payload is None:
+            payload = _strip(self._dictionary_compressor(dictionary).compress(raw))
         if len(payload) + RECORD_RELATED_BYTES < len(raw):
-            return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload)
+            return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload, text_frame)
         return None
-
-    def _dictionary_frame(self, raw: bytes, dictionary: Dictionary, limit: int | None) -> bytes:
-        made = dictionary.indexed.frame(raw, limit) if dictionary.indexed and self._level <= LEVEL else None
-        return _strip(self._dictionary_compressor(dictionary).compress(raw)) if made is None else made
 
     def _delta_compressor(self, base: bytes, raw_bytes: int) -> zstandard.ZstdCompressor:
         # The window spans base and value, so that the last byte can still be a copy of the first.
@@ -441,6 +465,10 @@ class ValueCodec:
             held = DecodingDictionary(_related(checksum, resolve))
             self._decoding_dictionaries.put(checksum, held)
         return held
+
+
+def _may_be_base(body: bytes, text: bytes) -> bool:
+    return len(body) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text))
 
 
 def checksum16(raw: bytes) -> bytes:

@@ -74,16 +74,16 @@ def walk_records(handle: ReadFile, seed: int, start: int, end: int) -> Iterator[
 def _record_at(window: _Window, offset: int, seed: int, end: int) -> tuple[Record | None, int | None, str]:
     """The record at an offset, the offset after it (None if there is no valid header), and what is wrong."""
     at = window.load(offset, _HEAD_BYTES)
-    span = record_span(window.buffer, at, seed)
-    if span is None:
+    span_bytes = record_span(window.buffer, at, seed)
+    if span_bytes is None:
         return None, None, "no sound record header"
-    if offset + span.total_bytes > end:
+    if offset + span_bytes > end:
         return None, end, "record is cut off"
-    at = window.load(offset, span.total_bytes)
+    at = window.load(offset, span_bytes)
     try:
-        return decode_record(window.buffer, seed, at), offset + span.total_bytes, ""
+        return decode_record(window.buffer, seed, at), offset + span_bytes, ""
     except CorruptionError as error:
-        return None, offset + span.total_bytes, error.message
+        return None, offset + span_bytes, error.message
 
 
 def _next_record(window: _Window, offset: int, seed: int, end: int) -> int:

@@ -33,8 +33,8 @@ from docstore.model.types import (
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
-from docstore.storage.envelope import INLINE_TAG, is_ref
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.writing.batch import PAGES, Batch, Write
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.prepare import Prepared

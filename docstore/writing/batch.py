@@ -21,11 +21,11 @@ from docstore.reading.pages import StoredPages
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture
-from docstore.storage.envelope import envelope_raw_bytes, is_absent, is_ref
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
+from docstore.storage.values import envelope_raw_bytes, is_absent, is_ref
 from docstore.writing.prepare import Prepared
 
 PAGES = "pages"

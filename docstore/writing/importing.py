@@ -34,10 +34,10 @@ from docstore.storage.bases import Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.counts import Counts
-from docstore.storage.envelope import is_absent
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
+from docstore.storage.values import is_absent
 from docstore.writing.batch import PAGES, counts_of
 
 MAX_CACHED_BASE_BYTES = 32 << 20
@@ -167,9 +167,9 @@ class RowImporter:
         placed: list[SetCell] = []
         records: list[CaptureRecord] = []
         columns: dict[int, dict[capture.Column, bytes]] = {}
-        for cell in row.cells:
-            if cell.key in row.there:
-                continue
+        cells = [cell for cell in row.cells if cell.key not in row.there]
+        texts = {cell.timestamp: cell for cell in cells if cell.column == capture.MAIN and not cell.base}
+        for cell in cells:
             if cell.family == CAPTURE_FAMILY:
                 records.append(decode_capture(cell.timestamp, cell.value))
                 continue
@@ -179,7 +179,8 @@ class RowImporter:
             if envelope is None:
                 if cell.column == capture.BODY:
                     self._committer.count_writes([(row.row_key, len(cell.value))])
-                envelope = self._place_value(row.row_key, cell, plan, find_base)
+                text = texts.get(cell.timestamp) if cell.column == capture.BODY else None
+                envelope = self._place_value(row, cell, text, plan, find_base)
                 if cell.stored_as:
                     row.placed[cell.stored_as] = envelope
             if cell.column in RECORD_COLUMNS:
@@ -196,12 +197,14 @@ class RowImporter:
                 self._placement.mark_deleted(row_key, mutation, now)
             self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, deletes)]))
 
-    def _place_value(self, row_key: bytes, cell: ImportedCell, plan: Plan, find_base: FindBase) -> bytes:
-        """Store a value; returns its cell value.
+    def _place_value(
+        self, row: ImportedRow, cell: ImportedCell, text: ImportedCell | None, plan: Plan, find_base: FindBase
+    ) -> bytes:
+        """Store a value; -> its cell value.  The text of a body that is no delta is stored with it.
 
         A body that is a base here shares that record, and so does any value that is a base in both stores.
         """
-        raw, column, timestamp = cell.value, cell.column, cell.timestamp
+        row_key, raw, column, timestamp = row.row_key, cell.value, cell.column, cell.timestamp
         values = self._placement
         is_long = len(raw) > INLINE_LIMIT_BYTES and values.shares_values
         if not is_long or not (column == capture.BODY or cell.is_base or cell.base):
@@ -216,7 +219,15 @@ class RowImporter:
         if base is not None:
             bases = [Base(cell.base, base, b"", PagePointer(timestamp, row_key))]
             return values.append_near(row_key, column, timestamp, raw, bases)[0]
-        envelope = values.append(row_key, column, timestamp, raw)
+        text_name = b"" if text is None else value_name(text.value)
+        if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
+            envelope = values.append(row_key, column, timestamp, raw)
+        else:
+            envelope, text_value, _ = values.append_page(row_key, timestamp, raw, text.value, ())
+            assert text_value is not None
+            row.placed[text.stored_as] = text_value
+            if text.is_base:
+                self._make_base(text_name, text_value, plan)
         if is_base:
             self._make_base(name, envelope, plan)
         return envelope

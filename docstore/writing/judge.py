@@ -31,11 +31,11 @@ from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture, not_modified
 from docstore.storage.engine import FirstQualifiers, ReadsAhead
-from docstore.storage.envelope import is_absent
 from docstore.storage.plan import FlushReason, Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.table import FIRST_RECORDS, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.unreadable import Place
+from docstore.storage.values import is_absent
 from docstore.writing.batch import PAGES, GroupPages, RowState, Write
 from docstore.writing.prepare import Prepared
 

@@ -39,11 +39,11 @@ from docstore.reference.fingerprints import text_checksum
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
 from docstore.storage.counts import corrected, totals
-from docstore.storage.envelope import INLINE_TAG, encode_inline, envelope_raw_bytes
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, Table, is_later
+from docstore.storage.values import INLINE_TAG, encode_inline, envelope_raw_bytes
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.batch import PAGES, counts_of

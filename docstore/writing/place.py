@@ -27,8 +27,8 @@ from docstore.model.types import VerdictKind
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
-from docstore.storage.envelope import encode_absent, encode_inline
 from docstore.storage.port import Values
+from docstore.storage.values import encode_absent, encode_inline
 from docstore.writing.batch import Bases, Batch, GroupPages, Write
 from docstore.writing.prepare import Prepared
 
@@ -120,27 +120,35 @@ class ValueWriter:
                 return
         offered = [] if write.is_damaged else self._relatives(write)
         bases = {base.name: (base, offers) for base, offers in offered}
-        base = self._append(write, capture.BODY, body, [base for base, _ in bases.values()], batch)
-        self._write_text(write, None if base is None else bases[base.name][1], batch)
+        text = write.page.analysed.main_bytes
+        value, text_value, base = self._values.append_page(
+            write.page.row_key, write.timestamp, body, text, [base for base, _ in bases.values()]
+        )
+        self._note(write, capture.BODY, body, value, base, batch)
+        if text_value is not None:
+            self._note(write, capture.MAIN, text, text_value, None, batch)
+        else:
+            self._write_text(write, None if base is None else bases[base.name][1], batch)
 
     def _write_text(self, write: Write, offers: Offers | None, batch: Batch) -> None:
         """Append the text of a page; as a delta against what the relative offers that gave the base of its body."""
         base = None if offers is None else offers(capture.MAIN)
         bases = [] if base is None or not self._bases.is_usable(base) else [base]
-        self._append(write, capture.MAIN, write.page.analysed.main_bytes, bases, batch)
+        text = write.page.analysed.main_bytes
+        value, base = self._values.append_near(write.page.row_key, capture.MAIN, write.timestamp, text, bases)
+        self._note(write, capture.MAIN, text, value, base, batch)
 
-    def _append(self, write: Write, column: Column, raw: bytes, bases: list[Base], batch: Batch) -> Base | None:
-        """Append a value as a delta against one of the bases, or by itself; -> that base, or None."""
-        timestamp, row_key = pointer = write.pointer
-        cell_value, base = self._values.append_near(row_key, column, timestamp, raw, bases)
+    def _note(
+        self, write: Write, column: Column, raw: bytes, cell_value: bytes, base: Base | None, batch: Batch
+    ) -> None:
+        """Note where a value lies, and what a value like it can be a delta against: that, or the base that it has."""
         write.columns[column] = cell_value
         if base is not None:
             write.bases[column] = base
             self._bases.use(base, batch)
         elif self._values.shares_values and INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES:
             name = _body_name(write.page) if column == capture.BODY else value_name(raw)
-            write.bases[column] = Base(name, raw, cell_value, pointer)
-        return base
+            write.bases[column] = Base(name, raw, cell_value, write.pointer)
 
     def _relatives(self, write: Write) -> list[tuple[Base, Offers]]:
         """Bases to try for the body, each with what else its page offers; the cheapest to find first.

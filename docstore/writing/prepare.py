@@ -106,7 +106,7 @@ class Preparer:
                 key, url = row_key_and_url(page.url)
             except InvalidArgument as refusal:
                 error = str(refusal)
-        return Prepared(page, key, url, timestamp, None, error, (), Sorted({}, {}), b"")
+        return Prepared(page, key, url, timestamp, None, error, (), ({}, {}), b"")
 
 
 def _analysed(prepared: Prepared, content_type: str | None, analysis: Analysis) -> Prepared:

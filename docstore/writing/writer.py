@@ -41,10 +41,10 @@ from docstore.model.types import Page, PutResult, RowMutations, SetCell, Verdict
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.counts import Counts
 from docstore.storage.engine import ReadsAhead
-from docstore.storage.envelope import encode_inline
 from docstore.storage.plan import FlushReason, Plan, Slot, Stage
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.table import Table
+from docstore.storage.values import encode_inline
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.batch import PAGES, Bases, GroupPages, Write, counts_of
 from docstore.writing.judge import GroupReads, Judge, Policies, TakenTimes, refused

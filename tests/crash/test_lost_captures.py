@@ -14,9 +14,9 @@ import docstore
 from docstore import VerdictKind
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.envelope import parse_envelope
+from docstore.storage.values import parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import decode_ref
+from docstore.tablets.record import decode_ref
 
 HTML = (("content-type", "text/html"),)
 LONG = (*HTML, ("X-Long", "h" * 700))

@@ -16,9 +16,8 @@ from faulty_files import FaultyFiles, SimulatedCrash
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_LIVE
 from docstore.storage.files import Files
-from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.record import Record
-from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.segment import SegmentBodies, SegmentRow
 
 LIMIT_BYTES = 900
 

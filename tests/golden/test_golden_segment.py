@@ -7,15 +7,23 @@ from pathlib import Path
 from docstore.model.format import (
     CODEC_STORED,
     CODEC_ZSTD,
+    CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     RECORD_COLUMNS,
     RECORD_VALUE,
 )
 from docstore.storage.files import Files
-from docstore.tablets.bodies import decode_ref
 from docstore.tablets.dump import dump_segment
-from docstore.tablets.record import Record, copies_mark, delete_column, delete_family, delete_row, group_mark
+from docstore.tablets.record import (
+    Record,
+    copies_mark,
+    decode_ref,
+    delete_column,
+    delete_family,
+    delete_row,
+    group_mark,
+)
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import ValueCodec
 
@@ -25,6 +33,18 @@ TIMESTAMP = 1_700_000_000_123_000
 
 RECORDS = [
     Record(RECORD_VALUE, ROW_KEY, "page", b"body", TIMESTAMP, CODEC_STORED, b"", 13, b"Tropical fish"),
+    # A text that names that body: its record has 70 bytes.
+    Record(
+        RECORD_VALUE,
+        ROW_KEY,
+        "text",
+        b"main",
+        TIMESTAMP,
+        CODEC_ZSTD_BODY,
+        (70).to_bytes(4, "little"),
+        4,
+        bytes.fromhex("0058210000") + b"fish",
+    ),
     # A zstd frame without magic and content size: one raw block, so that no release of zstd writes it otherwise.
     Record(
         RECORD_VALUE, ROW_KEY, "text", b"main", TIMESTAMP, CODEC_ZSTD, b"", 4, bytes.fromhex("0058210000") + b"fish"
@@ -64,7 +84,8 @@ def test_the_bytes_of_the_golden_file_are_read_as_they_always_were(tmp_path: Pat
     (tmp_path / "00000007.seg").write_bytes(raw)
     bodies = SegmentBodies(Files(), tmp_path)
     assert [record for _, record in bodies.walk(7, start=0)] == RECORDS
-    assert ValueCodec().decode(RECORDS[1]) == b"fish"
+    assert ValueCodec().decode(RECORDS[1], {bytes((70, 0, 0, 0)): b"Tropical fish"}.__getitem__) == b"fish"
+    assert ValueCodec().decode(RECORDS[2]) == b"fish"
 
 
 def test_every_byte_of_a_segment_is_described_once(tmp_path: Path) -> None:

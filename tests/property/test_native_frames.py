@@ -74,6 +74,21 @@ def test_any_value_comes_back_from_any_base_and_dictionary(raw: bytes, before: b
     check(raw, before)
 
 
+@settings(max_examples=300, deadline=None)
+@given(texts, texts, texts)
+def test_any_text_comes_back_from_its_body_and_the_body_from_its_dictionary(
+    body: bytes, text: bytes, content: bytes
+) -> None:
+    text += body[len(body) // 3 :]
+    indexed = frames.index(content)
+    assert indexed is not None
+    made = indexed.frames(body, text)
+    assert made is not None
+    assert decoded_with(made[0], content, len(body)) == body
+    assert decoded_with(made[1], body, len(text)) == text
+    assert indexed.frame(body) is not None and indexed.memory_bytes < len(content) * 8 + (1 << 20)
+
+
 @st.composite
 def edited(draw: st.DrawFn) -> tuple[bytes, bytes]:
     """A text and the same with parts cut out, put in, moved and changed."""

@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import RECORD_COLUMNS, RECORD_DELETE_ROW, RECORD_VALUE, TIMESTAMP_MAX
-from docstore.tablets import recordbatch
-from docstore.tablets.record import Record, decode_record, delete_row
+from docstore.tablets import record as records_module
+from docstore.tablets.record import (
+    EncodeRecords,
+    Record,
+    decode_record,
+    delete_row,
+    encode_records,
+    record_encoder,
+)
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
@@ -28,7 +35,7 @@ row_keys = st.binary(max_size=40) | st.sampled_from([b"k" * 239, b"k" * 240, b"k
 def record(
     kind: int, row_key: bytes, column: tuple[str, bytes], timestamp: int, codec: int, raw_bytes: int, payload: bytes
 ) -> Record:
-    related = bytes(range(16)) if codec in (2, 3) else b""
+    related = bytes(range({2: 16, 3: 16, 4: 4}.get(codec, 0)))
     return Record(kind, row_key, *column, timestamp, codec, related, raw_bytes, payload)
 
 
@@ -38,7 +45,7 @@ plain = st.builds(
     row_keys,
     known_columns,
     milliseconds.filter(lambda timestamp: timestamp < 1000 << 48),
-    st.integers(0, 3),
+    st.integers(0, 4),
     st.integers(0, 0xFFFF),
     payloads,
 )
@@ -48,13 +55,13 @@ any_records = st.builds(
     row_keys,
     columns,
     timestamps,
-    st.integers(0, 4),
+    st.integers(0, 5),
     raw_lengths,
     payloads,
 ) | plain.map(lambda one: one._replace(related=b"short"))
 
 
-def outcome(encode: recordbatch.Encode, *arguments: Any) -> object:
+def outcome(encode: EncodeRecords, *arguments: Any) -> object:
     try:
         return encode(*arguments)
     except InvalidArgument as refusal:
@@ -65,21 +72,21 @@ def outcome(encode: recordbatch.Encode, *arguments: Any) -> object:
 @given(st.lists(plain | any_records, max_size=4), st.integers(0, 1 << 41), st.integers(0, 1 << 40))
 @example([delete_row(b"row", 1000)], 1, 24)
 def test_records_are_encoded_alike(records: list[Record], segment: int, offset: int) -> None:
-    expected = outcome(recordbatch.reference, records, segment, offset)
-    assert outcome(recordbatch.encoder(), records, segment, offset) == expected
-    assert outcome(recordbatch.encoder(), tuple(records), segment, offset) == expected
+    expected = outcome(encode_records, records, segment, offset)
+    assert outcome(record_encoder(), records, segment, offset) == expected
+    assert outcome(record_encoder(), tuple(records), segment, offset) == expected
 
 
 @settings(max_examples=200, deadline=None)
 @given(plain, st.integers(0, (1 << 32) - 1))
 def test_what_native_code_wrote_is_read_as_it_was(record: Record, segment: int) -> None:
-    (encoded,), _ = recordbatch.encoder()([record], segment, 24)
+    (encoded,), _ = record_encoder()([record], segment, 24)
     assert decode_record(encoded, segment) == record
 
 
 def test_native_code_leaves_nothing_usual_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = record(RECORD_VALUE, b"com,example)/", ("page", b"body"), 1_700_000_000_123_000, 3, 20_000, b"payload")
-    expected = recordbatch.reference([usual], 3, 24)
-    encode = recordbatch.encoder()
-    monkeypatch.setattr(recordbatch, "encode_record", None)
+    expected = encode_records([usual], 3, 24)
+    encode = record_encoder()
+    monkeypatch.setattr(records_module, "encode_record", None)
     assert encode([usual], 3, 24) == expected

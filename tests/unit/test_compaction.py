@@ -29,17 +29,16 @@ from docstore.model.types import (
 )
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.envelope import is_absent
 from docstore.storage.files import Files
+from docstore.storage.values import is_absent
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import SegmentRow
 from docstore.tablets.compaction import relocation
 from docstore.tablets.compaction.segments import SegmentsNamed, removable
 from docstore.tablets.layout import Layout
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import delete_row
 from docstore.tablets.salvage import Salvage
-from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.segment import SegmentBodies, SegmentRow
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000

@@ -124,7 +124,8 @@ def bases_of_deltas(store: DocumentStore) -> list[bytes]:
 def test_deltas_have_the_same_bases_in_the_copy(source: DocumentStore, tmp_path: Path) -> None:
     copy(source, tmp_path / "copy", CopyOptions(threads=1))
     with docstore.open(tmp_path / "copy") as store:
-        assert store.stored_bytes() < 1.1 * source.stored_bytes()
+        # A base that comes before its page has no text next to it, until a compaction.
+        assert store.stored_bytes() < 1.25 * source.stored_bytes()
         there, copied = bases_of_deltas(source), bases_of_deltas(store)
         assert len(copied) >= 0.8 * len(there) > 0
         assert set(copied) <= {name for name, _ in store.opened.base_rows.scan()}

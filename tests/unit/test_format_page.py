@@ -14,12 +14,12 @@ from docstore.model.codec import encode_timestamp, escape
 from docstore.model.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
 from docstore.model.types import Durability
 from docstore.storage.captures import CaptureRecord
-from docstore.storage.envelope import encode_inline, encode_ref_envelope
-from docstore.tablets.bodies import SegmentRow, encode_ref
+from docstore.storage.values import encode_inline, encode_ref_envelope
 from docstore.tablets.engines.cellkeys import CELL_KIND, row_prefix
 from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.record import Record, encode_record
+from docstore.tablets.record import Record, encode_record, encode_ref
+from docstore.tablets.segment import SegmentRow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
 REF = encode_ref(3, 200_000_000, 4500)

@@ -25,8 +25,8 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, INLINE_LIMIT_BYTES
 from docstore.model.types import Cell, ColumnFamily, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
-from docstore.storage.envelope import is_absent
 from docstore.storage.reports import CompactionReport
+from docstore.storage.values import is_absent
 from docstore.sweep.reindex import reindex
 
 T0 = 1_700_000_000_000_000

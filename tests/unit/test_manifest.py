@@ -12,9 +12,8 @@ from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
 from docstore.storage.plan import Plan
-from docstore.tablets.bodies import SegmentProgress, SegmentRow
 from docstore.tablets.manifest import MAX_COUNTED, Manifest
-from docstore.tablets.segment import LostRange, Recovery
+from docstore.tablets.segment import LostRange, Recovery, SegmentProgress, SegmentRow
 
 NONE = Durability.NONE
 

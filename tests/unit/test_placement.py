@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docstore.model.format import INLINE_LIMIT_BYTES
-from docstore.storage.envelope import encode_inline, parse_envelope
-from docstore.storage.values import Sorted, sort_values
+from docstore.storage.values import encode_inline, parse_envelope, sort_values
 
 columns = st.tuples(st.sampled_from(["http", "text"]), st.binary(max_size=3))
 lengths = st.sampled_from([0, 1, 100, INLINE_LIMIT_BYTES, INLINE_LIMIT_BYTES + 1, 5000])
@@ -25,5 +24,5 @@ def test_each_value_stands_in_its_cell_or_is_left_as_it_is(values: dict[tuple[st
 def test_the_limit_is_the_longest_value_of_a_cell() -> None:
     short, long = bytes(INLINE_LIMIT_BYTES), bytes(INLINE_LIMIT_BYTES + 1)
     body, main = ("page", b"body"), ("text", b"main")
-    assert sort_values({body: short, main: long}) == Sorted({body: encode_inline(short)}, {main: long})
-    assert sort_values({}) == Sorted({}, {})
+    assert sort_values({body: short, main: long}) == ({body: encode_inline(short)}, {main: long})
+    assert sort_values({}) == ({}, {})

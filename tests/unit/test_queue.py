@@ -12,7 +12,6 @@ import pytest
 
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.types import Page, Policy, Previous, PutResult, Verdict, VerdictKind
-from docstore.storage.values import Sorted
 from docstore.writing.judge import Policies
 from docstore.writing.prepare import Prepared
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
@@ -23,7 +22,7 @@ REJECT: Policies = {VerdictKind.EXACT: Policy.REJECT}
 
 
 def prepared(name: str, length_bytes: int = 1) -> Prepared:
-    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, None, "", (), Sorted({}, {}), b"")
+    return Prepared(Page(name, b"x" * length_bytes), b"", name, 0, None, "", (), ({}, {}), b"")
 
 
 def request(*names: str, policies: Policies = FLAG, length_bytes: int = 1) -> Request:

@@ -13,10 +13,10 @@ from pages import changed, page, words
 import docstore
 from docstore import Page, ReadSpec
 from docstore.model.errors import CorruptionError
-from docstore.storage.envelope import parse_envelope
 from docstore.storage.files import Files
+from docstore.storage.values import parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import decode_ref
+from docstore.tablets.record import decode_ref
 
 T0 = 1_700_000_000_000_000
 DAY = 86_400_000_000

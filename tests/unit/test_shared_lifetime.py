@@ -19,13 +19,13 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.envelope import parse_envelope
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.values import parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import SegmentNames
 from docstore.tablets.compaction import job, relocation
 from docstore.tablets.compaction.segments import Usage
 from docstore.tablets.layout import Layout
+from docstore.tablets.record import SegmentNames
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)

@@ -13,7 +13,7 @@ from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
-from docstore.storage.envelope import parse_envelope
+from docstore.storage.values import parse_envelope
 from docstore.writing.place import Siblings
 from docstore.writing.prepare import version_less
 

@@ -18,8 +18,8 @@ from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.reports.check import check
-from docstore.storage.envelope import parse_envelope
 from docstore.storage.files import AppendFile, Files
+from docstore.storage.values import parse_envelope
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
 from docstore.tablets.compaction import job

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE
-from docstore.storage.envelope import (
+from docstore.storage.values import (
     encode_absent,
     encode_inline,
     encode_ref_envelope,

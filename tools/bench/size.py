@@ -39,12 +39,12 @@ from docstore.model.format import (
     TABLE_TAGS,
 )
 from docstore.model.types import Page, ReadSpec
-from docstore.storage.envelope import REF_TAG, parse_envelope
 from docstore.storage.files import Files
+from docstore.storage.values import REF_TAG, parse_envelope
 from docstore.store import DocumentStore
-from docstore.tablets.bodies import decode_ref
 from docstore.tablets.compaction.segments import cell_values
 from docstore.tablets.layout import LocalBackend
+from docstore.tablets.record import decode_ref
 from docstore.tablets.walk import Damage
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
 

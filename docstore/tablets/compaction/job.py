@@ -33,14 +33,13 @@ from docstore.model.format import (
 from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
 from docstore.storage.counts import fold
-from docstore.storage.envelope import envelope_raw_bytes
 from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
-from docstore.tablets.bodies import SegmentRow
+from docstore.storage.values import envelope_raw_bytes
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.relocation import PAGES, Relocator, check_movable
@@ -63,6 +62,7 @@ from docstore.tablets.encoding import LEVELS, Column, Level, make_dictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
 from docstore.tablets.manifest import Tablet
+from docstore.tablets.segment import SegmentRow
 from docstore.tablets.values import Dictionary, ValueCodec
 
 PASSES = 3
@@ -325,10 +325,7 @@ class Compaction:
             )
             for column, value in kept:
                 envelopes[column].append(value)
-        placement = opened.placement
-        dictionaries = make_dictionaries(
-            envelopes, placement.fetch, placement.is_delta, self._level, opened.dictionaries
-        )
+        dictionaries = make_dictionaries(envelopes, opened.placement, self._level, opened.dictionaries)
         checksums = {column: made.checksum for column, made in dictionaries.items()}
         if is_part and envelopes:
             checksums = self._dictionaries_in_use(tablet, dictionaries) | checksums
@@ -419,7 +416,7 @@ class Compaction:
         same dictionary.
         """
         opened = self._opened
-        with opened.placement.noting_dictionaries() as used:
+        with opened.placement.dictionaries.recording_use() as used:
             with self._committer.lock:
                 self._bodies.flush()
                 names = opened.dictionaries.names()

@@ -18,9 +18,9 @@ from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
 from docstore.model.pointers import PagePointer
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.cache import LruCache
-from docstore.storage.envelope import INLINE_TAG, envelope_raw_bytes, is_ref
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
+from docstore.storage.values import INLINE_TAG, envelope_raw_bytes, is_ref
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
 

@@ -24,30 +24,38 @@ from docstore.model.capture import (
     decode_verdict,
 )
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
-from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DELTA, INLINE_LIMIT_BYTES, RECORD_VALUE
+from docstore.model.format import (
+    CAPTURE_FAMILY,
+    CODEC_ZSTD_BODY,
+    CODEC_ZSTD_DELTA,
+    INLINE_LIMIT_BYTES,
+    RECORD_BODY_LENGTH_BYTES,
+    RECORD_VALUE,
+)
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, DeleteCells, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE, Base, BaseRows, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import Engine, ScannedRow, all_cells
-from docstore.storage.envelope import (
+from docstore.storage.plan import Plan, Stage
+from docstore.storage.table import Table
+from docstore.storage.unreadable import Place
+from docstore.storage.values import (
     INLINE_TAG,
     encode_absent,
     encode_ref_envelope,
     envelope_raw_bytes,
     is_absent,
+    parse_envelope,
 )
-from docstore.storage.plan import Plan, Stage
-from docstore.storage.table import Table
-from docstore.storage.unreadable import Place
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.placement import Placement
-from docstore.tablets.record import CODEC_NAMES, Record
+from docstore.tablets.record import CODEC_NAMES, Record, decode_ref
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
-from docstore.tablets.values import Dictionary, Encoded, ValueCodec, no_saving
+from docstore.tablets.values import Dictionary, Encoded, ValueCodec
 
 PAGES = "pages"
 SLICE_CELLS = 1000
@@ -62,6 +70,8 @@ Columns = dict[Column, bytes]
 TEXT_SAVING = 0.2
 """Part of a text's bytes that a delta saves, times its similarity to the base: a text alone takes a quarter of its
 bytes, as a delta a twentieth."""
+TEXT_ON_BODY = 0.12
+"""Part of a text's bytes that a delta against its own body, if that is whole, saves compared with the text alone."""
 
 
 class Move(NamedTuple):
@@ -155,6 +165,8 @@ class Relocator:
         """Times of captures whose bodies are dropped."""
         self._canonical: dict[int, bytes] = {}
         """Cell values of `dedup:canonical` by time."""
+        self._last_body = b"", b""
+        """New cell value and bytes of the record written last, if that is a body and no delta."""
         self._done: dict[bytes, Move] = {}
         """Moves by old cell value: captures of a row may share a body."""
 
@@ -242,7 +254,8 @@ class Relocator:
         """The moves of a capture, or of a cell of another family."""
         moves: list[Move] = []
         body: Move | None = None
-        for column, old in columns.items():
+        # A text is written directly after its body, so that it can be a delta of that.
+        for column, old in sorted(columns.items(), key=lambda one: (one[0] != BODY, one[0] != MAIN)):
             if column == BODY and timestamp in self._hidden:
                 moves.append(Move(BODY, old, encode_absent(envelope_raw_bytes(old))))
                 continue
@@ -297,26 +310,30 @@ class Relocator:
         sketch = columns.get(SKETCH, INLINE_TAG)[1:]
         if record.row_key != row_key and (not is_shared or not self._has_owner(record, old)):
             record = record._replace(row_key=row_key, timestamp=timestamp)
+        body_ref, body_raw = self._last_body
+        own = (body_raw, b"") if column == MAIN and body is not None and body.new == body_ref else None
         if base_value == old or is_shared:
-            encoded, base = self._encode(column, raw)
+            encoded, base = self._encode(column, raw, body=own)
         elif column == BODY:
             relative = self._likely_relative(row_key, timestamp, columns)
             bases = self._relatives.near(row_key, name, raw, sketch, current, relative)
             text_bytes = envelope_raw_bytes(columns.get(MAIN, INLINE_TAG))
 
             def saves(base: Base) -> int:
-                """Estimated bytes that the text saves if it becomes a delta too, against the text of the same page."""
+                """Estimated bytes that the text saves as a delta of that page's text, and not of its own body."""
                 if text_bytes <= INLINE_LIMIT_BYTES:
                     return 0
-                return int(TEXT_SAVING * self._relatives.likeness(sketch, base) * text_bytes)
+                return int((TEXT_SAVING * self._relatives.likeness(sketch, base) - TEXT_ON_BODY) * text_bytes)
 
-            encoded, base = self._encode(column, raw, bases, saves)
+            encoded, base = self._encode(column, raw, bases, saves=saves)
         else:
             bases = self._relatives.texts_near(row_key, name, raw, None if body is None else body.base, current)
-            encoded, base = self._encode(column, raw, bases)
+            encoded, base = self._encode(column, raw, bases, body=own)
         new = self._write(record, encoded)
         if is_shared:
             self._moved_shared[name] = (old, new)
+        if column == BODY and base is None:
+            self._last_body = new, raw
         if base is None:
             whole = Base(name, raw, new, PagePointer(record.timestamp, record.row_key))
             if column == BODY:
@@ -326,9 +343,16 @@ class Relocator:
         return Move(column, old, new, name, base and base._replace(raw=b""))
 
     def _encode(
-        self, column: Column, raw: bytes, bases: Iterable[Base] = (), saves: Callable[[Base], int] = no_saving
+        self,
+        column: Column,
+        raw: bytes,
+        bases: Iterable[Base] = (),
+        *,
+        saves: Callable[[Base], int] | None = None,
+        body: tuple[bytes, bytes] | None = None,
     ) -> tuple[Encoded, Base | None]:
-        return self._codec.choose(column, raw, bases, partial(self._dictionaries.get, column), saves)
+        dictionary = partial(self._dictionaries.get, column)
+        return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body)
 
     def _has_owner(self, record: Record, value: bytes) -> bool:
         """Whether the page for which a record was written still has it."""
@@ -350,7 +374,10 @@ class Relocator:
         return None
 
     def _write(self, old: Record, encoded: Encoded) -> bytes:
-        codec, related, payload = encoded
+        codec, related, payload, _ = encoded
+        if codec == CODEC_ZSTD_BODY:
+            body_bytes = decode_ref(parse_envelope(self._last_body[0]).ref or b"").length
+            related = body_bytes.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
         if self._segment is None:
             self._segment = self._begin_segment(self._tablet.number)
         before = self._segment.length_bytes
@@ -359,6 +386,7 @@ class Relocator:
         )
         ref = self._segment.add(record)
         written = self._segment.length_bytes - before
+        self._last_body = b"", b""
         kind = f"{old.family}.{CODEC_NAMES[codec]}"
         self.moved.codecs[kind] = self.moved.codecs.get(kind, 0) + written
         return encode_ref_envelope(old.raw_bytes, ref)

@@ -30,15 +30,22 @@ from docstore.model.types import Cell, Durability, ReadSpec, SetCell
 from docstore.storage.bases import TABLE, BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, all_cells
-from docstore.storage.envelope import REF_TAG, envelope_raw_bytes, parse_envelope
 from docstore.storage.files import AppendFile, Files
 from docstore.storage.plan import Plan
 from docstore.storage.table import Table
-from docstore.tablets.bodies import SegmentNames, SegmentRow, decode_ref, encode_ref
+from docstore.storage.values import REF_TAG, envelope_raw_bytes, parse_envelope
 from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest, Tablet
-from docstore.tablets.record import CODEC_NAMES, Record, copies_mark, encode_record
-from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.record import (
+    CODEC_NAMES,
+    Record,
+    SegmentNames,
+    copies_mark,
+    decode_ref,
+    encode_record,
+    encode_ref,
+)
+from docstore.tablets.segment import SegmentBodies, SegmentRow
 
 WRITE_BYTES = 1 << 20
 """Bytes of one write call."""
@@ -393,7 +400,7 @@ def codec_totals(bodies: SegmentBodies, rows: Iterable[SegmentRow]) -> dict[str,
     """Sizes of all records, garbage included, by column and codec; reads all segments.
 
     The codec explains the size of a record: `delta` had a base, `dictionary` had no similar base, `zstd` had no
-    dictionary either, `stored` does not compress.
+    dictionary either, `stored` does not compress; `body` is a text that is a delta of its body.
 
     Returns:
         "family:qualifier codec" -> {"records", "raw_bytes", "record_bytes"}, record headers included.

@@ -102,6 +102,34 @@ impl Encoder {
         self.context.frame(self.finder.copies(), value, start)
     }
 
+    /// The frame of a body with a dictionary, and that of its text against the body: the places of the body are known
+    /// once it is read, so the text takes little more.
+    pub fn body_and_text(
+        &mut self,
+        body: &[u8],
+        said: &[u8],
+        dictionary: &Dictionary,
+    ) -> Result<(Vec<u8>, Vec<u8>), Refused> {
+        let start = dictionary.content_bytes;
+        check_reach(start + said.len(), body)?;
+        // Whoever panicked here left at most other values behind the content.
+        let mut text = dictionary.text.lock().unwrap_or_else(PoisonError::into_inner);
+        text.truncate(start);
+        text.reserve_exact(body.len() + said.len());
+        text.extend_from_slice(body);
+        self.finder.recent().clear(body.len() + said.len());
+        self.finder.find(&text, start, Some(&dictionary.index));
+        let first = self.context.frame(self.finder.copies(), body, start).map(<[u8]>::to_vec);
+        text.extend_from_slice(said);
+        self.finder.find_after(&text, start, start + body.len());
+        text.truncate(start);
+        if text.capacity() > start + ROOM_BYTES {
+            text.shrink_to(start + ROOM_BYTES);
+        }
+        drop(text);
+        Ok((first?, self.context.frame(self.finder.copies(), said, body.len())?.to_vec()))
+    }
+
     /// Whether the beginning of a value says that its frame would be clearly longer than a limit.
     fn is_over(&mut self, text: &[u8], start: usize, index: &Index, limit: usize) -> bool {
         let value_bytes = text.len() - start;

@@ -37,6 +37,8 @@ struct Found {
 pub struct Finder {
     recent: Recent,
     copies: Vec<Copy>,
+    /// Nothing is copied from before it.
+    floor: usize,
 }
 
 impl Finder {
@@ -61,8 +63,20 @@ impl Finder {
         (literals * LITERAL_SIXTEENTHS + self.copies.len() * COPY_SIXTEENTHS) / 16
     }
 
+    /// Find the copies of a value, which begins at `start` of the text, in the value that was read last, from `floor` on,
+    /// and in itself.
+    pub fn find_after(&mut self, text: &[u8], floor: usize, start: usize) {
+        self.floor = floor;
+        self.find_from(text, start, None);
+    }
+
     /// Find the copies of a value, which begins at `start` of the text.
     pub fn find(&mut self, text: &[u8], start: usize, index: Option<&Index>) {
+        self.floor = 0;
+        self.find_from(text, start, index);
+    }
+
+    fn find_from(&mut self, text: &[u8], start: usize, index: Option<&Index>) {
         self.copies.clear();
         let mut distances = (0, 0);
         for begin in (start..text.len()).step_by(BLOCK_BYTES) {
@@ -143,7 +157,7 @@ impl Finder {
             if best.bytes != 0 && !reaches_beyond(text, from, place, best.bytes) {
                 continue;
             }
-            if from < place && key.stands_at(text, from) {
+            if from < place && from >= self.floor && key.stands_at(text, from) {
                 let bytes = HASHED_BYTES + common(text, from + HASHED_BYTES, place + HASHED_BYTES);
                 let gain = gain(bytes, place - from);
                 if gain > best.gain {
@@ -164,7 +178,8 @@ impl Finder {
         mut literals_from: usize,
         found: &mut Found,
     ) -> usize {
-        let earliest = found.at - common_behind(text, begin, found.at, found.from);
+        let earliest =
+            found.at - common_behind(text, begin, found.at, found.from).min(found.from.saturating_sub(self.floor));
         let mut start = earliest.max(literals_from);
         while earliest < literals_from && self.copies.len() > first {
             let Some(copy) = self.copies.last() else { break };
@@ -290,6 +305,25 @@ mod tests {
             finder.recent().clear(value.len());
             finder.find(&text, before.len(), Some(&Index::new(&before)));
             assert_eq!(replayed(finder.copies(), &before, &value), value, "round {round}, by index");
+        }
+    }
+
+    #[test]
+    fn a_text_is_copied_from_its_body_and_never_from_what_stands_before() {
+        let mut noise = Noise(3);
+        let mut finder = Finder::default();
+        for round in 0..2000 {
+            let letters = 1 + round % 30;
+            let content_bytes = noise.below(2000);
+            let content = noise.text(content_bytes, letters);
+            let body = [noise.edited(&content), noise.text(round % 400, letters)].concat();
+            let said = [noise.edited(&body), noise.edited(&content)].concat();
+            let start = content.len();
+            finder.recent().clear(body.len() + said.len());
+            finder.find(&[&content[..], &body].concat(), start, Some(&Index::new(&content)));
+            assert_eq!(replayed(finder.copies(), &content, &body), body, "round {round}, the body");
+            finder.find_after(&[&content[..], &body, &said].concat(), start, start + body.len());
+            assert_eq!(replayed(finder.copies(), &body, &said), said, "round {round}, the text");
         }
     }
 

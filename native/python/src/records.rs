@@ -1,4 +1,4 @@
-//! Records on their way into a segment: `tablets.recordbatch` in native code.
+//! Records on their way into a segment: `tablets.record.encode_records` in native code.
 //!
 //! Knows tuples of Python and the narrow layout of a record's header; what marks things is handed in.  A record of any
 //! other kind, or one that may have to be refused, is left to the reference, by giving None.
@@ -9,11 +9,8 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 /// Bytes of the header before the fields.
 const HEADER_BYTES: usize = 18;
 const CRC_BYTES: usize = 4;
-/// A record names its dictionary or base by so many.
-const RELATED_BYTES: usize = 16;
-const CODECS: u8 = 4;
-/// This codec and those above it name a dictionary or a base.
-const RELATED_FROM_CODEC: u8 = 2;
+/// By so many a record names its dictionary or base, or the body before it, by codec.
+const RELATED_BYTES: [usize; 5] = [0, 0, 16, 16, 4];
 const MILLISECONDS_END: u64 = 1 << 48;
 
 /// Encodes records and their refs.
@@ -73,9 +70,7 @@ impl RecordEncoder {
         };
         let milliseconds = timestamp / self.micros_in_a_step;
         let fields_bytes = related.len() + row_key.len();
-        let wanted_related_bytes = if codec < RELATED_FROM_CODEC { 0 } else { RELATED_BYTES };
-        if codec >= CODECS
-            || related.len() != wanted_related_bytes
+        if RELATED_BYTES.get(usize::from(codec)) != Some(&related.len())
             || payload.len() > usize::from(u16::MAX)
             || fields_bytes > usize::from(u8::MAX)
             || timestamp % self.micros_in_a_step != 0
