@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.bench import dedup_peers, kernel, paths
+from tools.bench import kernel, paths
 from tools.bench.harness import Section, load_pages, run_commands
 
 CORPUS = Path(os.environ.get("DOCSTORE_CORPUS", Path(__file__).parent.parent.parent / "examples"))
@@ -19,7 +19,6 @@ SECTIONS = {
     "plain-stages": paths.plain_stages,
     "read": paths.read,
     "cold": paths.cold,
-    "dedup": dedup_peers.at_arrival,
 }
 
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 import docstore
 from docstore.dedup.kernel import Kernel
-from docstore.model.types import Page, VerdictKind
+from docstore.model.types import Page
 from docstore.reference.fingerprints import Numbers, Sets
 from docstore.reference.words import words
 from docstore.sweep.candidates import leaders
@@ -135,28 +135,40 @@ def by_sweep(judged: Judged) -> Found:
     return judged.pairs(first, second), seconds
 
 
-def by_datasketch(judged: Judged) -> Found:
-    """MinHashLSH of datasketch."""
+def datasketch_lsh() -> tuple[Callable[[list[bytes]], Any], Any]:
+    """MinHashLSH of datasketch: a sketch of shingles, and the index."""
     from datasketch import MinHash, MinHashLSH
 
-    def sketch(shingles: NDArray[np.uint64]) -> Any:
+    def sketch(shingles: list[bytes]) -> Any:
         made = MinHash(num_perm=PERMUTATIONS)
-        made.update_batch([shingle.tobytes() for shingle in shingles])
+        made.update_batch(shingles)
         return made
 
-    return _by_lsh(judged, MinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS), sketch)
+    return sketch, MinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS)
+
+
+def rensa_lsh() -> tuple[Callable[[list[str]], Any], Any]:
+    """RMinHashLSH of rensa: a sketch of shingles, and the index."""
+    from rensa import RMinHash, RMinHashLSH
+
+    def sketch(shingles: list[str]) -> Any:
+        made = RMinHash(num_perm=PERMUTATIONS, seed=42)
+        made.update(shingles)
+        return made
+
+    return sketch, RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=16)
+
+
+def by_datasketch(judged: Judged) -> Found:
+    """MinHashLSH of datasketch."""
+    sketch, index = datasketch_lsh()
+    return _by_lsh(judged, index, lambda shingles: sketch([one.tobytes() for one in shingles]))
 
 
 def by_rensa(judged: Judged) -> Found:
     """RMinHashLSH of rensa."""
-    from rensa import RMinHash, RMinHashLSH
-
-    def sketch(shingles: NDArray[np.uint64]) -> Any:
-        made = RMinHash(num_perm=PERMUTATIONS, seed=42)
-        made.update([str(shingle) for shingle in shingles.tolist()])
-        return made
-
-    return _by_lsh(judged, RMinHashLSH(threshold=THRESHOLD, num_perm=PERMUTATIONS, num_bands=16), sketch)
+    sketch, index = rensa_lsh()
+    return _by_lsh(judged, index, lambda shingles: sketch([str(one) for one in shingles.tolist()]))
 
 
 def _by_lsh(judged: Judged, index: Any, sketch: Callable[[NDArray[np.uint64]], Any]) -> Found:
@@ -289,53 +301,8 @@ def run(pages: Sequence[Page], only: Sequence[str] = ()) -> Section:
     return section
 
 
-DUPLICATE = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
-
-
-def at_arrival(pages: Sequence[Page], command: str) -> Section:
-    """Near duplicates found while pages arrive: docstore's verdict beside MinHash LSH of datasketch and of rensa.
-
-    Recall is the share of pages with an earlier page of another URL at Jaccard >= 0.8 that is flagged, precision the
-    share of the flagged that has one.
-    """
-    title = "Near duplicates at arrival, exact Jaccard >= 0.8"
-    section = Section(title, command, ("what", "pages flagged", "recall", "precision", "pages/s"))
-    with one_core():
-        judged = judged_of(pages)
-        truth = _later(by_join(judged)[0])
-        found = {"docstore put_pages (text, storage and commit included)": _flagged_by_docstore(judged)}
-        for module, find in (("datasketch", by_datasketch), ("rensa", by_rensa)):
-            if importlib.util.find_spec(module) is None:
-                section.notes.append(f"Not installed, and left out: {module}; the extra `bench` has it.")
-            else:
-                pairs, seconds = find(judged)
-                found[CONTENDERS[module][0]] = _later(pairs), seconds
-    for what, (flagged, seconds) in found.items():
-        right = len(flagged & truth)
-        shares = (f"{right / max(1, len(truth)):.4f}", f"{right / max(1, len(flagged)):.4f}")
-        section.rows.append((what, str(len(flagged)), *shares, f"{len(judged.pages) / seconds:.0f}"))
-    section.notes.append(
-        f"{len(judged.pages)} pages of {len(pages)} have {MIN_WORDS} words; {len(truth)} of them have an earlier page "
-        "of another URL within the threshold, by the exact join. The peers are given the shingles; their time is for "
-        "sketching, asking and inserting, in memory. They report candidates, whose similarity nobody computes."
-    )
-    return section
-
-
-def _later(pairs: PairSet) -> set[int]:
-    return set(pairs.second.tolist())
-
-
-def _flagged_by_docstore(judged: Judged) -> tuple[set[int], float]:
-    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "s", create=True) as store:
-        began = time.process_time()
-        results = enumerate(store.put_pages(judged.pages, threads=1))
-        flagged = {number for number, result in results if result.verdict.kind in DUPLICATE}
-        return flagged, time.process_time() - began
-
-
 def main(corpus: Path, *, limit: int | None = None, only: tuple[str, ...] = ()) -> Section:
-    """Near duplicates of a whole collection; `python -m tools.bench --only dedup` has those found at arrival."""
+    """Near duplicates of a whole collection; `python -m tools.bench.pipelines` has those found at arrival."""
     logging.disable(logging.INFO)
     return run(load_pages(corpus, limit), only)
 
