@@ -150,6 +150,14 @@ class Bodies(Protocol):
         """Never append to the active segment again: the group that it was for could not be committed."""
         ...
 
+    def source(self, segment: int, offset: int, length: int) -> bytes:
+        """The bytes of a record, as far as they are there; whether they are sound is not looked at.
+
+        Raises:
+            CorruptionError: the segment is missing.
+        """
+        ...
+
     def read(self, ref: bytes) -> Record:
         """The record of a ref.
 

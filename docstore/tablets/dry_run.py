@@ -178,6 +178,10 @@ class OverlayBodies:
         self.drop = upper.drop
         self.abandon = upper.abandon
 
+    def source(self, segment: int, offset: int, length: int) -> bytes:
+        """See `Bodies`."""
+        return (self._upper if segment >= FIRST_SEGMENT else self._lower).source(segment, offset, length)
+
     def read(self, ref: bytes) -> Record:
         """See `Bodies`."""
         return (self._upper if decode_ref(ref).segment >= FIRST_SEGMENT else self._lower).read(ref)

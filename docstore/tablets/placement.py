@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
 
+from docstore import compiled
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, INLINE_LIMIT_BYTES, RECORD_VALUE
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation, RowMutations
@@ -20,6 +23,9 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, delete_column, delete_family, delete_row
 from docstore.tablets.values import Encoded, ValueCodec
 
+_value_place = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
+"""Where a value lies, by native code; None for one that stands in its cell, and what the reference has to look at."""
+_decode_value: Any = None if compiled.WHY_NOT else compiled.docstore_native.decode_value
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
@@ -52,6 +58,7 @@ class Placement:
         self._envelopes: dict[bytes, bytes] = {}
         self._held_bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
         self._load = dictionaries.load
+        self._dictionary = partial(codec.dictionary, resolve=dictionaries.load)
         self.unreadable = dictionaries.unreadable
 
     # --- placing
@@ -164,6 +171,11 @@ class Placement:
         Raises:
             CorruptionError: its record is damaged or not there.
         """
+        place = _value_place(envelope)
+        if place is not None:  # in one call; what is damaged is left to the reference
+            raw: bytes | None = _decode_value(self._bodies.source(*place), place[0], self._dictionary, self.base)
+            if raw is not None:
+                return raw
         value, ref = parse_envelope(envelope)
         if ref is None:
             return value
