@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
+from docstore.cli.capture import time_fields, verdict_fields
 from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
@@ -144,7 +145,7 @@ def _by_simhash(args: argparse.Namespace, store: Store, asked: bytes | str) -> i
 
 def _match(one: SimhashMatch) -> Shown:
     row = (str(one.bits), output.iso(one.timestamp), output.shown_url(one.url))
-    return row, {"url": one.url, **answers.time_fields(one.timestamp), "bits": one.bits}
+    return row, {"url": one.url, **time_fields(one.timestamp), "bits": one.bits}
 
 
 def _pair(one: SimhashPair) -> Shown:
@@ -154,7 +155,7 @@ def _pair(one: SimhashPair) -> Shown:
 def _known(one: KnownDuplicate) -> Shown:
     urls = (output.shown_url(one.url), output.shown_url(one.of_url))
     row = (one.kind, answers.similarity(one.similarity), output.iso(one.timestamp), *urls)
-    return row, one._asdict() | answers.time_fields(one.timestamp)
+    return row, one._asdict() | time_fields(one.timestamp)
 
 
 def _bits(text: str) -> int:
@@ -199,21 +200,21 @@ def _similar(one: Similar, timestamp: int | None) -> Shown:
         output.shown_url(one.url),
     )
     fields = {"kind": str(one.kind), "similarity": one.similarity, "contained": one.contained, "contains": one.contains}
-    return row, {"url": one.url, **answers.time_fields(one.timestamp), **fields, "reason": one.reason, "age": age}
+    return row, {"url": one.url, **time_fields(one.timestamp), **fields, "reason": one.reason, "age": age}
 
 
 def _rejected(one: tuple[str, int, Verdict]) -> Shown:
     url, timestamp, verdict = one
     urls = (output.shown_url(url), output.shown_url(verdict.of_url))
     row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), *urls)
-    return row, {"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)}
+    return row, {"url": url, **time_fields(timestamp), "verdict": verdict_fields(verdict)}
 
 
 def _orphan(one: Orphan) -> Shown:
     urls = (output.shown_url(one.url), output.shown_url(one.verdict.of_url))
     row = (str(one.loss), str(one.verdict.kind), output.iso(one.timestamp), *urls)
-    words = {"checksum": one.checksum.hex(), "loss": str(one.loss), "verdict": answers.verdict_fields(one.verdict)}
-    return row, {"url": one.url, **answers.time_fields(one.timestamp), **words}
+    words = {"checksum": one.checksum.hex(), "loss": str(one.loss), "verdict": verdict_fields(one.verdict)}
+    return row, {"url": one.url, **time_fields(one.timestamp), **words}
 
 
 def _print(

@@ -2,35 +2,34 @@
 
 Knows streams and characters; must not know the store.  Nothing else of the terminal writes to stdout or
 stderr.  Text of pages comes from strangers: controls, which could drive a terminal or reorder what it shows, are never
-printed as they are, except where bytes were asked for.
+printed as they are, except where bytes were asked for.  Imports almost nothing: a cold `docstore get` counts
+milliseconds, and `typing` or `re` alone takes half as long as the interpreter's own start.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import islice
-from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
 
-from docstore.model.errors import InvalidArgument
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import ExitStack
+    from typing import IO, Any
 
 MICROS = 1_000_000
 NOTHING = "-"
 """Shown where a column has no value."""
 ALIGNED_ROWS = 1000
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f]")
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+_DIRECTION_MARKS = "[\u061c\u200e\u200f]"
 """Left out: Arabic and Hebrew text has them, without them it stays readable, and a name with one looks like another."""
-_LINE_BREAKS = re.compile(r"[\t\n]+")
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 
 
@@ -64,13 +63,11 @@ def prepare_streams() -> None:
 # --- lines
 
 
-class Styled(NamedTuple):
+class Styled:
     """Text in a colour, or between marks where the stream shows none."""
 
-    text: str
-    colour: str
-    before: str = ""
-    after: str = ""
+    def __init__(self, text: str, colour: str, before: str = "", after: str = "") -> None:
+        self.text, self.colour, self.before, self.after = text, colour, before, after
 
 
 def line(text: str = "") -> None:
@@ -122,73 +119,26 @@ def write_bytes(value: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-class _RawStdout(io.RawIOBase):
+class RawStdout(io.RawIOBase):
     """Stdout, which may take a part of what it is given; a `BufferedWriter` around it gives the rest."""
 
     def writable(self) -> bool:
+        """Yes."""
         return True
 
     def write(self, value: Any, /) -> int:
+        """Write some of the bytes; gives how many."""
         return sys.stdout.buffer.write(value)
-
-
-@contextmanager
-def raw_stdout() -> Iterator[BinaryIO]:
-    """Stdout for bytes that were asked for, in pieces."""
-    sys.stdout.flush()
-    stream = io.BufferedWriter(_RawStdout())
-    yield stream
-    stream.flush()
-
-
-def write_file(name: str, value: bytes) -> None:
-    """Write bytes to a file that was named for them.
-
-    Raises:
-        InvalidArgument: it cannot be written.
-    """
-    try:
-        Path(name).write_bytes(value)
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when all is written; until then, and where writing fails, what was there stays.
-
-    A pipe or a device is written to as it is.
-
-    Raises:
-        InvalidArgument: it cannot be written.
-    """
-    path = path.resolve()
-    is_file = path.is_file() or not path.exists()
-    partial = path.with_name(path.name + ".partial") if is_file else path
-    try:
-        stream = partial.open("wb")
-    except OSError as error:
-        raise InvalidArgument(
-            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and can be written to"
-        ) from error
-    try:
-        with stream:
-            yield stream
-            stream.flush()
-            if is_file:
-                os.fsync(stream.fileno())
-        if is_file:
-            partial.replace(path)
-    except BaseException:
-        if is_file:
-            partial.unlink(missing_ok=True)
-        raise
 
 
 def safe(text: str) -> str:
     """Text without controls other than tab and line feed, those of direction included, and without lone surrogates."""
     text = text.replace("\r\n", "\n")
-    return text if text.isascii() and text.isprintable() else _DIRECTION_MARKS.sub("", _CONTROLS.sub("\ufffd", text))
+    if text.replace("\n", "").replace("\t", "").replace("\u00a0", "").isprintable():
+        return text
+    patterns = import_module("re")
+    shown: str = patterns.sub(_DIRECTION_MARKS, "", patterns.sub(_CONTROLS, "\ufffd", text))
+    return shown
 
 
 def shown_url(url: str) -> str:
@@ -198,7 +148,7 @@ def shown_url(url: str) -> str:
 
 def one_line(text: str) -> str:
     """Text on one line."""
-    return _LINE_BREAKS.sub(" ", text)
+    return text if "\n" not in text and "\t" not in text else str(import_module("re").sub(r"[\t\n]+", " ", text))
 
 
 def cut(text: str, width: int) -> str:
@@ -211,8 +161,13 @@ def cut(text: str, width: int) -> str:
 
 def json_line(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line of stdout."""
-    # json is loaded here because most answers are text, and a cold start counts milliseconds.
-    sys.stdout.write(import_module("json").dumps(value) + "\n")
+    try:
+        coder = import_module("_json")  # what `json.dumps` calls, without the rest of json
+        encode = coder.make_encoder({}, None, coder.encode_basestring_ascii, None, ": ", ", ", False, False, True)
+        text = "".join(encode(value, 0))
+    except (ImportError, AttributeError, TypeError):
+        text = import_module("json").dumps(value)
+    sys.stdout.write(text + "\n")
 
 
 def bytes_fields(name: str, value: bytes) -> dict[str, str]:
