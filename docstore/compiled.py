@@ -6,11 +6,9 @@ same, faster.  Nothing else imports it, so that one answer holds everywhere.
 
 from __future__ import annotations
 
-from typing import Final
-
 __all__ = ["INTERFACE", "WHY_NOT", "docstore_native"]
 
-INTERFACE: Final = 13
+INTERFACE = 14
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
 

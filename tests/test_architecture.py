@@ -20,7 +20,7 @@ PACKAGE = ROOT / "docstore"
 
 LAYERS = {
     "docstore.version": 0,
-    "docstore.compiled": 0,
+    "docstore.compiled": -1,
     "docstore.model": 0,
     "docstore.storage": 1,
     "docstore.reference": 1,

@@ -28,7 +28,8 @@ from typing import NamedTuple
 
 import pytest
 
-from docstore.cli.main import COMMANDS, Command, parser_of
+from docstore.cli.main import COMMANDS, Command
+from docstore.cli.parsers import parser_of
 from docstore.model import format as disk_format
 from tools import make_cli_reference
 

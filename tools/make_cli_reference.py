@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docstore.cli.main import COMMANDS, Command, parser_of
+from docstore.cli.main import COMMANDS, Command
+from docstore.cli.parsers import parser_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 

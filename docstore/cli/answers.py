@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
+from docstore.cli.capture import time_fields, verdict_fields
 from docstore.model.types import Cell, Previous, PutResult, Verdict, VerdictKind
-from docstore.reading.documents import Capture, Document
+from docstore.reading.documents import Document
 
 if TYPE_CHECKING:  # most answers have no snippet, and these imports slow a cold start
     from docstore.reading.snippet import Snippet
@@ -90,20 +91,6 @@ def put_words(result: PutResult) -> list[tuple[str, str]]:
     return lines
 
 
-def verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    """A verdict for JSON."""
-    return {
-        "kind": str(verdict.kind),
-        "of_url": verdict.of_url,
-        "of_timestamp": verdict.of_timestamp,
-        "similarity": verdict.similarity,
-        "reason": verdict.reason,
-        "contains_url": verdict.contains_url,
-        "candidates": verdict.candidates,
-        "verified": verdict.verified,
-    }
-
-
 def put_fields(result: PutResult) -> dict[str, Any]:
     """The result of one write for JSON."""
     return {
@@ -114,36 +101,6 @@ def put_fields(result: PutResult) -> dict[str, Any]:
         "previous_similarity": result.previous_similarity,
         "stored": result.stored,
     }
-
-
-def time_fields(timestamp: int) -> dict[str, Any]:
-    """A timestamp for JSON: as a number and as ISO 8601."""
-    return {"timestamp": timestamp, "time": output.iso(timestamp)}
-
-
-def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
-    """One capture for JSON: the fields of the families that were read, without body and fingerprints."""
-    fields: dict[str, Any] = {"url": document.url, **time_fields(capture.timestamp), "crawl": capture.crawl}
-    if document.via:
-        fields["via"] = list(document.via)
-    if capture.status is not None:
-        fields["status"] = capture.status
-        fields["headers"] = [list(pair) for pair in capture.headers or ()]
-        for name in ("media_type", "charset", "ip", "payload_digest", "docno", "fetched_url"):
-            fields[name] = getattr(capture, name)
-    if capture.text is not None:
-        for name in ("title", "text", "description", "keywords", "headings", "lang", "canonical", "published"):
-            fields[name] = getattr(capture, name)
-        fields["entries"] = [entry._asdict() for entry in capture.entries or ()]
-    stored = capture.verdict
-    shown = capture.shown_verdict
-    if stored is not None and shown is not None:
-        fields["verdict"] = verdict_fields(shown)
-        fields["previous"] = str(stored.previous)
-        fields["previous_similarity"] = stored.previous_similarity
-        fields["stored"] = stored.stored
-        fields["served_from"] = capture.served_from
-    return fields
 
 
 def snippet_fields(snippet: Snippet) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             raise InvalidArgument(f"no file {name}; name WARC, ARC or TREC Web files, or - for stdin")
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
     with ExitStack() as stack:
-        rejects = stack.enter_context(output.replaced(Path(args.rejects))) if args.rejects else None
+        rejects = stack.enter_context(arguments.replaced(Path(args.rejects))) if args.rejects else None
         path = Path(args.store)
         if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
             # A dry run creates no permanent store.
@@ -281,7 +281,7 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument("--dropped lists what --unique leaves out; add --unique")
     with ExitStack() as stack:
         store = open_in(stack, args)
-        stream = stack.enter_context(output.raw_stdout() if to_stdout else output.replaced(Path(args.output)))
+        stream = stack.enter_context(arguments.raw_stdout() if to_stdout else arguments.replaced(Path(args.output)))
         show = output.progress_of_count(args, stack, " pages")
         selection = Selection(
             prefix=args.prefix,
@@ -326,7 +326,7 @@ def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survi
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)
     if dropped:
-        with output.replaced(Path(dropped)) as stream:
+        with arguments.replaced(Path(dropped)) as stream:
             for row_key, timestamp in selected(store, selection):
                 if (dropped_page := survivors.dropped(row_key, timestamp)) is not None:
                     line = "{}\t{}\t{:.6f}\n".format(*dropped_page)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from docstore.cli import output
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
@@ -298,6 +301,9 @@ def row_key_bytes(text: str) -> bytes:
     return os.fsencode(text)
 
 
+# --- files and streams that words name
+
+
 def read_input(name: str) -> bytes:
     """All bytes of a file, or of stdin for `-`.
 
@@ -312,3 +318,56 @@ def read_input(name: str) -> bytes:
         raise InvalidArgument(
             f"cannot read {name}: {error.strerror}; give the path of a file, or - for stdin"
         ) from error
+
+
+@contextmanager
+def raw_stdout() -> Iterator[BinaryIO]:
+    """Stdout for bytes that were asked for, in pieces."""
+    sys.stdout.flush()
+    stream = io.BufferedWriter(output.RawStdout())
+    yield stream
+    stream.flush()
+
+
+def write_file(name: str, value: bytes) -> None:
+    """Write bytes to a file that was named for them.
+
+    Raises:
+        InvalidArgument: it cannot be written.
+    """
+    try:
+        Path(name).write_bytes(value)
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes its name when all is written; until then, and where writing fails, what was there stays.
+
+    A pipe or a device is written to as it is.
+
+    Raises:
+        InvalidArgument: it cannot be written.
+    """
+    path = path.resolve()
+    is_file = path.is_file() or not path.exists()
+    partial = path.with_name(path.name + ".partial") if is_file else path
+    try:
+        stream = partial.open("wb")
+    except OSError as error:
+        raise InvalidArgument(
+            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and can be written to"
+        ) from error
+    try:
+        with stream:
+            yield stream
+            stream.flush()
+            if is_file:
+                os.fsync(stream.fileno())
+        if is_file:
+            partial.replace(path)
+    except BaseException:
+        if is_file:
+            partial.unlink(missing_ok=True)
+        raise

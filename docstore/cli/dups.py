@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
+from docstore.cli.capture import time_fields, verdict_fields
 from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
@@ -142,7 +143,7 @@ def _by_simhash(args: argparse.Namespace, store: Store, page: bytes | str) -> in
 
 def _match(match: SimhashMatch) -> Shown:
     row = (str(match.bits), output.iso(match.timestamp), output.shown_url(match.url))
-    return row, {"url": match.url, **answers.time_fields(match.timestamp), "bits": match.bits}
+    return row, {"url": match.url, **time_fields(match.timestamp), "bits": match.bits}
 
 
 def _pair(pair: SimhashPair) -> Shown:
@@ -152,7 +153,7 @@ def _pair(pair: SimhashPair) -> Shown:
 def _known(known: KnownDuplicate) -> Shown:
     urls = (output.shown_url(known.url), output.shown_url(known.of_url))
     row = (known.kind, answers.similarity(known.similarity), output.iso(known.timestamp), *urls)
-    return row, known._asdict() | answers.time_fields(known.timestamp)
+    return row, known._asdict() | time_fields(known.timestamp)
 
 
 def _bits(text: str) -> int:
@@ -204,7 +205,7 @@ def _similar(similar: Similar, timestamp: int | None) -> Shown:
     }
     return row, {
         "url": similar.url,
-        **answers.time_fields(similar.timestamp),
+        **time_fields(similar.timestamp),
         **fields,
         "reason": similar.reason,
         "age": age,
@@ -215,7 +216,7 @@ def _rejected(rejected: tuple[str, int, Verdict]) -> Shown:
     url, timestamp, verdict = rejected
     urls = (output.shown_url(url), output.shown_url(verdict.of_url))
     row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), *urls)
-    return row, {"url": url, **answers.time_fields(timestamp), "verdict": answers.verdict_fields(verdict)}
+    return row, {"url": url, **time_fields(timestamp), "verdict": verdict_fields(verdict)}
 
 
 def _orphan(orphan: Orphan) -> Shown:
@@ -224,9 +225,9 @@ def _orphan(orphan: Orphan) -> Shown:
     words = {
         "checksum": orphan.checksum.hex(),
         "loss": str(orphan.loss),
-        "verdict": answers.verdict_fields(orphan.verdict),
+        "verdict": verdict_fields(orphan.verdict),
     }
-    return row, {"url": orphan.url, **answers.time_fields(orphan.timestamp), **words}
+    return row, {"url": orphan.url, **time_fields(orphan.timestamp), **words}
 
 
 def _print(

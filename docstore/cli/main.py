@@ -7,30 +7,31 @@ and `run_get(args) -> exit code`.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import gc
-import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from importlib import import_module
 
 from docstore.cli.output import line, prepare_streams, report_error
 from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
 
-# --- the table of commands, and their parsers
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from typing import Any, NoReturn
+
+# --- the table of commands
 
 
-class Command(NamedTuple):
+class Command:
     """A command: its name, a summary, and its module, which is imported when it runs."""
 
-    name: str
-    summary: str
-    module: str
+    def __init__(self, name: str, summary: str, module: str) -> None:
+        self.name, self.summary, self.module = name, summary, module
 
     def _of_module(self, name: str) -> Any:
-        return getattr(importlib.import_module(self.module), name)
+        return getattr(import_module(self.module), name)
 
     @property
     def description(self) -> str:
@@ -80,7 +81,7 @@ COMMANDS = (
     Command("dump", "show a file of a store byte by byte", "docstore.cli.upkeep"),
     Command("export", "write pages as WARC, TREC Web or JSON Lines", "docstore.cli.archives"),
     Command("serve", "let many processes use a store over HTTP", "docstore.cli.serve"),
-    Command("completion", "print a completion script for a shell", "docstore.cli.main"),
+    Command("completion", "print a completion script for a shell", "docstore.cli.parsers"),
 )
 
 HELP_FOOTER = """\
@@ -92,39 +93,9 @@ exit codes:
 """
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Asks the system for the terminal's width: argparse would import shutil for it, for each argument."""
-
-    def __init__(self, prog: str) -> None:
-        columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdecimal() else 0
-        if not width:
-            with contextlib.suppress(OSError, ValueError):
-                width = os.get_terminal_size(sys.stdout.fileno()).columns
-        super().__init__(prog, width=(width or 80) - 2)
-
-
-class CommandParser(argparse.ArgumentParser):
-    """A parser that raises `InvalidArgument`, so that `main` handles all errors in one place."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of exiting."""
-        raise InvalidArgument(f"{message}; see `{self.prog} --help`")
-
-
 def find(name: str) -> Command | None:
     """The command of that name, or None."""
     return next((command for command in COMMANDS if command.name == name), None)
-
-
-def parser_of(command: Command, parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
-    """The parser of one command, with its description, arguments and examples."""
-    if parser is None:
-        parser = CommandParser(prog=f"docstore {command.name}", allow_abbrev=False, formatter_class=_HelpFormatter)
-    parser.description = command.description
-    parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in command.examples.splitlines())
-    command.add_arguments(parser)
-    return parser
 
 
 def overview() -> str:
@@ -133,56 +104,6 @@ def overview() -> str:
     lines = [f"  {command.name.ljust(width)}  {command.summary}" for command in COMMANDS]
     usage = ["usage: docstore [--store PATH] COMMAND [options]", "       docstore --version"]
     return "\n".join([*usage, "", "commands:", *lines, "", HELP_FOOTER.rstrip()])
-
-
-# --- docstore completion
-
-COMPLETION_DESCRIPTION = """\
-Print a script that completes commands and options of docstore."""
-
-COMPLETION_EXAMPLES = """\
-docstore completion bash > ~/.local/share/bash-completion/completions/docstore
-docstore completion zsh > "${fpath[1]}/_docstore"
-docstore completion fish > ~/.config/fish/completions/docstore.fish
-"""
-
-
-def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
-
-
-def run_completion(args: argparse.Namespace) -> int:
-    """Print the completion script that shtab generates from the parsers of all commands."""
-    shtab = importlib.import_module("shtab")
-    parser = whole_parser()
-    folder = dict.fromkeys(("PATH", "DIR", "STORE"), shtab.DIRECTORY)
-    _complete_files(parser, {**dict.fromkeys(("FILE", "FILE.tsv", "PAGE.html"), shtab.FILE), **folder})
-    line(shtab.complete(parser, args.shell))
-    return EXIT_OK
-
-
-def whole_parser() -> argparse.ArgumentParser:
-    """The parser of all commands at once, for completion scripts; imports every command."""
-    parser = CommandParser(prog="docstore", allow_abbrev=False)
-    parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
-    parser.add_argument("--store", metavar="PATH", help="directory of the store; also allowed after the command")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
-    for command in COMMANDS:
-        made = commands.add_parser(
-            command.name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter
-        )
-        parser_of(command, made)
-    return parser
-
-
-def _complete_files(parser: argparse.ArgumentParser, completed: Mapping[str, object]) -> None:
-    """Let the shell offer files where an argument takes one; done here, so that no other command imports shtab."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                _complete_files(command, completed)
-        elif isinstance(action.metavar, str) and action.metavar in completed:
-            action.complete = completed[action.metavar]  # type: ignore[attr-defined]
 
 
 # --- the entry point
@@ -229,8 +150,10 @@ def program() -> NoReturn:
     except BrokenPipeError:  # the reader of stderr has closed it
         code = EXIT_BROKEN_PIPE
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # a failed write has been reported, or cannot be
+        try:  # a failed write has been reported, or cannot be
             stream.flush()
+        except (OSError, ValueError):  # what could not be written has been reported, or cannot be
+            pass
     os._exit(code)
 
 
@@ -247,6 +170,10 @@ def _run(words: list[str]) -> int:
     command = find(name)
     if command is None:
         raise InvalidArgument(_unknown(name))
+    if name == "get":
+        code = import_module("docstore.cli.direct").get(words[1:])
+        if code is not None:
+            return int(code)
     return _run_command(command, words[1:])
 
 
@@ -262,12 +189,13 @@ def _store_behind(words: list[str]) -> list[str]:
 
 
 def _run_command(command: Command, words: list[str]) -> int:
-    importlib.import_module(command.module)
+    parsers = import_module("docstore.cli.parsers")
+    import_module(command.module)
     if not gc.isenabled():
         gc.freeze()  # what was imported stays
         gc.enable()
     try:
-        parser = parser_of(command)
+        parser = parsers.parser_of(command)
         args, left = parser.parse_known_args(words)
         if left:  # argparse stops matching optional positionals at the first option: `put URL --store S FILE`
             args = parser.parse_intermixed_args(words)
@@ -277,8 +205,8 @@ def _run_command(command: Command, words: list[str]) -> int:
 
 
 def _print_version() -> int:
-    kernel = importlib.import_module("docstore.dedup.kernel")
-    version = importlib.import_module("docstore.version")
+    kernel = import_module("docstore.dedup.kernel")
+    version = import_module("docstore.version")
     line(f"docstore {version.__version__} (kernel: {kernel.Kernel.name})")
     return EXIT_OK
 
@@ -286,7 +214,7 @@ def _print_version() -> int:
 def _unknown(name: str) -> str:
     if name.startswith("-"):
         return f"option {name} before the command; write `docstore COMMAND {name} ...`, see `docstore --help`"
-    near = importlib.import_module("difflib").get_close_matches(name, [command.name for command in COMMANDS], n=1)
+    near = import_module("difflib").get_close_matches(name, [command.name for command in COMMANDS], n=1)
     hint = f"did you mean `docstore {near[0]}`?" if near else "`docstore --help` lists the commands"
     return f"no command {name!r}; {hint}"
 

@@ -1,35 +1,34 @@
 """How answers look: aligned plain text, JSON, times in ISO 8601 UTC, colour only on a terminal.
 
 No other file of the package writes to stdout or stderr.  Text of pages is not trusted: control characters, which could
-drive a terminal or reorder what it shows, are replaced, except in raw bytes (such as `get --body`).
+drive a terminal or reorder what it shows, are replaced, except in raw bytes (such as `get --body`).  This file imports
+almost nothing, for a fast cold `docstore get`: `typing` or `re` alone takes half the time that the interpreter needs.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import islice
-from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
 
-from docstore.model.errors import InvalidArgument
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import ExitStack
+    from typing import IO, Any
 
 MICROS = 1_000_000
 NOTHING = "-"
 """Shown for a missing value of a column."""
 ALIGNED_ROWS = 1000
 
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f]")
+_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+_DIRECTION_MARKS = "[\u061c\u200e\u200f]"
 """Removed: Arabic and Hebrew text stays readable without them, and with one a name can look like another."""
-_LINE_BREAKS = re.compile(r"[\t\n]+")
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 
 
@@ -63,13 +62,11 @@ def prepare_streams() -> None:
 # --- lines
 
 
-class Styled(NamedTuple):
+class Styled:
     """Text in a colour, or between `before` and `after` if the stream has no colours."""
 
-    text: str
-    colour: str
-    before: str = ""
-    after: str = ""
+    def __init__(self, text: str, colour: str, before: str = "", after: str = "") -> None:
+        self.text, self.colour, self.before, self.after = text, colour, before, after
 
 
 def line(text: str = "") -> None:
@@ -121,73 +118,26 @@ def write_bytes(value: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-class _RawStdout(io.RawIOBase):
+class RawStdout(io.RawIOBase):
     """Stdout, which may write only a part of a value; a `BufferedWriter` around it writes the rest."""
 
     def writable(self) -> bool:
+        """Yes."""
         return True
 
     def write(self, value: Any, /) -> int:
+        """Write some of the bytes; gives how many."""
         return sys.stdout.buffer.write(value)
-
-
-@contextmanager
-def raw_stdout() -> Iterator[BinaryIO]:
-    """Stdout for raw bytes, in pieces."""
-    sys.stdout.flush()
-    stream = io.BufferedWriter(_RawStdout())
-    yield stream
-    stream.flush()
-
-
-def write_file(name: str, value: bytes) -> None:
-    """Write bytes to a file.
-
-    Raises:
-        InvalidArgument: the file cannot be written.
-    """
-    try:
-        Path(name).write_bytes(value)
-    except OSError as error:
-        raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name and rename it at the end; if that fails, the old file stays.
-
-    A pipe or a device is written directly.
-
-    Raises:
-        InvalidArgument: the file cannot be written.
-    """
-    path = path.resolve()
-    is_file = path.is_file() or not path.exists()
-    partial = path.with_name(path.name + ".partial") if is_file else path
-    try:
-        stream = partial.open("wb")
-    except OSError as error:
-        raise InvalidArgument(
-            f"cannot write {path}: {error.strerror}; name a file in a folder that exists and is writable"
-        ) from error
-    try:
-        with stream:
-            yield stream
-            stream.flush()
-            if is_file:
-                os.fsync(stream.fileno())
-        if is_file:
-            partial.replace(path)
-    except BaseException:
-        if is_file:
-            partial.unlink(missing_ok=True)
-        raise
 
 
 def safe(text: str) -> str:
     """Text without lone surrogates, direction marks and control characters other than tab and line feed."""
     text = text.replace("\r\n", "\n")
-    return text if text.isascii() and text.isprintable() else _DIRECTION_MARKS.sub("", _CONTROLS.sub("\ufffd", text))
+    if text.replace("\n", "").replace("\t", "").replace("\u00a0", "").isprintable():
+        return text
+    patterns = import_module("re")
+    shown: str = patterns.sub(_DIRECTION_MARKS, "", patterns.sub(_CONTROLS, "\ufffd", text))
+    return shown
 
 
 def shown_url(url: str) -> str:
@@ -197,7 +147,7 @@ def shown_url(url: str) -> str:
 
 def one_line(text: str) -> str:
     """Text on one line."""
-    return _LINE_BREAKS.sub(" ", text)
+    return text if "\n" not in text and "\t" not in text else str(import_module("re").sub(r"[\t\n]+", " ", text))
 
 
 def cut(text: str, width: int) -> str:
@@ -210,8 +160,13 @@ def cut(text: str, width: int) -> str:
 
 def json_line(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line of stdout."""
-    # Imported here: most answers are text, and the import slows a cold start.
-    sys.stdout.write(import_module("json").dumps(value) + "\n")
+    try:
+        coder = import_module("_json")  # what `json.dumps` calls, without the rest of json
+        encode = coder.make_encoder({}, None, coder.encode_basestring_ascii, None, ": ", ", ", False, False, True)
+        text = "".join(encode(value, 0))
+    except (ImportError, AttributeError, TypeError):
+        text = import_module("json").dumps(value)
+    sys.stdout.write(text + "\n")
 
 
 def bytes_fields(name: str, value: bytes) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
+from docstore.cli.capture import capture_fields, print_capture
 from docstore.cli.opening import open_in, open_named, stored_url
 from docstore.model import keys
 from docstore.model.capture import CRAWL, REASON_NOT_MODIFIED
@@ -174,7 +175,10 @@ def run_get(args: argparse.Namespace) -> int:
         if args.explain:
             return _print_explanations(args, store, document)
         for number, capture in enumerate(document.captures):
-            _print_capture(args, store, document, capture, first=number == 0)
+            if args.versions > 1 and not (args.json or args.body):
+                output.line(f"{chr(10) if number else ''}--- {output.iso(capture.timestamp)}")
+            if not print_capture(args, document, capture):
+                _say_no_text(store, document, capture)
     return EXIT_OK
 
 
@@ -243,45 +247,17 @@ def _note_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
     if rejected is None:
         return False
     if args.json:
-        output.json_line(answers.capture_fields(rejected, rejected.newest))
+        output.json_line(capture_fields(rejected, rejected.newest))
     gone = "that page is gone or has changed, fetch this page again"
     hint = gone if args.follow_duplicates else "--follow-duplicates shows that page"
     output.note(f"{answers.rejected_words(rejected)}; {hint}")
     return True
 
 
-def _print_capture(
-    args: argparse.Namespace, store: Store, document: Document, capture: Capture, *, first: bool
-) -> None:
-    if args.json:
-        fields = answers.capture_fields(document, capture)
-        if args.outline:
-            fields["outline"] = [section._asdict() for section in capture.outline]
-        if args.body:
-            fields.update(output.bytes_fields("body", capture.body or b""))
-        output.json_line(fields)
-        return
-    if args.body:
-        output.write_bytes(capture.body or b"")
-        return
-    if args.versions > 1:
-        output.line(f"{'' if first else chr(10)}--- {output.iso(capture.timestamp)}")
-    if args.headers:
-        output.line(f"HTTP {capture.status}")
-        for name, value in capture.headers or ():
-            output.line(f"{name}: {value}")
-    elif args.outline and capture.text:
-        for heading, text in capture.outline:
-            if heading:
-                output.styled_line([output.Styled(heading, "bold", "## ")])
-            if text:
-                output.line(text)
-    elif capture.title or capture.text:
-        output.line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
-    else:
-        http = store.get(document.url, at=capture.timestamp, families=("http",))
-        what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
-        output.note(f"{output.shown_url(document.url)} has no text ({what}); --body prints its bytes")
+def _say_no_text(store: Store, document: Document, capture: Capture) -> None:
+    http = store.get(document.url, at=capture.timestamp, families=("http",))
+    what = f"status {http.status}, {http.newest.media_type or 'type unknown'}" if http else "gone"
+    output.note(f"{output.shown_url(document.url)} has no text ({what}); --body prints its bytes")
 
 
 def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
@@ -340,7 +316,7 @@ def run_history(args: argparse.Namespace) -> int:
         return EXIT_NOTHING_FOUND
     if args.json:
         for document in documents:
-            output.json_line(answers.capture_fields(document, document.newest))
+            output.json_line(capture_fields(document, document.newest))
     else:
         has_crawl = any(document.newest.crawl for document in documents)
         headings = ("time", "status", "previous", "stored", "verdict", *(("crawl",) if has_crawl else ()))

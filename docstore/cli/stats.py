@@ -166,7 +166,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
             stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, report_of(dedupstats.DedupStats))
         pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
     if args.png is not None:
-        output.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
+        arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
         output.json_line(stats.as_dict())
         return EXIT_OK

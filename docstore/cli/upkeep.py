@@ -256,7 +256,7 @@ def run_salvage(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
     export = import_module("docstore.archives.export")
     salvage = import_module("docstore.tablets.salvage").Salvage(Path(args.store), only_set_aside=args.set_aside)
-    with output.replaced(Path(args.output)) as stream:
+    with arguments.replaced(Path(args.output)) as stream:
         writer = export.WRITERS[args.format](stream, True)
         for captured in salvage.captures():
             if captured.body is not None or args.format == TEXTS_WITHOUT_BODIES:

@@ -1,7 +1,7 @@
 """What the compiled module offers; its callers are `kernel` and those in `tablets/`, and say what each value
 means."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -106,3 +106,20 @@ class RecordEncoder:
 
     def __init__(self, marks: tuple[int, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
     def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[list[bytes], list[bytes]] | None: ...
+
+def plain_row_key(url: object) -> bytes | None: ...
+def decode_capture(
+    value: bytes, names: dict[int, tuple[str, bytes]]
+) -> tuple[int, dict[tuple[str, bytes], bytes], int, int, bytes] | None: ...
+def value_place(envelope: bytes) -> tuple[int, int, int] | None: ...
+def decode_value(
+    source: bytes,
+    segment: int,
+    offset: int,
+    dictionary: Callable[[bytes], bytes],
+    base: Callable[[bytes], bytes],
+    body: Callable[[int, int, int], bytes],
+) -> bytes | None: ...
+def decode_frame(frame: bytes, raw_bytes: int, before: bytes) -> bytes | None: ...
+def unpack_named(frame: bytes, raw_bytes: int, name: bytes) -> bytes | None: ...
+def unpack_message(message: bytes) -> Any: ...

@@ -229,7 +229,7 @@ def run_plateau(args: argparse.Namespace) -> int:
     if (args.url is None) == (args.file is None):
         raise InvalidArgument("name either a URL or --file HTML")
     if args.file is not None:
-        output.write_file(args.png, plateau_png(arguments.read_input(args.file), title=args.file))
+        arguments.write_file(args.png, plateau_png(arguments.read_input(args.file), title=args.file))
         return EXIT_OK
     url = complete_url(args.url)
     with open_named(args) as store:
@@ -237,5 +237,7 @@ def run_plateau(args: argparse.Namespace) -> int:
     if document is None or document.body is None:
         output.note(f"no page {output.shown_url(url)}")
         return EXIT_NOTHING_FOUND
-    output.write_file(args.png, plateau_png(document.body, document.newest.header("content-type"), title=document.url))
+    arguments.write_file(
+        args.png, plateau_png(document.body, document.newest.header("content-type"), title=document.url)
+    )
     return EXIT_OK

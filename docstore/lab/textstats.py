@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import mmh3
 
-from docstore.cli import output
+from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
 from docstore.dedup.kernel import words
 from docstore.model.capture import MAIN
@@ -303,7 +303,7 @@ def run(args: argparse.Namespace) -> int:
         output.note(f"no text{f' on {args.host}' if args.host else ''}")
         return EXIT_NOTHING_FOUND
     if args.png is not None:
-        output.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(statistics))
+        arguments.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(statistics))
     if args.json:
         output.json_line(statistics.as_dict())
         return EXIT_OK

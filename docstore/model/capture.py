@@ -79,7 +79,9 @@ COLUMNS = frozenset(
 )
 """All built-in columns; other cells in these families are the user's own."""
 
-VERDICT_KINDS = frozenset(str(kind) for kind in VerdictKind)
+_KINDS = {str(kind): kind for kind in VerdictKind}
+_PREVIOUS = {str(previous): previous for previous in Previous}
+VERDICT_KINDS = frozenset(_KINDS)
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 
 _PACKER = msgpack.Packer(unicode_errors="surrogateescape")
@@ -140,9 +142,9 @@ def decode_verdict(value: bytes) -> StoredVerdict:
                 f"dedup:verdict is {fields[0]!r}, this docstore knows {', '.join(VerdictKind)}; open the store with a "
                 "newer docstore"
             )
-        fields[0], fields[8] = VerdictKind(fields[0]), Previous(fields[8])
+        fields[0], fields[8] = _KINDS[fields[0]], _PREVIOUS[fields[8]]
         return StoredVerdict(*fields)
-    except (ValueError, TypeError, IndexError) as error:
+    except (KeyError, ValueError, TypeError, IndexError) as error:
         raise CorruptionError(f"dedup:verdict does not decode: {error}") from error
 
 
@@ -195,7 +197,7 @@ def decode_headers(value: bytes) -> Headers:
         CorruptionError: not a list of pairs.
     """
     try:
-        return tuple((name, text) for name, text in msgpack.unpackb(value, unicode_errors="surrogateescape"))
+        return tuple([(name, text) for name, text in msgpack.unpackb(value, unicode_errors="surrogateescape")])
     except (ValueError, TypeError) as error:
         raise CorruptionError(f"http:headers does not decode: {error}") from error
 

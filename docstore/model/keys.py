@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 
 from ada_url._ada_wrapper import ffi, lib
 
+from docstore import compiled
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import (
     ROW_KEY_HOST_END,
@@ -47,6 +48,8 @@ from docstore.model.format import (
     URL_LIMIT_BYTES,
 )
 
+_plain_row_key = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.plain_row_key
+"""Row keys of URLs that `_PLAIN` matches, by native code; None for all others."""
 REFUSED_SCHEMES = frozenset({"about", "blob", "data", "javascript", "mailto"})
 """Schemes that cannot be fetched: their content is in the URL itself, or in one browser's memory."""
 
@@ -138,7 +141,7 @@ def row_key(url: str) -> bytes:
     Raises:
         InvalidArgument: as `canonical_url`.
     """
-    return _row_key(_parts(url))
+    return _plain_row_key(url) or _row_key(_parts(url))
 
 
 def row_key_and_url(url: str) -> tuple[bytes, str]:
@@ -147,6 +150,9 @@ def row_key_and_url(url: str) -> tuple[bytes, str]:
     Raises:
         InvalidArgument: as `canonical_url`.
     """
+    key = _plain_row_key(url)
+    if key is not None:
+        return key, url
     parts = _parts(url)
     return _row_key(parts), parts.url()
 

@@ -18,6 +18,7 @@ from docstore.model.format import CAPTURE_REJECTED, SKETCH_BYTES
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
+from docstore.reading.shown import HASH_SIGN, SIGNS, shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -31,36 +32,6 @@ MAX_REDIRECTS = 10
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 ROWS_AHEAD = 256
 """Rows that `get_many` looks up before it reads their values."""
-
-
-_SIGN_CHARACTERS = "\u00b6\u00a7\U0001f517\uf0c1\u200b"
-_SIGNS = re.compile(f"[{_SIGN_CHARACTERS}]+$|^[{_SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])", re.MULTILINE)
-"""Signs that documentation generators put around headings as links to them; `\u00a7 5` begins a paragraph of a law."""
-_HASH_SIGN = re.compile(r"(?<!\b[A-Z])[ \u00a0]?#$|^#[ \u00a0]*(?=\w)")
-"""The sign that some generators use; `C#` is a name."""
-_TITLE_SEPARATOR = re.compile(r"\s+[-|:\u00b7\u2013\u2014\u00ab\u00bb]\s+")
-
-
-def shown_text(text: str, title: str, headings: str = "") -> str:
-    """Main text for people: without the signs of links to headings, and without a first line that repeats the title.
-
-    Args:
-        text: main text as stored.
-        title: of the page, or "".
-        headings: of the page, one a line: only these, and signatures, can end in a `#` that is a sign.
-    """
-    if not text.isascii() and any(sign in text for sign in _SIGN_CHARACTERS):  # a search is faster than the pattern
-        text = _SIGNS.sub("", text)
-    parts = {" ".join(part.split()).casefold() for part in (title, *_TITLE_SEPARATOR.split(title))}
-    if "#" in headings:
-        all_headings = headings.split("\n")
-        signed = {one for one in all_headings if _HASH_SIGN.search(one)}
-        named = any(_HASH_SIGN.sub("", one).casefold() in parts and one.casefold() not in parts for one in signed)
-        if named or 2 <= len(all_headings) <= 2 * len(signed):
-            lines = text.split("\n")
-            text = "\n".join(_HASH_SIGN.sub("", one) if one in signed or one[-2:] == ")#" else one for one in lines)
-    first, _, rest = text.partition("\n")
-    return rest.lstrip("\n") if rest and " ".join(first.split()).casefold() in parts else text
 
 
 class Section(NamedTuple):
@@ -115,7 +86,7 @@ def outline_of(text: str, headings: str) -> list[Section]:
 
 
 def _as_heading(line: str) -> str:
-    return " ".join(_HASH_SIGN.sub("", _SIGNS.sub("", line)).split()).casefold()
+    return " ".join(re.sub(HASH_SIGN, "", re.sub(SIGNS, "", line)).split()).casefold()
 
 
 class Capture(NamedTuple):
@@ -276,6 +247,9 @@ class DocumentReader:
         """
         wanted = _wanted(families)
         end = None if at is None else at + 1
+        if versions == 1:
+            newest = self._capture(row_key, end, wanted)
+            return None if newest is None else Document(row_key, (newest,))
         captures: list[Capture] = []
         while len(captures) < versions:
             found = self._capture(row_key, end, wanted)
@@ -306,6 +280,9 @@ class DocumentReader:
                 normal form.
             follow_duplicates: if the newest fetch was rejected, give the page that it duplicates.
         """
+
+        if not (follow or variants or follow_duplicates):
+            return self.get(keys.row_key(url), at=at, versions=versions, families=families)
 
         def read(one: str) -> Document | None:
             return self.get(keys.row_key(one), at=at, versions=versions, families=families)
@@ -471,6 +448,11 @@ class DocumentReader:
             yield None if one is None else Document(row_key, (one,))
 
     def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
+        try:
+            newest = self._table.newest_capture(row_key, end)
+            return None if newest is None else self._bounded(newest, wanted)
+        except CorruptionError:  # compaction may have moved a value meanwhile
+            pass
         return through_moves(
             lambda: self._table.newest_capture(row_key, end),
             lambda found: None if found is None else self._bounded(found, wanted),
@@ -494,24 +476,35 @@ class DocumentReader:
         if wanted == ("page",):
             return Capture(found.timestamp, _body(columns[capture.BODY], fetch_value))
 
-        def fetch(column: Column) -> bytes:
-            envelope = columns.get(column)
-            return b"" if envelope is None else fetch_value(envelope)
-
-        fields: dict[str, object] = {"crawl": fetch(capture.CRAWL).decode()}
+        values = {
+            column: cell[1:] if cell[:1] == INLINE_TAG else fetch_value(cell)
+            for column, cell in columns.items()
+            if column[0] in wanted and column != capture.VISIT
+        }
+        get = values.get
+        label = columns.get(capture.CRAWL)
+        fields: dict[str, object] = {"crawl": "" if label is None else fetch_value(label).decode()}
         if "page" in wanted and capture.BODY in columns:
-            fields["body"] = _body(columns[capture.BODY], fetch_value)
+            fields["body"] = None if is_absent(columns[capture.BODY]) else values[capture.BODY]
         if "http" in wanted:
-            fields.update(_http_fields(fetch))
+            headers = get(capture.HEADERS)
+            fields["status"] = int(get(capture.STATUS) or b"0")
+            fields["headers"] = capture.decode_headers(headers) if headers else ()
+            for name, column in _HTTP_FIELDS:
+                value = get(column)
+                fields[name] = value.decode("utf-8", "surrogateescape") if value else ""
         if "text" in wanted:
-            fields.update({name: fetch(column).decode("utf-8", "replace") for name, column in _TEXT_FIELDS})
-            entries = fetch(capture.ENTRIES)
+            for name, column in _TEXT_FIELDS:
+                value = get(column)
+                fields[name] = value.decode("utf-8", "replace") if value else ""
+            entries = get(capture.ENTRIES)
             fields["entries"] = capture.decode_entries(entries) if entries else ()
         if "dedup" in wanted:
-            verdict = capture.decode_verdict(fetch(capture.VERDICT)) if capture.VERDICT in columns else None
-            fields.update(checksum=fetch(capture.CHECKSUM), text_checksum=fetch(capture.TEXT_CHECKSUM), verdict=verdict)
-            fields["simhash"] = capture.decode_simhash(fetch(capture.SIMHASH))
-            fields["sketch"] = fetch(capture.SKETCH)[:SKETCH_BYTES] or None
+            verdict = capture.decode_verdict(values[capture.VERDICT]) if capture.VERDICT in columns else None
+            fields["verdict"] = verdict
+            fields["checksum"], fields["text_checksum"] = get(capture.CHECKSUM, b""), get(capture.TEXT_CHECKSUM, b"")
+            fields["simhash"] = capture.decode_simhash(get(capture.SIMHASH, b""))
+            fields["sketch"] = get(capture.SKETCH, b"")[:SKETCH_BYTES] or None
             if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
                 fields["served_from"] = url_of(verdict.of_row_key)
         return Capture(found.timestamp, **fields)  # type: ignore[arg-type]
@@ -523,7 +516,9 @@ def _wanted(families: Sequence[str] | None) -> tuple[str, ...]:
     Raises:
         InvalidArgument: one of them is none of page, http, text and dedup.
     """
-    wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
+    if families is None:
+        return DOCUMENT_FAMILIES
+    wanted = checked_families(families)
     for family in wanted:
         if family not in DOCUMENT_FAMILIES:
             raise InvalidArgument(f"a document has no family {family!r}; it has {', '.join(DOCUMENT_FAMILIES)}")
@@ -554,21 +549,11 @@ _TEXT_FIELDS = (
     ("canonical", capture.CANONICAL),
     ("published", capture.PUBLISHED),
 )
-
-
-def _http_fields(fetch: Callable[[Column], bytes]) -> dict[str, object]:
-    headers = fetch(capture.HEADERS)
-
-    def text(column: Column) -> str:
-        return fetch(column).decode("utf-8", "surrogateescape")
-
-    return {
-        "status": int(fetch(capture.STATUS) or b"0"),
-        "headers": capture.decode_headers(headers) if headers else (),
-        "media_type": text(capture.TYPE),
-        "charset": text(capture.CHARSET),
-        "ip": text(capture.IP),
-        "payload_digest": text(capture.PAYLOAD_DIGEST),
-        "docno": text(capture.DOCNO),
-        "fetched_url": text(capture.FETCHED_URL),
-    }
+_HTTP_FIELDS = (
+    ("media_type", capture.TYPE),
+    ("charset", capture.CHARSET),
+    ("ip", capture.IP),
+    ("payload_digest", capture.PAYLOAD_DIGEST),
+    ("docno", capture.DOCNO),
+    ("fetched_url", capture.FETCHED_URL),
+)

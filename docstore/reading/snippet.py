@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, url_of
-from docstore.reading.documents import shown_text
+from docstore.reading.shown import shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
 from docstore.text.finding import FoldedText, Term, cut_after, cut_before, is_boundary, terms

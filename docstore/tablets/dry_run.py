@@ -179,6 +179,10 @@ class OverlayBodies:
         self.progress = upper.progress
         self.close = upper.close  # the upper one alone
 
+    def source(self, segment: int, offset: int, length: int) -> bytes:
+        """See `SegmentBodies`."""
+        return (self._upper if segment >= FIRST_SEGMENT else self._lower).source(segment, offset, length)
+
     def read(self, ref: bytes) -> Record:
         """See `SegmentBodies`."""
         return (self._upper if decode_ref(ref).segment >= FIRST_SEGMENT else self._lower).read(ref)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from docstore import compiled
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -33,13 +34,16 @@ from docstore.storage.values import (
     through_moves,
 )
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row
+from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import LONGEST_OWN_BODY_BYTES, ValueCodec
 
 if TYPE_CHECKING:
     from docstore.tablets.dry_run import OverlayBodies
 
+_value_place = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
+"""Where a value lies, by native code; None for one that stands in its cell, and what the reference has to look at."""
+_decode_value: Any = None if compiled.WHY_NOT else compiled.docstore_native.decode_value
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
@@ -73,9 +77,10 @@ class Placement:
         self._base_envelope = base_envelope
         self._envelopes: dict[bytes, bytes] = {}
         self._held_bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
-        self._last_body = b"", b""
-        """Ref and value of the body that was decoded last: its text is read next, and may be a delta against it."""
+        self._last: tuple[tuple[int, ...], bytes] = ((), b"")
+        """Place and bytes of the value decoded last: after a body its text is read, which may be a delta of it."""
         self._load = dictionaries.load
+        self._dictionary = partial(codec.dictionary, resolve=dictionaries.load)
         self.unreadable = dictionaries.unreadable
 
     # --- appending
@@ -170,6 +175,15 @@ class Placement:
         Raises:
             CorruptionError: its record is damaged or not there.
         """
+        place = _value_place(envelope)
+        if place is not None:  # in one call; what is damaged is left to the reference
+            raw: bytes | None = _decode_value(
+                self.records.source(*place), place[0], place[1], self._dictionary, self.base, self._body
+            )
+            if raw is not None:
+                if len(raw) <= LONGEST_OWN_BODY_BYTES:
+                    self._last = place, raw
+                return raw
         value, ref = parse_envelope(envelope)
         if ref is None:
             return value
@@ -299,21 +313,21 @@ class Placement:
         if record.codec == CODEC_ZSTD_DELTA:
             return self._codec.decode(record, self.base)
         if record.codec == CODEC_ZSTD_BODY:
-            return self._codec.decode(record, lambda _: self._body(body_ref(ref, record)))
+            return self._codec.decode(record, lambda _: self._body(*decode_ref(body_ref(ref, record))))
         raw = self._codec.decode(record, self._load)
         if record.family == BODY[0] and len(raw) <= LONGEST_OWN_BODY_BYTES:
-            self._last_body = ref, raw
+            self._last = decode_ref(ref), raw
         return raw
 
-    def _body(self, ref: bytes) -> bytes:
-        """The body that a text is a delta against: mostly the one that was read last."""
-        last, raw = self._last_body
-        if last == ref:
+    def _body(self, *place: int) -> bytes:
+        """The body at a place (segment, offset, length), of which a text is a delta: mostly the value read last."""
+        last, raw = self._last
+        if last == place:
             return raw
-        record = self.records.read(ref)
+        record = self.records.read(encode_ref(*place))
         if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
             raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")
-        return self._decode(record, ref)
+        return self._decode(record, encode_ref(*place))
 
     def base(self, name: bytes) -> bytes:
         """The value of a base.

@@ -457,6 +457,20 @@ class SegmentBodies:
 
     # --- reading ---
 
+    def source(self, segment: int, offset: int, length: int) -> bytes:
+        """The bytes of a record as far as they are there; they are not checked.
+
+        Raises:
+            CorruptionError: the segment is missing.
+        """
+        if segment == self._active_number and offset >= self._written_bytes:
+            pending = self._read_pending(segment, offset)
+            if pending is not None:
+                return pending
+        handle = self._handles.get(segment) or self._open(segment)
+        handle.used = True
+        return handle.read(length, offset)
+
     def read(self, ref: bytes) -> Record:
         """The record of a ref.
 
@@ -464,13 +478,7 @@ class SegmentBodies:
             CorruptionError: it is damaged, or not there.
         """
         segment, offset, length = decode_ref(ref)
-        raw = None
-        if segment == self._active_number and offset >= self._written_bytes:
-            raw = self._read_pending(segment, offset)
-        if raw is None:
-            handle = self._handles.get(segment) or self._open(segment)
-            handle.used = True
-            raw = handle.read(length, offset)
+        raw = self.source(segment, offset, length)
         try:
             return decode_record(raw, segment)
         except CorruptionError as error:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import zstandard
 from blake3 import blake3
 
+from docstore import compiled
 from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -44,10 +45,7 @@ DELTA_LEVEL = 6
 PACK_LEVEL = 6
 """Of dictionary files: one of 600 KB takes 4 ms."""
 DECODING_BYTES = 128 << 20
-"""Dictionaries held for reading, with their decompressors, shared by all threads: those of 235 sites of manuals are
-115 MB."""
-_DECOMPRESSOR_BYTES = 96 << 10
-"""What zstd takes for one.  To make one for a dictionary that is held takes 20 us."""
+"""Dictionaries held for reading, shared by all threads: those of 235 sites of manuals are 93 MB."""
 COMPRESSORS_HELD = 16
 """A thread's compressors with a dictionary, of some 1 MB each: where native code does not make the frames."""
 BASE_LIMIT_BYTES = 8 << 20
@@ -207,38 +205,6 @@ class _Contexts(threading.local):
         self.decompress_chain = decompressor.decompress_content_dict_chain
 
 
-class DecodingDictionary:
-    """A dictionary for reading, and decompressors for it that no thread is using: as many as worked at a time.
-
-    Decompressors are here, and go with the dictionary: a decompressor that a thread kept would keep it as well.
-    """
-
-    __slots__ = ("_idle", "dictionary")
-
-    def __init__(self, content: bytes) -> None:
-        self.dictionary = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        self._idle: list[zstandard.ZstdDecompressor] = []
-
-    @property
-    def memory_bytes(self) -> int:
-        """With one decompressor."""
-        return len(self.dictionary) + _DECOMPRESSOR_BYTES
-
-    def decompress(self, frame: bytes) -> bytes:
-        """The content of a frame.
-
-        Raises:
-            zstandard.ZstdError: it is no sound frame.
-        """
-        try:
-            one = self._idle.pop()
-        except IndexError:  # all are at work
-            one = zstandard.ZstdDecompressor(dict_data=self.dictionary)
-        raw = one.decompress(frame)
-        self._idle.append(one)
-        return raw
-
-
 class ValueCodec:
     """Encodes and decodes values; thread-safe.
 
@@ -265,9 +231,7 @@ class ValueCodec:
         self._guesses = guesses
         self._quick = ValueCodec() if compares else None
         self._contexts = _Contexts(level)
-        self._decoding_dictionaries: LruCache[bytes, DecodingDictionary] = LruCache(
-            DECODING_BYTES, lambda one: one.memory_bytes
-        )
+        self._dictionaries: LruCache[bytes, bytes] = LruCache(DECODING_BYTES, len)
 
     def encode(
         self,
@@ -391,33 +355,31 @@ class ValueCodec:
         else:
             if not payload or payload[0] & _CONTENT_SIZE_BITS:
                 raise _damaged(record, "a frame without content size", payload[:4].hex() or "nothing")
-            try:
-                if codec == CODEC_ZSTD_DICTIONARY:
-                    raw = self._decoding(record.related, resolve).decompress(_sized_frame(payload, raw_bytes))
-                elif codec == CODEC_ZSTD:
-                    raw = self._contexts.decompress(_sized_frame(payload, raw_bytes))
-                elif codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
-                    raw = self._decode_delta(record, _related(record.related, resolve))
-                else:
-                    raise _damaged(record, "a codec of docs/format.md", f"codec {codec}")
-            except zstandard.ZstdError as error:
-                raise _damaged(record, f"{raw_bytes} raw bytes", str(error)) from error
+            if codec == CODEC_ZSTD:
+                before = b""
+            elif codec == CODEC_ZSTD_DICTIONARY:
+                before = self.dictionary(record.related, resolve)
+            elif codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
+                before = _related(record.related, resolve)
+            else:
+                raise _damaged(record, "a codec of docs/format.md", f"codec {codec}")
+            made = None if compiled.WHY_NOT else compiled.docstore_native.decode_frame(payload, raw_bytes, before)
+            raw = self._decode_frame(record, before) if made is None else made
         if len(raw) != raw_bytes:
             raise _damaged(record, f"{raw_bytes} raw bytes", f"{len(raw)}")
         return raw
 
-    def _decode_delta(self, record: Record, base: bytes) -> bytes:
-        """The value of a delta.
+    def _decode_frame(self, record: Record, before: bytes) -> bytes:
+        """The value of a frame that copies from a dictionary or base, or from nothing: what native code is to give.
 
         A context for this base alone would cost as much as the decoding.  So the base goes through the thread's one
         context as a frame that holds it as it is, and zstd lets the frame after it copy from that.
         """
-        frames: list[bytes | bytearray | memoryview[int]] = [
-            _stored_frame(base),
-            _sized_frame(record.payload, record.raw_bytes),
-        ]
+        frame = _sized_frame(record.payload, record.raw_bytes)
         try:
-            return self._contexts.decompress_chain(frames)
+            if not before:
+                return self._contexts.decompress(frame)
+            return self._contexts.decompress_chain([_stored_frame(before), frame])
         except (zstandard.ZstdError, ValueError) as error:  # ValueError: a frame too short to have a header
             self._contexts.renew_decompressor()  # the one that failed may still refer to this base
             raise _damaged(record, f"{record.raw_bytes} raw bytes", str(error)) from error
@@ -459,11 +421,12 @@ class ValueCodec:
             held.put(dictionary.checksum, compressor)
         return compressor
 
-    def _decoding(self, checksum: bytes, resolve: Resolve | None) -> DecodingDictionary:
-        held = self._decoding_dictionaries.get(checksum)
+    def dictionary(self, checksum: bytes, resolve: Resolve | None) -> bytes:
+        """The content of a dictionary."""
+        held = self._dictionaries.get(checksum)
         if held is None:
-            held = DecodingDictionary(_related(checksum, resolve))
-            self._decoding_dictionaries.put(checksum, held)
+            held = _related(checksum, resolve)
+            self._dictionaries.put(checksum, held)
         return held
 
 

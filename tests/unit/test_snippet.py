@@ -10,7 +10,6 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pages import page, words
@@ -19,6 +18,7 @@ import docstore
 from docstore import InvalidArgument
 from docstore.reading.snippet import MOST_TEXT, SHORTEST_LENGTH, Passage, Snippet, lead, passages
 from docstore.reading.snippet import escape as escape_html
+from docstore.tablets.record import decode_record
 from docstore.text.finding import LONGEST_CHARACTER, FoldedText, fold_character, is_boundary, terms
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
@@ -293,14 +293,15 @@ def test_a_snippet_reads_the_text_and_no_other_record(
     store.put_page(URL, page(text), headers=HTML)
     columns: list[str] = []
     bodies = store.opened.bodies
-    read = bodies.read
+    source = bodies.source
 
-    def counting_records(ref: Any) -> Any:
-        record = read(ref)
+    def counting_records(segment: int, offset: int, length: int) -> bytes:
+        raw = bytes(source(segment, offset, length))
+        record = decode_record(raw, segment)
         columns.append(f"{record.family}:{record.qualifier.decode()}")
-        return record
+        return raw
 
-    monkeypatch.setattr(bodies, "read", counting_records)
+    monkeypatch.setattr(bodies, "source", counting_records)
     for query in ("", "absentword", text.split()[100]):
         assert store.snippet(URL, query) is not None
     assert set(columns) == {"text:main"}

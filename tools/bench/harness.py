@@ -7,6 +7,7 @@ import inspect
 import os
 import platform
 import re
+import resource
 import statistics
 import tempfile
 import time
@@ -146,8 +147,8 @@ def processor_seconds(pid: int) -> float:
 
 def children_seconds() -> float:
     """Processor time of all child processes that have ended, in user and system mode."""
-    used = os.times()
-    return used.children_user + used.children_system
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 @contextmanager

@@ -9,12 +9,14 @@
 //! Nothing here knows Python.
 #![deny(unsafe_code)]
 
+mod decode;
 mod entropy;
 mod matches;
 mod places;
 
 use std::sync::{Mutex, PoisonError};
 
+pub use decode::Decoder;
 use entropy::Context;
 pub use entropy::Refused;
 use matches::Finder;

@@ -5,6 +5,7 @@
 
 mod encode;
 mod postings;
+mod reads;
 mod records;
 mod verdicts;
 
@@ -270,7 +271,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 13;
+const INTERFACE: u32 = 14;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -283,5 +284,6 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     verdicts::add_to(module)?;
+    reads::add_to(module)?;
     postings::add_to(module)
 }

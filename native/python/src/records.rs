@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 /// Bytes of the header before the fields.
-const HEADER_BYTES: usize = 18;
-const CRC_BYTES: usize = 4;
+pub const HEADER_BYTES: usize = 18;
+pub const CRC_BYTES: usize = 4;
 /// By so many a record names its dictionary or base, or the body before it, by codec.
-const RELATED_BYTES: [usize; 5] = [0, 0, 16, 16, 4];
+pub const RELATED_BYTES: [usize; 5] = [0, 0, 16, 16, 4];
 const MILLISECONDS_END: u64 = 1 << 48;
 
 /// Encodes records and their refs.
@@ -30,7 +30,7 @@ fn push_varint(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-fn crc32(bytes: &[u8], seed: u32) -> u32 {
+pub fn crc32(bytes: &[u8], seed: u32) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     hasher.update(bytes);
     hasher.finalize()

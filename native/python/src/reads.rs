@@ -1,0 +1,341 @@
+//! The way of a read: a URL to its row key, a row's value to columns, a ref to its value.
+//!
+//! Knows bytes of Python, the layouts of docs/format.md and the frames of `docstore-frames`.  What is damaged, or rare,
+//! is left to the reference, by giving None: it does all of it again, and says what is wrong.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::{ptr, slice};
+
+use docstore_frames::Decoder;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
+
+use crate::records::{crc32, CRC_BYTES, HEADER_BYTES, RELATED_BYTES};
+
+const RECORD_MAGIC: u8 = 0xd5;
+const VALUE_KIND: u8 = 1;
+const KIND_BITS: u8 = 7;
+const WIDE: u8 = 8;
+const WIDE_HEADER_BYTES: usize = 28;
+/// Columns that take one byte in a record.
+const COLUMNS: std::ops::RangeInclusive<u8> = 1..=8;
+const STORED: u8 = 0;
+const DICTIONARY: u8 = 2;
+const DELTA: u8 = 3;
+/// Of a text that is a delta of its body, whose record is directly before it.
+const BODY: u8 = 4;
+const NAME_BYTES: usize = 16;
+/// Of a cell's value that lies behind a ref.
+const REF: u8 = 1;
+/// Kinds of captures, and numbers of a record's fields that are no columns.
+const KINDS: u8 = 4;
+const ARRIVED: u8 = 64;
+const CONFIRMS: u8 = 65;
+const BODY_NAME: u8 = 66;
+const URL_LIMIT_BYTES: usize = 65_536;
+/// Of lists and maps in a message.
+const MOST_DEPTH: u8 = 8;
+
+thread_local! {
+    static DECODER: RefCell<Option<Box<Decoder>>> = const { RefCell::new(None) };
+}
+
+/// A number in groups of 7 bits, lowest first; None where it does not end, or is longer than any of ours.
+fn varint(source: &[u8], at: &mut usize) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..63).step_by(7) {
+        let byte = *source.get(*at)?;
+        *at += 1;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn u16_at(source: &[u8], at: usize) -> usize {
+    usize::from(source[at]) | usize::from(source[at + 1]) << 8
+}
+
+fn u32_at(source: &[u8], at: usize) -> u32 {
+    (u16_at(source, at) | u16_at(source, at + 2) << 16) as u32
+}
+
+/// Whether a host is made of labels that the URL parser gives back as they are; the last one is no number.
+fn is_plain_host(host: &[u8]) -> bool {
+    let is_plain = |label: &[u8]| {
+        let ends = label.first().zip(label.last());
+        ends.is_some_and(|(first, last)| *first != b'-' && *last != b'-')
+            && label.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+            && !label.windows(2).any(|pair| pair == b"--")
+    };
+    let last = host.rsplit(|byte| *byte == b'.').next();
+    host.split(|byte| *byte == b'.').all(is_plain) && last.is_some_and(|label| label[0].is_ascii_lowercase())
+}
+
+/// Whether path and query are what the URL parser gives back as it is; no segment begins with a dot.
+fn is_plain_path(path: &[u8]) -> bool {
+    let (mut before, mut in_query) = (0, false);
+    path.iter().all(|&byte| {
+        let fits = match byte {
+            b'?' => true,
+            b'.' => in_query || before != b'/',
+            _ => byte.is_ascii_alphanumeric() || b"_~!$&()*+,;=:@/-".contains(&byte),
+        };
+        in_query |= byte == b'?';
+        before = byte;
+        fits
+    })
+}
+
+/// The row key of a URL that is canonical as it is written, as most are; None for any other.
+#[pyfunction]
+fn plain_row_key<'py>(url: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
+    let text = url.extract::<&str>().ok()?;
+    let (scheme, rest) = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "https" | "http"))?;
+    let (host, path) = rest.as_bytes().split_at(rest.find('/')?);
+    if text.len() > URL_LIMIT_BYTES || !is_plain_host(host) || !is_plain_path(path) {
+        return None;
+    }
+    let mut key = Vec::with_capacity(text.len());
+    for label in host.rsplit(|byte| *byte == b'.') {
+        key.extend_from_slice(label);
+        key.push(b',');
+    }
+    key.pop();
+    key.push(b')');
+    key.extend_from_slice(path);
+    key.push(b' ');
+    key.extend_from_slice(scheme.as_bytes());
+    Some(PyBytes::new(url.py(), &key))
+}
+
+type Fields<'py> = (u8, Bound<'py, PyDict>, u64, u64, Bound<'py, PyBytes>);
+
+/// A capture record: kind, values by column, arrived, confirms, name of the body; columns are given by their numbers.
+#[pyfunction]
+fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) -> PyResult<Option<Fields<'py>>> {
+    let (python, source) = (value.py(), value.as_bytes());
+    let columns = PyDict::new(python);
+    let (mut arrived, mut confirms, mut body_name) = (0, 0, PyBytes::new(python, b""));
+    let Some(&kind) = source.first().filter(|kind| **kind < KINDS) else { return Ok(None) };
+    let mut at = 1;
+    while let Some(&number) = source.get(at) {
+        at += 1;
+        let Some(bytes) = varint(source, &mut at) else { return Ok(None) };
+        let end = at.saturating_add(bytes as usize);
+        let Some(content) = source.get(at..end) else { return Ok(None) };
+        match number {
+            ARRIVED | CONFIRMS => {
+                let mut from = 0;
+                let Some(found) = varint(content, &mut from) else { return Ok(None) };
+                *(if number == ARRIVED { &mut arrived } else { &mut confirms }) = found;
+            }
+            BODY_NAME => body_name = PyBytes::new(python, content),
+            _ => {
+                let Some(column) = names.get_item(number)? else { return Ok(None) };
+                columns.set_item(column, PyBytes::new(python, content))?;
+            }
+        }
+        at = end;
+    }
+    Ok(Some((kind, columns, arrived, confirms, body_name)))
+}
+
+/// Where a cell's value lies: segment, offset and length of its record; None for a value that stands in its cell.
+#[pyfunction]
+fn value_place(envelope: &[u8]) -> Option<(u64, u64, u64)> {
+    let mut at = 1;
+    let mut next = || varint(envelope, &mut at);
+    let (_, segment, offset, bytes) = (next()?, next()?, next()?, next()?);
+    (envelope.first() == Some(&REF) && at == envelope.len()).then_some((segment, offset, bytes))
+}
+
+/// A sound record of a value: how its payload was made, and where its parts begin.
+struct Record {
+    codec: u8,
+    fields: usize,
+    payload: std::ops::Range<usize>,
+    raw_bytes: usize,
+}
+
+fn parse(source: &[u8], seed: u32) -> Option<Record> {
+    let [RECORD_MAGIC, tag, column, ..] = *source else { return None };
+    let codec = tag >> 4;
+    if tag & KIND_BITS != VALUE_KIND || usize::from(codec) >= RELATED_BYTES.len() || !COLUMNS.contains(&column) {
+        return None;
+    }
+    let (fields, fields_bytes, payload_bytes, raw_bytes, payload_crc) = if tag & WIDE == 0 {
+        let head = source.get(..HEADER_BYTES)?;
+        (HEADER_BYTES, usize::from(head[3]), u16_at(head, 4), u16_at(head, 6), u32_at(head, 14))
+    } else {
+        let head = source.get(..WIDE_HEADER_BYTES).filter(|head| head[3] == 0)?;
+        let [fields_bytes, payload_bytes, raw_bytes] = [4, 8, 12].map(|at| u32_at(head, at) as usize);
+        (WIDE_HEADER_BYTES, fields_bytes, payload_bytes, raw_bytes, u32_at(head, 24))
+    };
+    let crc_at = fields + fields_bytes;
+    let payload = crc_at + CRC_BYTES..crc_at + CRC_BYTES + payload_bytes;
+    if fields_bytes < RELATED_BYTES[usize::from(codec)] {
+        return None;
+    }
+    let content = source.get(payload.clone())?;
+    let is_sound = crc32(&source[..crc_at], seed) == u32_at(source, crc_at) && crc32(content, 0) == payload_crc;
+    is_sound.then_some(Record { codec, fields, payload, raw_bytes })
+}
+
+/// The value of a record; None where the reference has to look at it.
+///
+/// `dictionary` and `base` give the content of that name, `body` that of a record by segment, offset and length; they
+/// raise what the reference is to raise.
+#[pyfunction]
+fn decode_value<'py>(
+    source: &Bound<'py, PyBytes>,
+    segment: u64,
+    offset: u64,
+    dictionary: &Bound<'py, PyAny>,
+    base: &Bound<'py, PyAny>,
+    body: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let (python, bytes) = (source.py(), source.as_bytes());
+    let Some(record) = u32::try_from(segment).ok().and_then(|seed| parse(bytes, seed)) else { return Ok(None) };
+    let payload = &bytes[record.payload];
+    if record.codec == STORED {
+        return Ok((payload.len() == record.raw_bytes).then(|| PyBytes::new(python, payload)));
+    }
+    let related = &bytes[record.fields..record.fields + RELATED_BYTES[usize::from(record.codec)]];
+    let content = match record.codec {
+        DICTIONARY => Some(dictionary.call1((PyBytes::new(python, related),))?),
+        DELTA => Some(base.call1((PyBytes::new(python, related),))?),
+        BODY => {
+            let length = u64::from(u32_at(related, 0));
+            let Some(start) = offset.checked_sub(length) else { return Ok(None) };
+            Some(body.call1((segment, start, length))?)
+        }
+        _ => None,
+    };
+    let before = content.map(|content| content.extract::<PyBackedBytes>()).transpose()?;
+    decode_frame(python, payload, record.raw_bytes, before.as_deref().unwrap_or(b""))
+}
+
+/// What a frame holds, of a known length; None where the reference has to look at it.
+#[pyfunction]
+fn decode_frame<'py>(
+    python: Python<'py>,
+    frame: &[u8],
+    raw_bytes: usize,
+    before: &[u8],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    decoded(python, raw_bytes, |decoder, value| decoder.decode(frame, before, value))
+}
+
+/// What a whole frame holds, of a known length, if the BLAKE3 of it begins with this name; None if not.
+#[pyfunction]
+fn unpack_named<'py>(
+    python: Python<'py>,
+    frame: &[u8],
+    raw_bytes: usize,
+    name: &[u8],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let made = decoded(python, raw_bytes, |decoder, value| decoder.unpack(frame, b"", value))?;
+    let is_named = |made: &Bound<'py, PyBytes>| blake3::hash(made.as_bytes()).as_bytes()[..NAME_BYTES] == *name;
+    Ok(made.filter(is_named))
+}
+
+/// Bytes that this thread's decoder fills without the GIL; None where it fails.
+fn decoded<'py>(
+    python: Python<'py>,
+    raw_bytes: usize,
+    work: impl FnOnce(&mut Decoder, &mut [MaybeUninit<u8>]) -> bool + Send,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let Some(mut decoder) = DECODER.take().or_else(|| Decoder::new().map(Box::new)) else { return Ok(None) };
+    let Ok(length) = ffi::Py_ssize_t::try_from(raw_bytes) else { return Ok(None) };
+    // SAFETY: a new object that only we have; its bytes are written before anybody else sees it, or it goes.
+    let (made, value) = unsafe {
+        let object = Bound::from_owned_ptr_or_err(python, ffi::PyBytes_FromStringAndSize(ptr::null(), length))?;
+        let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<MaybeUninit<u8>>();
+        (object.cast_into_unchecked::<PyBytes>(), slice::from_raw_parts_mut(start, raw_bytes))
+    };
+    let is_whole = python.detach(|| catch_unwind(AssertUnwindSafe(|| work(&mut decoder, value))));
+    let is_whole = is_whole.map_err(|_| PyRuntimeError::new_err("decoding a value panicked"))?;
+    DECODER.set(Some(decoder));
+    Ok(is_whole.then_some(made))
+}
+
+/// What msgpack says, for readers that start cold; None for what is not whole, deeper than ours, or no UTF-8.
+#[pyfunction]
+fn unpack_message<'py>(message: &Bound<'py, PyBytes>) -> Option<Bound<'py, PyAny>> {
+    let (source, mut at) = (message.as_bytes(), 0);
+    let found = item(message.py(), source, &mut at, MOST_DEPTH)?;
+    (at == source.len()).then_some(found)
+}
+
+fn take<'a>(source: &'a [u8], at: &mut usize, bytes: usize) -> Option<&'a [u8]> {
+    let found = source.get(*at..at.checked_add(bytes)?)?;
+    *at += bytes;
+    Some(found)
+}
+
+fn number(source: &[u8], at: &mut usize, bytes: usize) -> Option<u64> {
+    Some(take(source, at, bytes)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+fn item<'py>(python: Python<'py>, source: &[u8], at: &mut usize, depth: u8) -> Option<Bound<'py, PyAny>> {
+    let tag = number(source, at, 1)? as u8;
+    let small = usize::from(tag & 0x1f);
+    let sized = |at: &mut usize, bytes: usize| number(source, at, bytes).map(|length| length as usize);
+    match tag {
+        0x00..=0x7f => tag.into_pyobject(python).ok().map(Bound::into_any),
+        0xe0..=0xff => (tag as i8).into_pyobject(python).ok().map(Bound::into_any),
+        0xc0 => Some(python.None().into_bound(python)),
+        0xc2 | 0xc3 => Some(PyBool::new(python, tag == 0xc3).to_owned().into_any()),
+        0xcb => Some(PyFloat::new(python, f64::from_bits(number(source, at, 8)?)).into_any()),
+        0xcc..=0xcf => number(source, at, 1 << (tag - 0xcc))?.into_pyobject(python).ok().map(Bound::into_any),
+        0xd0..=0xd3 => {
+            let bits = 8u32 << (tag - 0xd0);
+            let found = number(source, at, bits as usize / 8)? << (64 - bits);
+            (found as i64 >> (64 - bits)).into_pyobject(python).ok().map(Bound::into_any)
+        }
+        0xc4..=0xc6 => {
+            let length = sized(at, 1 << (tag - 0xc4))?;
+            Some(PyBytes::new(python, take(source, at, length)?).into_any())
+        }
+        0xa0..=0xbf | 0xd9..=0xdb => {
+            let length = if tag < 0xc0 { small } else { sized(at, 1 << (tag - 0xd9))? };
+            Some(PyString::new(python, std::str::from_utf8(take(source, at, length)?).ok()?).into_any())
+        }
+        0x90..=0x9f | 0xdc | 0xdd if depth > 0 => {
+            let count = if tag < 0xa0 { small & 0x0f } else { sized(at, 2 << (tag - 0xdc))? };
+            let list = PyList::empty(python);
+            for _ in 0..count {
+                list.append(item(python, source, at, depth - 1)?).ok()?;
+            }
+            Some(list.into_any())
+        }
+        0x80..=0x8f | 0xde | 0xdf if depth > 0 => {
+            let count = if tag < 0x90 { small & 0x0f } else { sized(at, 2 << (tag - 0xde))? };
+            let map = PyDict::new(python);
+            for _ in 0..count {
+                let key = item(python, source, at, 0)?;
+                map.set_item(key, item(python, source, at, depth - 1)?).ok()?;
+            }
+            Some(map.into_any())
+        }
+        _ => None,
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(plain_row_key, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_capture, module)?)?;
+    module.add_function(wrap_pyfunction!(value_place, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_value, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_frame, module)?)?;
+    module.add_function(wrap_pyfunction!(unpack_named, module)?)?;
+    module.add_function(wrap_pyfunction!(unpack_message, module)?)
+}

@@ -1,0 +1,202 @@
+"""The native way of a read gives what the reference gives, and leaves to it all that the reference refuses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docstore import compiled
+from docstore.compiled import docstore_native
+from docstore.model import keys
+from docstore.model.errors import CorruptionError, DocstoreError
+from docstore.model.format import CAPTURE_FIELDS, RECORD_COLUMNS, RECORD_VALUE
+from docstore.reading.shown import title_parts
+from docstore.storage.captures import CaptureRecord, decode_capture, decode_capture_reference
+from docstore.storage.envelope import encode_ref_envelope, parse_envelope
+from docstore.tablets.bodies import decode_ref, encode_ref
+from docstore.tablets.record import Record, decode_record, encode_record
+from docstore.tablets.values import Dictionary, ValueCodec, checksum16
+
+pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
+
+SEPARATOR = re.compile(r"\s+[-|:\u00b7\u2013\u2014\u00ab\u00bb]\s+")
+damages = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=3)
+
+
+def damaged(raw: bytes, changes: list[tuple[int, int]], cut: int) -> bytes:
+    """The bytes with some set to others, and perhaps cut off."""
+    changed = bytearray(raw)
+    for place, value in changes:
+        if changed:
+            changed[place % len(changed)] = value
+    return bytes(changed[: cut % (len(changed) + 1)] if cut else changed)
+
+
+def outcome(work: Callable[[], Any]) -> Any:
+    """What is answered, or what is raised."""
+    try:
+        return work()
+    except DocstoreError as error:
+        return type(error), str(error)
+
+
+labels = st.text("abz019-", min_size=0, max_size=5)
+hosts = st.lists(labels, min_size=1, max_size=4).map(".".join)
+paths = st.text("/aZ9._~!$&()*+,;=:@-?%#\\ \u00e9'", max_size=12)
+urls = st.one_of(
+    st.builds("{}://{}{}".format, st.sampled_from(["http", "https", "HTTP", "ftp"]), hosts, paths),
+    st.builds("https://a.example/{}".format, paths),
+    st.text(max_size=20),
+)
+
+
+@settings(max_examples=1500)
+@given(urls)
+def test_the_row_key_of_a_plain_url_is_that_of_the_reference(url: str) -> None:
+    key = docstore_native.plain_row_key(url)
+    if key is None:
+        return
+    assert key == keys.row_key(f"{url}#")  # whatever has a fragment goes the long way
+    assert keys.canonical_url(url) == url == keys.url_of(key)
+    assert keys.row_key_and_url(url) == (key, url)
+
+
+def test_common_urls_are_plain_and_others_are_not() -> None:
+    for url in ("https://a.example/", "http://www.a-b.example/c/d.html?e=f/../g?h", "https://a/b/_~!$&()*+,;=:@.-"):
+        assert docstore_native.plain_row_key(url) is not None
+    for url in ("https://a.example", "https://a.1/", "https://xn--a.example/", "https://a.example/.b", "https://a..b/"):
+        assert docstore_native.plain_row_key(url) is None
+    for odd in ("https://a.example/\udcff", b"https://a.example/", None, f"https://a.example/{'a' * 65_536}"):
+        assert docstore_native.plain_row_key(odd) is None
+
+
+records = st.builds(
+    CaptureRecord,
+    st.just(1000),
+    st.integers(0, 3),
+    st.dictionaries(st.sampled_from(sorted(CAPTURE_FIELDS.values())), st.binary(max_size=200), max_size=8),
+    st.integers(0, 1 << 62),
+    st.integers(0, 1 << 62),
+    st.binary(max_size=16),
+)
+
+
+@settings(max_examples=800)
+@given(records, damages, st.integers(0, 400))
+def test_capture_records_are_decoded_as_by_the_reference(
+    record: CaptureRecord, changes: list[tuple[int, int]], cut: int
+) -> None:
+    assert decode_capture(1000, record.encode()) == record == decode_capture_reference(1000, record.encode())
+    value = damaged(record.encode(), changes, cut)
+    expected = outcome(lambda: decode_capture_reference(1000, value))
+    assert outcome(lambda: decode_capture(1000, value)) == expected
+    found = docstore_native.decode_capture(value, CAPTURE_FIELDS)
+    assert found is None or (1000, *found) == expected
+
+
+numbers = st.integers(0, (1 << 62) - 1)
+
+
+@given(numbers, numbers, numbers, numbers, damages)
+def test_places_of_values_are_those_of_the_reference(
+    raw_bytes: int, segment: int, offset: int, length: int, changes: list[tuple[int, int]]
+) -> None:
+    envelope = encode_ref_envelope(raw_bytes, encode_ref(segment, offset, length))
+    assert docstore_native.value_place(envelope) == (segment, offset, length)
+    changed = damaged(envelope, changes, 0)
+    found = docstore_native.value_place(changed)
+    ref = None if found is None else parse_envelope(changed).ref
+    assert found == (None if ref is None else tuple(decode_ref(ref)))
+    assert docstore_native.value_place(envelope[:-1]) is None
+    assert docstore_native.value_place(b"") is None
+
+
+pieces = st.sampled_from([b"<li><a href='/page/", b"</a></li>\n", b"the same words again, ", bytes(300), b"x" * 70_000])
+texts = st.lists(st.one_of(st.binary(max_size=60), pieces), max_size=12).map(b"".join)
+columns = st.sampled_from([*RECORD_COLUMNS.values(), ("note", b"spelled")])
+
+
+@settings(max_examples=400)
+@given(texts, texts, columns, st.integers(0, 3), st.integers(0, 1 << 40), damages, st.integers(0, 1 << 17))
+def test_values_are_decoded_as_by_the_reference(
+    raw: bytes,
+    before: bytes,
+    column: tuple[str, bytes],
+    how: int,
+    timestamp: int,
+    changes: list[tuple[int, int]],
+    cut: int,
+) -> None:
+    codec, name = ValueCodec(), checksum16(before)
+    ways: list[dict[str, Any]] = [{}, {"dictionary": Dictionary(before)}, {"base": (name, before)}, {}]
+    encoded = codec.encode(raw, **ways[how])
+    fields = (encoded.codec, encoded.related, len(raw) + (how == 3), encoded.payload)
+    sound = encode_record(Record(RECORD_VALUE, b"row", *column, timestamp, *fields), 7)
+    for source in (sound, damaged(sound, changes, cut)):
+
+        def reference(source: bytes = source) -> bytes:
+            with mock.patch.object(compiled, "WHY_NOT", "the reference is asked"):
+                return ValueCodec().decode(decode_record(source, 7), related)
+
+        def related(wanted: bytes) -> bytes:
+            if wanted != name:
+                raise CorruptionError("there is none of that name")
+            return before
+
+        expected = outcome(reference)
+        found = outcome(lambda source=source: docstore_native.decode_value(source, 7, related, related))
+        assert found is None or found == expected
+        assert outcome(lambda source=source: codec.decode(decode_record(source, 7), related)) == expected
+        if source is sound and column in RECORD_COLUMNS.values() and how != 3:
+            assert found == raw
+    assert docstore_native.decode_value(sound, 8, related, related) is None
+    assert docstore_native.decode_value(sound, 1 << 40, related, related) is None
+
+
+def test_content_that_begins_as_a_trained_dictionary_is_left_to_the_reference() -> None:
+    before = b"\x37\xa4\x30\xec" + bytes(range(256)) * 20
+    codec = ValueCodec()
+    raw = before[100:3000]
+    encoded = codec.encode(raw, base=(checksum16(before), before))
+    record = Record(RECORD_VALUE, b"r", "page", b"body", 0, *encoded[:2], len(raw), encoded.payload)
+    assert docstore_native.decode_frame(encoded.payload, len(raw), before) is None
+    assert codec.decode(record, lambda _: before) == raw
+
+
+messages: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(
+        *(st.none(), st.booleans(), st.floats(allow_nan=False), st.binary(max_size=300), st.text(max_size=300)),
+        *(st.integers(-(1 << 63), (1 << 64) - 1), st.integers(-300, 300)),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=20), st.dictionaries(st.text(max_size=5), inner, max_size=20)),
+    max_leaves=60,
+)
+
+
+@settings(max_examples=500)
+@given(messages, damages, st.integers(0, 300))
+def test_messages_are_unpacked_as_by_msgpack(message: Any, changes: list[tuple[int, int]], cut: int) -> None:
+    packed = msgpack.packb(message)
+    found = docstore_native.unpack_message(packed)
+    assert found == message or (found is None and _depth(message) > 8)
+    changed = damaged(packed, changes, cut)
+    found = docstore_native.unpack_message(changed)
+    if found is not None:
+        assert msgpack.packb(found) == msgpack.packb(msgpack.unpackb(changed, strict_map_key=False))
+
+
+def _depth(message: Any) -> int:
+    inner = message.values() if isinstance(message, dict) else message if isinstance(message, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
+@given(st.lists(st.sampled_from(["a", " ", "-", " | ", "\u2013", "\u00a0", "\t", "C:", ": "]), max_size=9).map("".join))
+def test_titles_are_cut_at_separators_that_stand_alone(title: str) -> None:
+    assert title_parts(title) == [" ".join(part.split()) for part in SEPARATOR.split(title)]
