@@ -238,7 +238,7 @@ def layer(below: LocalBackend) -> Layer:
     scratch = SegmentBodies(below.files, path / SEGMENT_DIRECTORY)
     scratch.recover([], FIRST_SEGMENT)
     engine = OverlayEngine(below.engine, upper)
-    bodies = OverlayBodies(below.bodies, scratch)
+    bodies: Any = OverlayBodies(below.bodies, scratch)
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(below.files, path / DICTIONARY_DIRECTORY, below.dictionaries)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument
@@ -37,9 +36,6 @@ from docstore.tablets.record import Record, body_ref, decode_ref, delete_column,
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import LONGEST_OWN_BODY_BYTES, ValueCodec
 
-if TYPE_CHECKING:
-    from docstore.tablets.dry_run import OverlayBodies
-
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
 place that is out of date leads nowhere, not astray."""
@@ -62,7 +58,7 @@ class Placement:
 
     def __init__(
         self,
-        bodies: SegmentBodies | OverlayBodies,
+        bodies: SegmentBodies,
         codec: ValueCodec,
         dictionaries: SiteDictionaries,
         base_envelope: Callable[[bytes], bytes | None],
