@@ -242,7 +242,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     scratch = SegmentBodies(lower.files, path / SEGMENT_DIRECTORY)
     scratch.recover([], FIRST_SEGMENT)
     engine = OverlayEngine(lower.engine, upper)
-    bodies = OverlayBodies(lower.bodies, scratch)
+    bodies: Any = OverlayBodies(lower.bodies, scratch)
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries)

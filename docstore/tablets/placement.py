@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docstore import compiled
 from docstore.model.capture import BODY, MAIN
@@ -38,11 +38,8 @@ from docstore.tablets.record import Record, body_ref, decode_ref, delete_column,
 from docstore.tablets.segment import SegmentBodies
 from docstore.tablets.values import LONGEST_OWN_BODY_BYTES, ValueCodec
 
-if TYPE_CHECKING:
-    from docstore.tablets.dry_run import OverlayBodies
-
 _value_place = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
-"""Where a value lies, by native code; None for one that stands in its cell, and what the reference has to look at."""
+"""Place of a value, by native code; None for an inline value, and for what the reference has to check."""
 _decode_value: Any = None if compiled.WHY_NOT else compiled.docstore_native.decode_value
 ENVELOPES_HELD = 50_000
 """Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
@@ -66,7 +63,7 @@ class Placement:
 
     def __init__(
         self,
-        bodies: SegmentBodies | OverlayBodies,
+        bodies: SegmentBodies,
         codec: ValueCodec,
         dictionaries: SiteDictionaries,
         base_envelope: Callable[[bytes], bytes | None],

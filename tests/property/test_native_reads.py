@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.compiled import docstore_native
 from docstore.model import keys
+from docstore.model.capture import MAIN
 from docstore.model.errors import CorruptionError, DocstoreError
-from docstore.model.format import CAPTURE_FIELDS, RECORD_COLUMNS, RECORD_VALUE
+from docstore.model.format import CAPTURE_FIELDS, CODEC_ZSTD_BODY, RECORD_COLUMNS, RECORD_VALUE
 from docstore.reading.shown import title_parts
 from docstore.storage.captures import CaptureRecord, decode_capture, decode_capture_reference
-from docstore.storage.envelope import encode_ref_envelope, parse_envelope
-from docstore.tablets.bodies import decode_ref, encode_ref
-from docstore.tablets.record import Record, decode_record, encode_record
+from docstore.storage.values import encode_ref_envelope, parse_envelope
+from docstore.tablets.record import Record, decode_record, decode_ref, encode_record, encode_ref
 from docstore.tablets.values import Dictionary, ValueCodec, checksum16
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
@@ -124,7 +124,7 @@ columns = st.sampled_from([*RECORD_COLUMNS.values(), ("note", b"spelled")])
 
 
 @settings(max_examples=400)
-@given(texts, texts, columns, st.integers(0, 3), st.integers(0, 1 << 40), damages, st.integers(0, 1 << 17))
+@given(texts, texts, columns, st.integers(0, 4), st.integers(0, 1 << 40), damages, st.integers(0, 1 << 17))
 def test_values_are_decoded_as_by_the_reference(
     raw: bytes,
     before: bytes,
@@ -135,8 +135,13 @@ def test_values_are_decoded_as_by_the_reference(
     cut: int,
 ) -> None:
     codec, name = ValueCodec(), checksum16(before)
-    ways: list[dict[str, Any]] = [{}, {"dictionary": Dictionary(before)}, {"base": (name, before)}, {}]
+    ways: list[dict[str, Any]] = [{}, {"dictionary": Dictionary(before)}, {"base": (name, before)}, {}, {}]
     encoded = codec.encode(raw, **ways[how])
+    if how == 4:  # a text, after a body whose record takes 77 bytes
+        encoded = codec.choose(MAIN, raw, (), lambda: None, body=(before, b""))[0]
+        if encoded.codec == CODEC_ZSTD_BODY:
+            name = (77).to_bytes(4, "little")
+            encoded = encoded._replace(related=name)
     fields = (encoded.codec, encoded.related, len(raw) + (how == 3), encoded.payload)
     sound = encode_record(Record(RECORD_VALUE, b"row", *column, timestamp, *fields), 7)
     for source in (sound, damaged(sound, changes, cut)):
@@ -150,14 +155,22 @@ def test_values_are_decoded_as_by_the_reference(
                 raise CorruptionError("there is none of that name")
             return before
 
+        def body(segment: int, offset: int, length: int) -> bytes:
+            assert (segment, offset) == (7, 1000 - length)
+            return related(length.to_bytes(4, "little"))
+
         expected = outcome(reference)
-        found = outcome(lambda source=source: docstore_native.decode_value(source, 7, related, related))
+        found = outcome(
+            lambda source=source, body=body: docstore_native.decode_value(source, 7, 1000, related, related, body)
+        )
         assert found is None or found == expected
         assert outcome(lambda source=source: codec.decode(decode_record(source, 7), related)) == expected
         if source is sound and column in RECORD_COLUMNS.values() and how != 3:
             assert found == raw
-    assert docstore_native.decode_value(sound, 8, related, related) is None
-    assert docstore_native.decode_value(sound, 1 << 40, related, related) is None
+    assert docstore_native.decode_value(sound, 8, 1000, related, related, body) is None
+    assert docstore_native.decode_value(sound, 1 << 40, 1000, related, related, body) is None
+    if encoded.codec == CODEC_ZSTD_BODY:
+        assert docstore_native.decode_value(sound, 7, 76, related, related, body) is None
 
 
 def test_content_that_begins_as_a_trained_dictionary_is_left_to_the_reference() -> None:

@@ -17,7 +17,7 @@ from docstore import compiled
 from docstore.cli import direct
 from docstore.cli.main import main
 from docstore.model.format import CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, LOCK_FILE, SEGMENT_DIRECTORY
-from docstore.tablets.losses import note_lost_commits
+from docstore.tablets.losses import record_lost_commits
 from tests.cli_case import article, html
 from tests.serving import serving
 
@@ -205,7 +205,7 @@ def test_a_loss_that_nobody_has_acknowledged_is_said_each_time(
     path = tmp_path / "store"
     with docstore.open(path, create=True) as store:
         store.put_page(f"{SITE}/", b"x")
-        note_lost_commits(store.opened.engine, store.opened.manifest, store.opened.manifest.group + 1)  # type: ignore[attr-defined]
+        record_lost_commits(store.opened.engine, store.opened.manifest, store.opened.manifest.group + 1)  # type: ignore[attr-defined]
     known, (_, _, said) = compared(capsysbinary, path, f"{SITE}/", ["--body"])
     assert not known and b"commits are lost" in said
 

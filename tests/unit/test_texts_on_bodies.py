@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_text_takes_a_small_part_of_what_it_takes_alone(store: DocumentStore) ->
 
 
 def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> None:
-    text = " ".join(words(9, 600)).encode()
+    text = random.Random(9).randbytes(2000).hex().encode()
     with store.committer.lock:
         _, value, _ = store.opened.placement.append_page(b"com,x)/", T0, UNLIKE[0], text, [])
         assert value is not None and store.opened.placement.fetch(value) == text

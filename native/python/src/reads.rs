@@ -219,7 +219,10 @@ fn decode_value<'py>(
         }
         _ => None,
     };
-    let before = content.map(|content| content.extract::<PyBackedBytes>()).transpose()?;
+    let before = match content {
+        Some(content) => Some(content.extract::<PyBackedBytes>()?),
+        None => None,
+    };
     decode_frame(python, payload, record.raw_bytes, before.as_deref().unwrap_or(b""))
 }
 
