@@ -291,7 +291,7 @@ class Kernel:
         self._order = order
         why_not = compiled.WHY_NOT
         if not why_not and extractor not in NATIVE_EXTRACTORS:
-            why_not = f"the extractor {extractor!r} is in Python only"
+            why_not = f"the extractor {extractor!r} exists only in Python"
         if prefer == NATIVE and why_not:
             raise InvalidArgument(f"the native kernel cannot be used: {why_not}; install a Rust toolchain and docstore")
         self._native: docstore_native.Kernel | None = None

@@ -313,9 +313,7 @@ class Table:
         if spec.crawl:
             of_captures = CAPTURE_FAMILIES.intersection(CAPTURE_FAMILIES if spec.families is None else spec.families)
             if not of_captures:
-                raise InvalidArgument(
-                    f"a label of a crawl selects captures; families are {', '.join(sorted(CAPTURE_FAMILIES))}"
-                )
+                raise InvalidArgument(f"crawls are of captures: name families of {', '.join(sorted(CAPTURE_FAMILIES))}")
             return of_captures, ()
         if spec.families is None:
             return CAPTURE_FAMILIES, tuple(sorted(self._families.keys() - CAPTURE_FAMILIES))

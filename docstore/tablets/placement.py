@@ -173,12 +173,13 @@ class Placement:
             CorruptionError: its record is damaged or not there.
         """
         place = _value_place(envelope)
-        if place is not None:  # in one call; what is damaged is left to the reference
+        if place is not None:  # in one call; the reference reports damage
+            last = self._last
             raw: bytes | None = _decode_value(
                 self.records.source(*place), place[0], place[1], self._dictionary, self.base, self._body
             )
             if raw is not None:
-                if len(raw) <= LONGEST_OWN_BODY_BYTES:
+                if self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:  # else it was decoded from a body
                     self._last = place, raw
                 return raw
         value, ref = parse_envelope(envelope)
@@ -320,6 +321,7 @@ class Placement:
         """The body at a place (segment, offset, length), of which a text is a delta: mostly the value read last."""
         last, raw = self._last
         if last == place:
+            self._last = place, raw  # so that `fetch` keeps it
             return raw
         record = self.records.read(encode_ref(*place))
         if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):

@@ -321,8 +321,9 @@ class SegmentBodies:
         """
         with self._lock:
             active = self._active
-            # A text that is a delta of its body follows it into a segment that is full by now.
-            if active is None or (active.tail_bytes >= self._limit_bytes and records[0].codec != CODEC_ZSTD_BODY):
+            # A text that is a delta of its body goes into the segment of that body, even if it is full now.
+            follows_body = bool(records) and records[0].codec == CODEC_ZSTD_BODY
+            if active is None or (active.tail_bytes >= self._limit_bytes and not follows_body):
                 active = self._roll()
             self._mark_group(active)
             active.closed_bytes = None

@@ -182,7 +182,7 @@ def _as_page(page: Page | tuple[str, bytes]) -> Page:
 
 def _without_anchors(prepared: Prepared, options: WriteOptions) -> Prepared:
     """The page without its anchors, if they were extracted only to give its result the links."""
-    return prepared._replace(anchors=()) if prepared.anchors and not options.anchors else prepared
+    return prepared._replace(anchors=()) if options.links and not options.anchors else prepared
 
 
 def _with_links(outcome: PutResult | Exception, prepared: Prepared, options: WriteOptions) -> PutResult | Exception:

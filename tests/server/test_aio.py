@@ -169,7 +169,7 @@ def test_errors_are_those_of_the_store(run: Any, tmp_path: Path) -> None:
             await store.get("no url")
         with pytest.raises(docstore.InvalidArgument):
             await store.put_page("https://a.example/", b"", fetched_at=5)
-        with pytest.raises(docstore.InvalidArgument, match="broken"):
+        with pytest.raises(docstore.InvalidArgument, match="not understood"):
             _ = [row async for row in store.cells.scan(qualifier_regex="(")]
         await store.close()
         with pytest.raises(docstore.StoreUnavailable, match="closed"):

@@ -133,7 +133,7 @@ def test_dump_shows_a_run_and_its_damage(run: Terminal, tmp_path: Path, monkeypa
     raw = bytearray(path.read_bytes())
     raw[8] ^= 1
     path.write_bytes(raw)
-    assert "damage: texts" in run.bare("dump", str(path)).out
+    assert "damage: the CRC-32 of texts" in run.bare("dump", str(path)).out
     path.write_bytes(raw[:500])
     assert "damage: " in run.bare("dump", str(path)).out
 

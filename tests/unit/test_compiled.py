@@ -62,7 +62,7 @@ sys.exit(main({words!r}))
         (
             "__import__('docstore.dedup.docstore_native').dedup.docstore_native",
             ["--extractor", "plateau"],
-            "the extractor 'plateau' is in Python only",
+            "the extractor 'plateau' exists only in Python",
         ),
     ],
     ids=["slow", "fast", "slow and a slow extractor", "fast and a slow extractor"],

@@ -125,6 +125,7 @@ _PAGES = st.builds(
     ip=st.just(""),
     payload_digest=st.just(""),
     docno=st.sampled_from(["", "D-1"]),
+    crawl=st.just(""),  # archives do not carry it
 )
 
 

@@ -283,4 +283,4 @@ def test_check_lists_a_row_that_names_another_value(store: DocumentStore) -> Non
     wrong = store.opened.base_rows.row(bytes(16), stored_value(store, URLS[0], MAIN))
     store.opened.engine.mutate_rows([wrong], Durability.NONE)
     (finding,) = check(store.opened)
-    assert "named by" in finding.what
+    assert "another value than its row names" in finding.what

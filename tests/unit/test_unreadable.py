@@ -381,7 +381,7 @@ def test_check_repairs_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[
     address = ["--store", str(tmp_path / "s")]
     assert main(["check", *address]) == CorruptionError.exit_code
     assert main(["check", "--repair", *address]) == 0
-    assert "1 captures and 0 bases repaired; 0 captures have" in capsys.readouterr().err
+    assert "1 captures and 0 bases repaired; fetch 0 captures" in capsys.readouterr().err
     assert main(["check", "--repair", "--read-only", *address]) == InvalidArgument.exit_code
     with opened(tmp_path) as store:
         assert body_of(store, A, at=T0) == FIRST
