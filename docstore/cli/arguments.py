@@ -330,10 +330,10 @@ def raw_stdout() -> Iterator[BinaryIO]:
 
 
 def write_file(name: str, value: bytes) -> None:
-    """Write bytes to a file that was named for them.
+    """Write bytes to a file.
 
     Raises:
-        InvalidArgument: it cannot be written.
+        InvalidArgument: the file cannot be written.
     """
     try:
         Path(name).write_bytes(value)
@@ -343,12 +343,12 @@ def write_file(name: str, value: bytes) -> None:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when all is written; until then, and where writing fails, what was there stays.
+    """Write a file under a temporary name and rename it at the end; if that fails, the old file stays.
 
-    A pipe or a device is written to as it is.
+    A pipe or a device is written directly.
 
     Raises:
-        InvalidArgument: it cannot be written.
+        InvalidArgument: the file cannot be written.
     """
     path = path.resolve()
     is_file = path.is_file() or not path.exists()
@@ -357,7 +357,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         stream = partial.open("wb")
     except OSError as error:
         raise InvalidArgument(
-            f"cannot write {path}: {error.strerror}; name a file in a folder that is there and can be written to"
+            f"cannot write {path}: {error.strerror}; name a file in a folder that exists and is writable"
         ) from error
     try:
         with stream:
