@@ -94,7 +94,7 @@ def _options(words: list[str]) -> Any:
             setattr(args, word[2:], True)
         elif word == "--store":
             args.store = next(left)
-        elif word[:1] != "-" and not args.url:
+        elif word[:1] not in ("", "-") and not args.url:
             args.url = word
         else:
             raise Unknown

@@ -19,7 +19,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
 from docstore.model import capture, keys
-from docstore.model.errors import DocstoreError, InvalidArgument
+from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer, parse_place, place_after
 from docstore.model.types import (
     Append,
@@ -299,7 +299,7 @@ async def plain_answer(context: RequestContext, service: Service) -> tuple[int, 
         wanted = ("page",) if is_body else _shown_families(context, fields.get("families"))
         make = attrgetter("body") if is_body else encoder(context)
         raw = await service.read_page(lambda page: page and make(page), url, None if at is None else int(at), wanted)
-    except (DocstoreError, UnicodeDecodeError):
+    except Exception:  # the route meets it again, and reports it
         return None
     if raw is None:
         return None

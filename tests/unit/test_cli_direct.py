@@ -147,6 +147,7 @@ def test_options_that_it_does_not_know_are_left_to_the_whole_command(
     monkeypatch.setenv("DOCSTORE_STORE", str(folder))
     assert direct.get([url]) == 0
     assert direct.get([url, url, "--store", str(folder)]) is None
+    assert direct.get(["", url, "--store", str(folder)]) is None
 
 
 def test_policies_by_age_decide_what_is_shown(capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.storage.values import is_absent, parse_envelope
 from docstore.store import DocumentStore
+from docstore.tablets.compaction import relocation
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record, body_ref, decode_ref
 from docstore.tablets.segment import SegmentBodies
@@ -168,3 +169,25 @@ def test_a_text_follows_its_body_into_a_segment_that_is_full(tmp_path: Path) -> 
     (third,) = bodies.append([text._replace(codec=CODEC_ZSTD, related=b"")])
     assert decode_ref(third).segment == decode_ref(first).segment + 1
     bodies.close()
+
+
+@pytest.mark.parametrize("owner_is_deleted", [False, True])
+def test_text_of_a_shared_body_in_an_earlier_segment_is_not_a_delta_of_it(
+    store: DocumentStore, monkeypatch: pytest.MonkeyPatch, owner_is_deleted: bool
+) -> None:
+    """The shared body was the last record of the segment before."""
+    monkeypatch.setattr(relocation, "SEGMENT_LIMIT_BYTES", 1)  # each row ends a segment
+    image, shown = URLS[1:]
+    for url, media_type in ((URLS[0], "image/png"), (image, "image/png"), (shown, "text/html")):
+        headers = {"Content-Type": media_type}
+        store.put_page(url, UNLIKE[0], headers=headers, fetched_at=T0, policies={"exact": "reference"})
+    if owner_is_deleted:
+        store.delete(URLS[0])
+    text = text_of(store, shown)
+    assert text
+    for level in LEVELS:
+        store.compact(level=level, full=True)
+        assert text_of(store, shown) == text
+        for url in (image, shown):
+            document = store.get(url)
+            assert document is not None and document.body == UNLIKE[0]

@@ -376,8 +376,9 @@ class Relocator:
     def _write(self, old: Record, encoded: Encoded) -> bytes:
         codec, related, payload, _ = encoded
         if codec == CODEC_ZSTD_BODY:
-            body_bytes = decode_ref(parse_envelope(self._last_body[0]).ref or b"").length
-            related = body_bytes.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
+            body = decode_ref(parse_envelope(self._last_body[0]).ref or b"")
+            assert self._segment is not None and body.offset + body.length == self._segment.length_bytes, body
+            related = body.length.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
         if self._segment is None:
             self._segment = self._begin_segment(self._tablet.number)
         before = self._segment.length_bytes
@@ -396,6 +397,7 @@ class Relocator:
     def _publish(self) -> None:
         """Finish the segment and write its manifest row; then swap the refs, a few rows under each hold of the lock."""
         segment, self._segment = self._segment, None
+        self._last_body = b"", b""  # a text can be a delta of the record directly before it, in its own segment
         if segment is not None:
             try:
                 row = segment.finish()
