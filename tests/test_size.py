@@ -21,8 +21,8 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_689,
-    "lines of the core": 37_726,
+    "lines of docstore/": 58_691,
+    "lines of the core": 37_728,
     "files of docstore/": 210,
     "classes": 481,
     "record types": 228,
