@@ -1,7 +1,7 @@
-"""The one door to native code: whether it is there, and whether it was built for this docstore.
+"""Native code: whether it is there, and whether it was built for this docstore.
 
-Imports `docstore_native`, which knows no module of ours.  Whoever has a reference in Python asks here for the
-same, faster.  Nothing else imports it, so that one answer holds everywhere.
+Only this file imports `docstore_native`, so all callers see the same answer.  Each caller has the same function in
+Python, which is slower.
 """
 
 from __future__ import annotations

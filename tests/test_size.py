@@ -21,8 +21,8 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 58_691,
-    "lines of the core": 37_728,
+    "lines of docstore/": 58_677,
+    "lines of the core": 37_715,
     "files of docstore/": 210,
     "classes": 481,
     "record types": 228,
@@ -33,7 +33,7 @@ CEILINGS = {
     "LevelDB keys of a put": 5,
     "LevelDB keys of a group": 4,
     "lines of Rust": 11_285,
-    "lines of tools/": 9_077,
+    "lines of tools/": 9_078,
 }
 
 

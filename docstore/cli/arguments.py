@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from docstore.cli import output
+from docstore.cli.direct import DEFAULT_STORE, STORE_VARIABLE
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
@@ -27,8 +28,6 @@ from docstore.model.types import (
     micros,
 )
 
-DEFAULT_STORE = "webtable"
-STORE_VARIABLE = "DOCSTORE_STORE"
 MICROS = 1_000_000
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}

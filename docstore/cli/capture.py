@@ -1,6 +1,6 @@
-"""A capture as `docstore get` prints it, and as JSON fields, whoever read it.
+"""A capture as `docstore get` prints it, and as JSON fields; shared by the whole command and `direct`.
 
-Imports `output` alone, so that `direct` can print.
+It imports `output` alone, for a fast cold `docstore get`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def print_capture(args: argparse.Namespace, document: Document, capture: Capture) -> bool:
-    """Print what the options of `get` select of a capture; False if that is its text, and there is none."""
+    """Print the parts of a capture that the options of `get` select; False if that is the text and it is empty."""
     if args.json:
         fields = capture_fields(document, capture)
         if args.outline:
@@ -59,7 +59,7 @@ def verdict_fields(verdict: Verdict) -> dict[str, Any]:
 
 
 def time_fields(timestamp: int) -> dict[str, Any]:
-    """A timestamp for JSON: as the number, and as people read it."""
+    """A timestamp for JSON: as a number and as ISO 8601."""
     return {"timestamp": timestamp, "time": output.iso(timestamp)}
 
 

@@ -2,12 +2,12 @@
 
 A cold read is nearly all imports: `typing`, `re` and `enum` together take longer than the interpreter's own start.  So
 this reads a page with native code, plyvel and the constants of the format alone, or asks the server that holds the
-store.  Whatever it does not know it leaves to the whole command, by giving None: other options, other spellings of a
-URL, visits and rejected pages, policies of which it cannot tell that they keep the capture, a store that was not closed
-in order or has lost something, what is damaged or missing, what any call raises.  `tests/unit/test_cli_direct.py`
-compares the two, byte for byte.
+store.  It gives None for everything else, and then the whole command runs: other options, other spellings of a URL,
+visits and rejected pages, policies that may drop the capture, a store that was not closed cleanly or has lost captures,
+damaged or missing values, and every exception.  `tests/unit/test_cli_direct.py` compares the two, byte for byte.
 
-It writes nothing to a store but what LevelDB writes at every open.
+It writes nothing to a store except what LevelDB writes at each open.  It does not read the manifest: it does not see
+that the file of another segment is missing.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ _PREVIOUS = ("previous", "previous_similarity", "stored")
 
 
 class Unknown(Exception):
-    """Only the whole command can tell."""
+    """Only the whole command can answer."""
 
 
 class Options:
-    """What to print, as argparse says it: attributes of that name."""
+    """The options of `get`, with the names of argparse."""
 
     body = headers = json = outline = False
     store = url = ""
 
 
 class Shown:
-    """A page, capture or verdict: what is known of it, by name."""
+    """A page, capture or verdict: known fields as attributes."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
@@ -72,14 +72,14 @@ class Shown:
 
 
 def get(words: list[str]) -> int | None:
-    """Do `docstore get` with these arguments; gives the exit code, None where nothing was done."""
+    """Run `docstore get` with these arguments; returns the exit code, or None if it did nothing."""
     try:
         args = _options(words)
         row_key = _native.plain_row_key(args.url)
         if row_key is None:
             return None
         page = _read(args, row_key)
-    except Exception:  # the whole command meets it again, and says it
+    except Exception:  # the whole command meets it again, and reports it
         return None
     document: Any = Shown(url=args.url, via=())
     return 0 if print_capture(args, document, page) else None
@@ -118,7 +118,7 @@ def _read(args: Any, row_key: bytes) -> Any:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return _ask(os.pread(lock, _ANSWER_BYTES, 0).decode(), row_key, args)
-        if os.fstat(lock).st_size or not _is_closed(path):  # who had it did not end in order
+        if os.fstat(lock).st_size or not _is_closed(path):  # its last process did not end cleanly
             raise Unknown
         store = Store(path)
         try:
@@ -130,7 +130,7 @@ def _read(args: Any, row_key: bytes) -> Any:
 
 
 def _is_closed(path: str) -> bool:
-    """Whether a store of this version was closed in order, and can be written to."""
+    """Whether a store of this version was closed cleanly and is writable."""
     with open(f"{path}/{layout.FORMAT_FILE}", "rb") as stream:
         is_ours = stream.read() == layout.FORMAT_MAGIC + b"%d\n" % layout.FORMAT_VERSION
     engine = f"{path}/{layout.ENGINE_DIRECTORY}"
@@ -160,7 +160,7 @@ class Store:
         self._cursor = self._database.raw_iterator(verify_checksums=True)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._cursor.close()
         self._database.close()
         for descriptor in self._files.values():
@@ -235,7 +235,7 @@ class Store:
         return self._value(self._newest("bodies", name, layout.BASE_FAMILY.encode(), b"")[1])
 
     def _shown(self, timestamp: int, columns: dict[tuple[str, bytes], bytes], wanted: tuple[str, ...]) -> Any:
-        """What `Capture` has of these families."""
+        """The fields of `Capture` for these families."""
 
         def fetch(family: str, qualifier: str) -> bytes:
             cell = columns.get((family, qualifier.encode()))
@@ -265,7 +265,7 @@ def _refuse(*_: Any) -> bytes:
 
 
 def _shown_page(fields: dict[str, Any]) -> Shown:
-    """A capture of which these fields are known."""
+    """A capture with these fields."""
     if fields.get("entries") or (fields["status"] is not None and fields["headers"] is None):
         raise Unknown
     if fields["verdict"] is not None:
@@ -293,7 +293,7 @@ def _url(row_key: bytes) -> str:
 
 
 def _ask(holder: str, row_key: bytes, args: Any) -> Shown:
-    """The same of the server that a lock file names."""
+    """The newest capture, from the server that the lock file names."""
     said = {name: holder.partition(f'"{name}": "')[2].partition('"')[0] for name in ("server", "version")}
     version: str = import_module("docstore.version").__version__
     path = said["server"].removeprefix("unix:")

@@ -16,7 +16,7 @@ from docstore.model.errors import EXIT_OK, InvalidArgument
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Asks the system for the terminal's width: argparse makes a formatter an argument, and imports shutil for it."""
+    """Asks the system for the terminal's width: argparse would import shutil for it, for each argument."""
 
     def __init__(self, prog: str) -> None:
         columns = os.environ.get("COLUMNS", "")
@@ -28,7 +28,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose errors are `InvalidArgument`, so that they leave by the same door as all others."""
+    """A parser that raises `InvalidArgument`, so that `main` handles all errors in one place."""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting."""
@@ -62,7 +62,7 @@ def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_completion(args: argparse.Namespace) -> int:
-    """Print the script, which shtab writes from the parsers of all commands."""
+    """Print the completion script that shtab generates from the parsers of all commands."""
     shtab = importlib.import_module("shtab")
     parser = whole_parser()
     folder = dict.fromkeys(("PATH", "DIR", "STORE"), shtab.DIRECTORY)
@@ -75,7 +75,7 @@ def whole_parser() -> argparse.ArgumentParser:
     """The parser of all commands at once, for completion scripts; imports every command."""
     parser = CommandParser(prog="docstore", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
-    parser.add_argument("--store", metavar="PATH", help="directory of the store; behind the command it means the same")
+    parser.add_argument("--store", metavar="PATH", help="directory of the store; also allowed after the command")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for command in COMMANDS:
         made = commands.add_parser(

@@ -1,8 +1,8 @@
 """Which pages are one result: clusters of the last sweep, else the page that a verdict names.
 
-Knows the `dedup` columns of a row; must not know how verdicts and clusters are made.  The newest version of a page
-decides: its cluster if a sweep has seen it, else its verdict, which makes a star around the named page.  Stars are not
-joined into chains: two pages are one result only if both are within the threshold of a third, or one of the other.
+The newest version of a page decides: its cluster if a sweep has seen it, else its verdict, which makes a star around
+the named page.  Stars are not joined into chains: two pages are one result only if both are within the threshold of a
+third page, or one of the other.
 """
 
 from __future__ import annotations

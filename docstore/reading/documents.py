@@ -1,7 +1,6 @@
 """Rows as documents: what `get` returns, built from the cells of a page's row, and which row answers a URL.
 
-Knows the table, the columns of `capture`, where values lie, how URLs vary and what a redirect is; must not know the
-index or how pages are written.  It reads only the families asked for, and fetches only values that are shown.
+Only the requested families are read, and only values that are shown are fetched.
 """
 
 from __future__ import annotations

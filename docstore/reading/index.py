@@ -1,7 +1,4 @@
-"""The detector's index from stored pages: opening it, what must be in it, and making it anew.
-
-Knows the buckets, how a page's text leads to its keys, and where texts are stored; must not know verdicts.
-"""
+"""The detector's index of stored pages: opening it, what must be in it, and rebuilding it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Committed pages as the detector sees them: the columns that verdicts need, of live versions.
-
-Knows the table, the columns of `capture` and where values lie; must not know the index, nor what is not committed.
-"""
+"""Committed pages as the detector sees them: the columns that verdicts need, of live versions."""
 
 from __future__ import annotations
 

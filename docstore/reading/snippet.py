@@ -1,6 +1,5 @@
 """Which passages of a page answer a query: cut, marked, and read from the `text` family alone.
 
-Knows the table, where values lie, the text columns and `text.finding`; must not know bodies or the index.
 Importing it loads neither numpy nor lxml.
 
 How passages are chosen.  The query's words are searched in the text, at most MAX_HITS places a word.  If a word is

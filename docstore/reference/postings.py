@@ -1,6 +1,6 @@
 """Runs of postings and the table in memory: their bits, look-ups and merges; the readable reference.
 
-Pure arrays; must not know files, nor what a key stands for.  `native/core/src/` has the same in `slices`, `postings`
+Pure functions over arrays.  `native/core/src/` has the same in `slices`, `postings`
 and `recent`: the functions and classes at the end of this file have the names and the arguments of native code, and
 give the same bytes.
 

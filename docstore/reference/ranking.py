@@ -1,7 +1,6 @@
 """From a page's keys to the texts that it is compared with, in order: the reference.
 
-Pure; must not know where postings lie, nor what is done with the texts.  `native/core/src/ranking.rs` gives
-the same.
+Pure functions.  `native/core/src/ranking.rs` gives the same.
 
 A key is the first of a chain: bands of more and more bins, runs of more and more shingles (LSH Forest: Bawa, Condie,
 Ganesan 2005).  A bucket that is full stays full, and what comes after its first texts is posted under the next key of

@@ -1,7 +1,7 @@
-"""Where a value goes: inline in its cell up to 512 bytes, else into Bodies.
+"""Values of cells: inline in the cell up to 512 bytes, else in records of segments.
 
-Knows the value codec, Bodies and the envelope of a cell; must not know what a value means.  What is placed can
-be fetched at once and is durable after `sync`; the committer calls that, and then writes the rows.
+An appended value can be fetched at once, and is durable after `sync`.  The committer calls `sync`, and then writes the
+rows.  Fetching decodes in one native call, if native code is there; the Python code below it defines the result.
 """
 
 from __future__ import annotations
@@ -41,22 +41,20 @@ from docstore.tablets.values import LONGEST_OWN_BODY_BYTES, ValueCodec
 _value_place = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
 """Place of a value, by native code; None for an inline value, and for what the reference has to check."""
 _decode_value: Any = None if compiled.WHY_NOT else compiled.docstore_native.decode_value
-ENVELOPES_HELD = 50_000
-"""Where bases lie, some 8 MB: spares every read of a delta a look-up.  A segment's number is never given twice, so a
-place that is out of date leads nowhere, not astray."""
-BASES_HELD_BYTES = 16 << 20
-"""LRU cache of bases: versions of a page are deltas against one, results of a search against few.  Random reads of
-3,359 pages found three quarters of theirs here and took a tenth less time; those of a store with far more bases find
-hardly any."""
+MAX_CACHED_BASE_ROWS = 50_000
+"""Cell values of bases, about 8 MB: saves a look-up for each read of a delta.  Segment numbers are never reused, so a
+stale ref is missing, and never another value."""
+MAX_CACHED_BASES_BYTES = 16 << 20
+"""LRU cache of decoded bases.  Versions of a page are deltas against one base, results of a search against few."""
 
 
 class Placement:
-    """Places values and fetches them.  Fetching is thread-safe; placing is for whoever holds the committer's lock.
+    """Appends values and fetches them.  Fetching is thread-safe; appending takes the committer's lock.
 
     Attributes:
-        records: where they lie.
-        dictionaries: what they are encoded with.
-        unreadable: values and dictionaries that could not be read, and were done without.
+        records: the segments.
+        dictionaries: of the write path.
+        unreadable: values and dictionaries that could not be read.
     """
 
     shares_values = True
@@ -73,7 +71,7 @@ class Placement:
         self.dictionaries = dictionaries
         self._base_envelope = base_envelope
         self._envelopes: dict[bytes, bytes] = {}
-        self._held_bases: LruCache[bytes, bytes] = LruCache(BASES_HELD_BYTES, len)
+        self._cached_bases: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASES_BYTES, len)
         self._last: tuple[tuple[int, ...], bytes] = ((), b"")
         """Place and bytes of the value decoded last: after a body its text is read, which may be a delta of it."""
         self._load = dictionaries.load
@@ -152,7 +150,7 @@ class Placement:
         self.records.append([record])
 
     def sync(self, durability: Durability) -> None:
-        """Make what was placed durable at a level: the step before its rows are committed."""
+        """Make appended values durable at a level, before their rows are committed."""
         self.dictionaries.sync()
         if durability is Durability.SYNC:
             self.records.sync()
@@ -160,7 +158,7 @@ class Placement:
             self.records.flush()
 
     def forget_dictionaries(self) -> None:
-        """Look up again which dictionaries are in use, and where bases lie: compaction has changed that."""
+        """Drop cached dictionaries in use and refs of bases, because compaction has changed them."""
         self.dictionaries.forget()
         self._envelopes.clear()
 
@@ -188,7 +186,7 @@ class Placement:
         return self._read(ref)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
-        """Whether two cells hold the same value, wherever it lies; one that cannot be read is like no other."""
+        """Whether two cells have the same value; an unreadable value equals no other."""
         if one == other:
             return True
         first, second = parse_envelope(one), parse_envelope(other)
@@ -200,12 +198,12 @@ class Placement:
             return False
 
     def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
-        """Values of cells in the order given; their records, and the bases of these, are read in file order.
+        """Values of cells, in the given order; records and their bases are read in file order.
 
-        Holds all of them at once, so ask for `READ_AHEAD_BYTES` at a time.
+        All are in memory at once, so ask for `READ_AHEAD_BYTES` at a time.
 
         Raises:
-            CorruptionError: a record is damaged or not there; fetch one by one to learn which.
+            CorruptionError: a record is damaged or missing; fetch one by one to learn which.
         """
         values: list[bytes] = []
         refs, places = [], []
@@ -226,13 +224,13 @@ class Placement:
         return values
 
     def _bases(self, wanted: set[bytes]) -> dict[bytes, bytes]:
-        """Bases read together; those beyond READ_AHEAD_BYTES are left to be read where they are needed."""
+        """Bases that are read together, up to READ_AHEAD_BYTES; others are read when they are needed."""
         known = self._envelopes
-        for remembered in (known, {}):  # compaction may have moved what is remembered: look again
+        for cached in (known, {}):  # compaction may have moved a base: look again without the cache
             chosen: dict[bytes, bytes] = {}
             room_bytes = READ_AHEAD_BYTES
             for name in wanted:
-                envelope = remembered.get(name) or self._base_envelope(name)
+                envelope = cached.get(name) or self._base_envelope(name)
                 if envelope is not None and envelope_raw_bytes(envelope) <= room_bytes:
                     room_bytes -= envelope_raw_bytes(envelope)
                     chosen[name] = envelope
@@ -240,7 +238,7 @@ class Placement:
                 found = dict(zip(chosen, self.fetch_many(list(chosen.values())) if chosen else (), strict=True))
             except CorruptionError:
                 continue
-            if len(known) + len(chosen) < ENVELOPES_HELD:
+            if len(known) + len(chosen) < MAX_CACHED_BASE_ROWS:
                 known.update(chosen)
             return found
         return {}
@@ -256,7 +254,7 @@ class Placement:
             return
         record = self.records.read(ref)
         if record.codec == CODEC_ZSTD_DELTA:
-            if self._held_bases.get(record.related) is None:
+            if self._cached_bases.get(record.related) is None:
                 through_moves(lambda: self._base_envelope(record.related), self._verify_base)
         elif record.codec == CODEC_ZSTD_BODY:
             self.verify(encode_ref_envelope(0, body_ref(ref, record)))
@@ -334,18 +332,18 @@ class Placement:
         Raises:
             CorruptionError: it is damaged or not there.
         """
-        raw = self._held_bases.get(name)
+        raw = self._cached_bases.get(name)
         if raw is None:
             raw = self._read_base(name)
-            self._held_bases.put(name, raw)
+            self._cached_bases.put(name, raw)
         return raw
 
     def _read_base(self, name: bytes) -> bytes:
         known = self._envelopes
-        remembered = known.get(name)
-        if remembered is not None:
+        cached = known.get(name)
+        if cached is not None:
             try:
-                return self.fetch(remembered)
+                return self.fetch(cached)
             except CorruptionError:
                 known.pop(name, None)  # compaction may have moved the base: look again
 
@@ -353,7 +351,7 @@ class Placement:
             if envelope is None:
                 raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
             raw = self.fetch(envelope)
-            if len(known) >= ENVELOPES_HELD:
+            if len(known) >= MAX_CACHED_BASE_ROWS:
                 known.clear()
             known[name] = envelope
             return raw

@@ -31,7 +31,7 @@ from docstore.store import DocumentStore, now_micros
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.placement import BASES_HELD_BYTES, Placement
+from docstore.tablets.placement import MAX_CACHED_BASES_BYTES, Placement
 from docstore.tablets.values import ValueCodec
 from docstore.writing import writer
 from docstore.writing.batch import Bases, GroupPages
@@ -415,7 +415,8 @@ def read(pages: Sequence[Page], command: str) -> Section:
     bodies_bytes = sum(len(page.body) for page in pages)
     section.notes.append(
         f"{READS} random pages of {len(pages)}, {ROUNDS} rounds after one that warms; all is in the page cache. "
-        f"Bodies are {bodies_bytes / BASES_HELD_BYTES:.1f} times the cache of bases. For many sites pages take turns."
+        f"Bodies are {bodies_bytes / MAX_CACHED_BASES_BYTES:.1f} times the cache of bases. "
+        "For many sites pages take turns."
     )
     return section
 

@@ -1,7 +1,7 @@
-//! The way of a read: a URL to its row key, a row's value to columns, a ref to its value.
+//! Steps of a read: URL to row key, capture record to columns, record of a segment to value.
 //!
-//! Knows bytes of Python, the layouts of docs/format.md and the frames of `docstore-frames`.  What is damaged, or rare,
-//! is left to the reference, by giving None: it does all of it again, and says what is wrong.
+//! The layouts are those of docs/format.md.  For damaged or rare input a function gives None; the Python reference then
+//! does the step again, and reports the damage.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -189,7 +189,7 @@ fn parse(source: &[u8], seed: u32) -> Option<Record> {
     is_sound.then_some(Record { codec, fields, payload, raw_bytes })
 }
 
-/// The value of a record; None where the reference has to look at it.
+/// The value of a record; None if the reference has to decode it.
 ///
 /// `dictionary` and `base` give the content of that name, `body` that of a record by segment, offset and length; they
 /// raise what the reference is to raise.
@@ -226,7 +226,7 @@ fn decode_value<'py>(
     decode_frame(python, payload, record.raw_bytes, before.as_deref().unwrap_or(b""))
 }
 
-/// What a frame holds, of a known length; None where the reference has to look at it.
+/// The content of a frame, of a known length; None if the reference has to decode it.
 #[pyfunction]
 fn decode_frame<'py>(
     python: Python<'py>,
