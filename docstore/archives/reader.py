@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry
 from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, Broken, Feed, GzipFeed, Source, ZstdFeed, is_skippable
@@ -32,16 +33,26 @@ FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, int, bool], Iterat
 pattern matches first), and a reader, called with a source, the longest body in bytes and `salvage`."""
 
 
+def _read_parquet(stream: IO[bytes], body_limit_bytes: int) -> Iterator[Entry]:
+    entries: Iterator[Entry] = import_module("docstore.archives.arrow").read_parquet(stream, body_limit_bytes)
+    return entries
+
+
+CONTAINERS: dict[str, tuple[bytes, Callable[[IO[bytes], int], Iterator[Entry]]]] = {"Parquet": (b"PAR1", _read_parquet)}
+"""Every format whose reader seeks in the file, by its name in messages: its first bytes, and its reader, called with
+the open file and the longest body in bytes."""
+
+
 def read(
     source: str | Path | SupportsRead[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False
 ) -> Iterator[Entry]:
-    """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
+    """Every record of a WARC, ARC, TREC Web or Parquet file, in order; damage is an entry, never an exception.
 
     Memory is bounded to about twice the longest body.  The iterator can be dropped at any time, and may run on a thread
     of its own.
 
     Args:
-        source: a path, or an open binary stream, which need not be seekable and is not closed.
+        source: a path, or an open binary stream, which is not closed, and need not be seekable except for CONTAINERS.
         body_limit_bytes: longest decoded body; a longer one is a `DamagedEntry`.
         salvage: give the readable part of a page whose record is truncated or whose encoding breaks; its headers and
             its `flaw` say so.
@@ -56,7 +67,10 @@ def read(
             raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
         return
     name, reason, feed = detect(source)
-    if name:
+    if name in CONTAINERS:
+        stream: Any = source  # `detect` has found that it can be sought
+        yield from CONTAINERS[name][1](stream, body_limit_bytes)
+    elif name:
         yield from FORMATS[name][1](Source(feed, body_limit_bytes), body_limit_bytes, salvage)
     else:
         yield DamagedEntry(0, reason)
@@ -143,6 +157,11 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
         if head.startswith(magic):
             reason = f"{name} compression is not supported: recompress with gzip or zstd, one record in each member"
             return "", reason, Feed(stream, head)
+    for name, (magic, _) in CONTAINERS.items():
+        if head.startswith(magic):
+            is_seekable = hasattr(stream, "seekable") and stream.seekable()
+            reason = "" if is_seekable else f"a {name} file cannot be read from a pipe: save it and name the file"
+            return "" if reason else name, reason, Feed(stream, head)
     feed, damage = Feed(stream, head), ""
     if head.startswith((GZIP_MAGIC, ZSTD_MAGIC)) or is_skippable(head):
         feed = _Rewound((GzipFeed if head.startswith(GZIP_MAGIC) else ZstdFeed)(stream, head))
@@ -151,5 +170,5 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
     if matches and (head.strip() or not damage):
         return min(matches)[1], "", feed
     if head.strip():
-        return "", f"not a {' or '.join(FORMATS)} file: it begins with {head.lstrip()[:40]!r}", feed
+        return "", f"not a {' or '.join((*FORMATS, *CONTAINERS))} file: it begins with {head.lstrip()[:40]!r}", feed
     return "", f"nothing in it can be unpacked: {damage}" if damage else "the file is empty", feed

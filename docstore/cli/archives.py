@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
-from docstore.archives.export import WRITERS, Selection, export, selected
+from docstore.archives.export import WRITERS, ExportReport, Selection, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 
 INGEST_DESCRIPTION = """\
-Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd.
-The format is detected by content.  Revisits are resolved after all files are
+Write the pages of WARC 1.0/1.1, WET, ARC and TREC Web files, plain, gzip or
+zstd, and of Parquet files with a column url, and body or text, such as those of
+FineWeb.  The format is detected by content.  Revisits are resolved after all files are
 read, so the order of files does not matter.  Damaged records are reported with
 file and offset, and skipped; the exit code is then 8.  It is also 8 if the
 original of a revisit is neither in these files nor in the store.  If you repeat
@@ -46,6 +47,7 @@ curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
 docstore ingest crawl.warc.gz --dry-run
 docstore ingest crawl.warc.gz --anchors
 docstore ingest crawl.warc.gz --crawl 2024-05
+docstore ingest fineweb/*.parquet CC-MAIN-*.warc.wet.gz
 """
 
 SHOWN_ERRORS = 20
@@ -99,7 +101,7 @@ def run_ingest(args: argparse.Namespace) -> int:
     use_one_heap()
     for name in args.files:
         if name != "-" and not Path(name).is_file():
-            raise InvalidArgument(f"no file {name}; name WARC, ARC or TREC Web files, or - for stdin")
+            raise InvalidArgument(f"no file {name}; name WARC, ARC, TREC Web or Parquet files, or - for stdin")
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
     with ExitStack() as stack:
         rejects = stack.enter_context(arguments.replaced(Path(args.rejects))) if args.rejects else None
@@ -231,9 +233,12 @@ def _kept(report: IngestReport) -> str:
 
 EXPORT_DESCRIPTION = """\
 Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
-become revisit records), as TREC Web with document numbers, or as JSON Lines
-with title, text and verdict.  `docstore ingest` reads WARC and TREC Web back
-to the same pages."""
+become revisit records), as TREC Web with document numbers, as JSON Lines with
+title, text and verdict, or as Parquet.  `docstore ingest` reads WARC, TREC Web
+and the layout `full` of Parquet back to the same pages.  The layouts of Parquet:
+full has all that the store knows of a page, also its cluster and its notes;
+fineweb has text in the columns of the FineWeb data set; ccindex has the columns
+of the columnar index of Common Crawl."""
 
 EXPORT_EXAMPLES = """\
 docstore export --output all.warc.gz --versions all
@@ -242,11 +247,19 @@ docstore export --format trecweb --host example.com --output example.trec
 docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
 docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
+docstore export --format parquet --versions all --output all.parquet
+docstore export --format parquet --layout fineweb --verdict new --output text.parquet
 """
+
+PARQUET = "parquet"
+LAYOUTS = ("full", "fineweb", "ccindex")
+"""Of Parquet; the module that has them imports pyarrow."""
+
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--format", "what to write (default: warc)", tuple(WRITERS), "warc")
+    declare(parser, "--format", "what to write (default: warc)", (*WRITERS, PARQUET), "warc")
+    declare(parser, "--layout", "columns of --format parquet (default: full)", LAYOUTS)
     declare(parser, "--output FILE", "output file; replaced when everything is written (default: stdout)", default="-")
     arguments.add_range(parser)
     declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
@@ -259,6 +272,12 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--min-words N", "only pages with at least so many words of text", default=0)
     arguments.add_crawl(parser)
     arguments.add_times(parser)
+    declare(
+        parser,
+        "--verdict KIND*",
+        f"only captures with this verdict: {', '.join(VerdictKind)}; may be repeated",
+        arguments.verdict_kind,
+    )
     declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")
     declare(parser, "--unique", "only one page of each cluster of duplicates: its canonical page if selected")
     declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
@@ -275,8 +294,12 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument("--json and the pages cannot both go to stdout; name a file with --output")
     if args.bodies and args.format != "jsonl":
         raise InvalidArgument(f"--bodies needs --format jsonl; {args.format} always has bodies")
-    if to_stdout and args.format == "warc" and sys.stdout.isatty():
-        raise InvalidArgument("a WARC file is binary and stdout is a terminal; name a file with --output")
+    if args.layout and args.format != PARQUET:
+        raise InvalidArgument(f"--layout needs --format parquet; {args.format} has no layouts")
+    if to_stdout and args.format in ("warc", PARQUET) and sys.stdout.isatty():
+        raise InvalidArgument(f"a {args.format} file is binary and stdout is a terminal; name a file with --output")
+    if args.format == PARQUET:
+        arrow = importlib.import_module("docstore.archives.arrow")  # before a file is made: pyarrow may be missing
     if args.dropped and not args.unique:
         raise InvalidArgument("--dropped lists what --unique leaves out; add --unique")
     with ExitStack() as stack:
@@ -293,24 +316,27 @@ def run_export(args: argparse.Namespace) -> int:
             language=args.lang,
             min_words=args.min_words,
             crawl=args.crawl or "",
+            verdicts=tuple(args.verdict),
         )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
-        report = export(
-            store,
-            WRITERS[args.format](stream, args.bodies),
-            selection,
-            texts=args.format == "jsonl",
-            keep=None if survivors is None else survivors.keeps,
-            on_progress=show and (lambda report: show(report.pages)),
-        )
+        keep = None if survivors is None else survivors.keeps
+        on_progress = show and (lambda report: show(report.pages))
+        report: ExportReport
+        if args.format == PARQUET:
+            report = arrow.write_parquet(
+                store, stream, selection, layout=args.layout or "full", keep=keep, on_progress=on_progress
+            )
+        else:
+            writer = WRITERS[args.format](stream, args.bodies)
+            texts = args.format == "jsonl"
+            report = export(store, writer, selection, texts=texts, keep=keep, on_progress=on_progress)
     if args.json:
         output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.pages:
         pages = "capture" if report.pages == 1 else "captures"
         which = " (of each page the newest; --versions all writes all)" if selection.newest else ""
-        output.line(
-            f"wrote {report.pages} {pages}, {output.size(report.body_bytes)} of bodies, to {args.output}{which}"
-        )
+        bodies = f", {output.size(report.body_bytes)} of bodies," if report.body_bytes else ""
+        output.line(f"wrote {report.pages} {pages}{bodies} to {args.output}{which}")
     answers.note_unreadable(report.unreadable)
     if report.unreadable:
         return EXIT_RECORDS_SKIPPED
