@@ -112,6 +112,10 @@ TIME: Final = pa.timestamp("us", "UTC")
 HEADERS: Final = pa.list_(pa.struct([("name", TEXT), ("value", TEXT)]))
 
 
+_END_MICROS: Final = 253_402_300_800_000_000
+"""The end of the year 9999."""
+
+
 def _of(name: str) -> Callable[[Shown], object]:
     """A field of the capture, null if it is empty."""
     return lambda shown: getattr(shown.capture, name) or None
@@ -135,8 +139,13 @@ def _url(row_key: bytes) -> str | None:
     return url_of(row_key) if row_key else None
 
 
+def _date(shown: Shown) -> str | None:
+    """Null for a time after the year 9999, which has no such form."""
+    return None if shown.capture.timestamp >= _END_MICROS else iso_date(shown.capture.timestamp)
+
+
 def _id(shown: Shown) -> str:
-    return shown.capture.docno or record_id(shown.fetched_url, iso_date(shown.capture.timestamp))
+    return shown.capture.docno or record_id(shown.fetched_url, _date(shown) or str(shown.capture.timestamp))
 
 
 def _surt(row_key: bytes) -> str:
@@ -228,7 +237,7 @@ FINEWEB: Final = (
     Column("id", TEXT, "document number; else that of an exported WARC record", _id, ("http",)),
     Column("dump", TEXT, "label of the crawl", _of("crawl"), ("http",)),
     Column("url", TEXT, "as it was fetched", lambda one: one.fetched_url, ("http",)),
-    Column("date", TEXT, "when it was fetched, ISO 8601, UTC", lambda one: iso_date(one.capture.timestamp)),
+    Column("date", TEXT, "when it was fetched, ISO 8601, UTC", _date),
     Column("file_path", TEXT, "null: docstore keeps no path of the archive", lambda one: None),
     Column("language", TEXT, "by the note `lang`, else as declared", lambda one: one.language, ("text", "note")),
     Column(
@@ -521,13 +530,8 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
         body_limit_bytes: longest body.
     """
     try:
-        file = pq.ParquetFile(
-            stream,
-            read_dictionary=list(_BODIES),  # so that a body which many rows repeat is in memory once
-            buffer_size=1 << 20,
-            pre_buffer=False,
-            page_checksum_verification=True,
-        )
+        metadata = pq.read_metadata(stream)
+        kinds = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
     except _FAILURES as error:
         size = stream.seek(0, os.SEEK_END)
         yield DamagedEntry(
@@ -536,19 +540,26 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
             f"being written; get the whole file again, and ingest that ({_line(error)})",
         )
         return
-    kinds = {field.name: field.type for field in file.schema_arrow}
     time_name = next((name for name in _TIMES if name in kinds), "")
     refusal = _refusal(kinds, time_name)
     if refusal:
         yield DamagedEntry(0, f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}")
         return
     names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
+    file = pq.ParquetFile(
+        stream,
+        metadata=metadata,
+        read_dictionary=[name for name in _BODIES if name in kinds],  # a body that many rows repeat is in memory once
+        buffer_size=1 << 20,
+        pre_buffer=False,
+        page_checksum_verification=True,
+    )
     modified = None
     with suppress(OSError):
         modified = os.fstat(stream.fileno()).st_mtime_ns // 1_000_000 * 1000
     row = end = 0
     for number in range(file.num_row_groups):
-        group = file.metadata.row_group(number)
+        group = metadata.row_group(number)
         chunks = [group.column(index) for index in range(group.num_columns)]
         begin = min((chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks), default=0)
         group_bytes = sum(chunk.total_compressed_size for chunk in chunks)

@@ -256,7 +256,6 @@ LAYOUTS = ("full", "fineweb", "ccindex")
 """Of Parquet; the module that has them imports pyarrow."""
 
 
-
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--format", "what to write (default: warc)", (*WRITERS, PARQUET), "warc")
     declare(parser, "--layout", "columns of --format parquet (default: full)", LAYOUTS)
