@@ -476,7 +476,6 @@ def write_parquet(
             schema,
             compression="zstd",
             use_dictionary=[path for column in columns for path in _dictionary_paths(column)],
-            write_statistics=[column.name for column in columns if column.name not in ("body", "text")],
             write_page_checksum=True,
         ) as writer,
     ):
@@ -532,6 +531,7 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
     try:
         metadata = pq.read_metadata(stream)
         kinds = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
+        groups = [_Group(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
     except _FAILURES as error:
         size = stream.seek(0, os.SEEK_END)
         yield DamagedEntry(
@@ -546,43 +546,65 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
         yield DamagedEntry(0, f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}")
         return
     names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
+    modified = None
+    with suppress(OSError):
+        modified = os.fstat(stream.fileno()).st_mtime_ns // 1_000_000 * 1000
     file = pq.ParquetFile(
         stream,
         metadata=metadata,
-        read_dictionary=[name for name in _BODIES if name in kinds],  # a body that many rows repeat is in memory once
+        # So that a body which many rows repeat is in memory once.
+        read_dictionary=[name for name in _BODIES if any(name in group.dictionaries for group in groups)],
         buffer_size=1 << 20,
         pre_buffer=False,
         page_checksum_verification=True,
     )
-    modified = None
-    with suppress(OSError):
-        modified = os.fstat(stream.fileno()).st_mtime_ns // 1_000_000 * 1000
     row = end = 0
-    for number in range(file.num_row_groups):
-        group = metadata.row_group(number)
-        chunks = [group.column(index) for index in range(group.num_columns)]
-        begin = min((chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks), default=0)
-        group_bytes = sum(chunk.total_compressed_size for chunk in chunks)
-        read_bytes = sum(
-            chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in names
-        )
-        first, end = end, end + group.num_rows
-        count = max(1, min(ROWS_READ, BATCH_BYTES * group.num_rows // max(read_bytes, 1)))
+    for number, group in enumerate(groups):
+        first, end = end, end + group.rows
+        wanted = [name for name in names if name != "text" or "body" not in group.complete]
         try:
-            for batch in file.iter_batches(count, [number], names, use_threads=False):
+            for batch in file.iter_batches(group.rows_read(wanted), [number], wanted, use_threads=False):
                 rows = _Rows(batch, time_name, modified)
                 for index in range(batch.num_rows):
-                    offset = begin + group_bytes * (row - first) // group.num_rows
-                    yield rows.entry(index, row, offset, body_limit_bytes)
+                    yield rows.entry(index, row, group.offset(row - first), body_limit_bytes)
                     row += 1
                 del batch, rows
         except _FAILURES as error:
             yield DamagedEntry(
-                begin,
+                group.offset(row - first),
                 f"rows {row} to {end - 1}, in row group {number}, cannot be read: get the file again; the other row "
                 f"groups are read ({_line(error)})",
             )
         row = end
+
+
+class _Group:
+    """What the footer says of a row group.
+
+    Attributes:
+        rows: their number.
+        dictionaries: columns that have a dictionary.
+        complete: columns without nulls.
+    """
+
+    def __init__(self, group: pq.RowGroupMetaData) -> None:
+        chunks = [group.column(index) for index in range(group.num_columns)]
+        self.rows: int = group.num_rows
+        self.dictionaries = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page}
+        statistics = {chunk.path_in_schema: chunk.statistics for chunk in chunks}
+        self.complete = {name for name, one in statistics.items() if one is not None and one.null_count == 0}
+        self._begin = min((chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks), default=0)
+        self._packed_bytes = sum(chunk.total_compressed_size for chunk in chunks)
+        self._chunk_bytes = [(chunk.path_in_schema.split(".")[0], chunk.total_uncompressed_size) for chunk in chunks]
+
+    def offset(self, row: int) -> int:
+        """About where a row is in the file: columns lie one after the other."""
+        return max(0, self._begin + self._packed_bytes * row // max(self.rows, 1))
+
+    def rows_read(self, names: Sequence[str]) -> int:
+        """How many rows of these columns make a batch."""
+        read_bytes = sum(chunk_bytes for name, chunk_bytes in self._chunk_bytes if name in names)
+        return max(1, min(ROWS_READ, BATCH_BYTES * self.rows // max(read_bytes, 1)))
 
 
 def _line(error: Exception) -> str:
