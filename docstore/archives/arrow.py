@@ -212,7 +212,7 @@ FULL: Final = (
         ("dedup",),
     ),
     Column(
-        "cluster", TEXT, "name of its cluster; null before a sweep", _placed(lambda it: it.cluster.hex()), ("cluster",)
+        "cluster", TEXT, "name of its cluster; null if it is alone", _placed(lambda it: it.cluster.hex()), ("cluster",)
     ),
     Column("canonical", TEXT, "canonical page of that cluster", _placed(lambda it: url_of(it.row_key)), ("cluster",)),
     Column(
