@@ -599,12 +599,12 @@ class _Group:
 
     def offset(self, row: int) -> int:
         """About where a row is in the file: columns lie one after the other."""
-        return max(0, self._begin + self._packed_bytes * row // max(self.rows, 1))
+        return max(0, int(self._begin + self._packed_bytes * row // max(self.rows, 1)))
 
     def rows_read(self, names: Sequence[str]) -> int:
         """How many rows of these columns make a batch."""
         read_bytes = sum(chunk_bytes for name, chunk_bytes in self._chunk_bytes if name in names)
-        return max(1, min(ROWS_READ, BATCH_BYTES * self.rows // max(read_bytes, 1)))
+        return max(1, min(ROWS_READ, int(BATCH_BYTES * self.rows // max(read_bytes, 1))))
 
 
 def _line(error: Exception) -> str:

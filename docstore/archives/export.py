@@ -74,7 +74,8 @@ class Selection:
         for name in ("since", "until"):
             if (time := getattr(self, name)) is not None:
                 object.__setattr__(self, name, micros(time))
-        if isinstance(self.verdicts, str) or not set(self.verdicts) <= set(VerdictKind):
+        verdicts: object = self.verdicts
+        if not isinstance(verdicts, tuple) or not set(verdicts) <= set(VerdictKind):
             raise InvalidArgument(f"verdicts must be a tuple of {', '.join(VerdictKind)}, not {self.verdicts!r:.100}")
 
 

@@ -68,8 +68,8 @@ def read(
         return
     name, reason, feed = detect(source)
     if name in CONTAINERS:
-        stream: Any = source  # `detect` has found that it can be sought
-        yield from CONTAINERS[name][1](stream, body_limit_bytes)
+        seekable: Any = source  # `detect` has found that it is
+        yield from CONTAINERS[name][1](seekable, body_limit_bytes)
     elif name:
         yield from FORMATS[name][1](Source(feed, body_limit_bytes), body_limit_bytes, salvage)
     else:

@@ -319,7 +319,7 @@ def run_export(args: argparse.Namespace) -> int:
         )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
         keep = None if survivors is None else survivors.keeps
-        on_progress = show and (lambda report: show(report.pages))
+        on_progress = (lambda done: show(done.pages)) if show else None
         report: ExportReport
         if args.format == PARQUET:
             report = arrow.write_parquet(

@@ -112,7 +112,7 @@ def ingests(folder: Path, rounds: int) -> Section:
                 report = ingest(store, [str(folder / kind)], options)
                 writing[kind].append(time.process_time() - began)
                 pages[kind] = report.pages
-    rows = [
+    rows: list[Sequence[str]] = [
         (
             kind,
             f"{pages[kind]:,}",
