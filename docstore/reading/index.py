@@ -33,7 +33,7 @@ _opening = threading.Lock()
 def open_buckets(opened: Backend, table: Table) -> Buckets:
     """The buckets of a store's index, opened once: runs where the backend has room for them, else rows.
 
-    Runs that are damaged or missing are made anew from the stored texts, which is logged; the store opens all the same.
+    Runs that are damaged or missing are made again from the stored texts, which is logged; the store opens.
     Those of an overlay lie over those of the lower store: a full bucket leaves out the texts as a real run would.
     """
     with _opening:
@@ -54,7 +54,7 @@ def _opened(opened: Backend, table: Table) -> Buckets:
 
 
 def _open_runs(opened: Backend, storage: RunStorage, table: Table) -> RunBuckets:
-    pages = StoredPages(table, opened.placement)
+    pages = StoredPages(table, opened.values)
 
     def texts() -> Iterator[IndexQuery]:
         return stored_texts(opened, pages, kernel_of(opened))
@@ -124,7 +124,7 @@ class SeenPages:
 
     def __init__(self, opened: Backend, table: Table) -> None:
         self._kernel = kernel_of(opened)
-        self._pages = StoredPages(table, opened.placement)
+        self._pages = StoredPages(table, opened.values)
         self._engine = opened.engine
         self._buckets = open_buckets(opened, table)
         self.index = HashIndex(opened.engine, self._buckets)
@@ -134,7 +134,7 @@ class SeenPages:
         return self._buckets.damaged() if isinstance(self._buckets, RunBuckets) else []
 
     def rebuild_where_needed(self) -> None:
-        """Make runs anew that are not as they were written; the caller holds the writers' lock."""
+        """Make runs again that are not as they were written; the caller holds the writers' lock."""
         if isinstance(self._buckets, RunBuckets) and self._buckets.damaged():
             self._buckets.rebuild()
 

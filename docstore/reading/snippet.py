@@ -369,9 +369,9 @@ def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Pa
 class SnippetReader:
     """Snippets of stored pages.  Reads the `text` family and nothing else; thread-safe."""
 
-    def __init__(self, table: Table, placement: Values) -> None:
+    def __init__(self, table: Table, values: Values) -> None:
         self._table = table
-        self._placement = placement
+        self._values = values
 
     def snippets(self, urls: Iterable[str], query: str, length: int, at: int | None) -> list[Snippet | None]:
         """A snippet for each URL, in order; None where the store has no text of it."""
@@ -415,8 +415,8 @@ class SnippetReader:
         return FoldedText(shown, value if shown == text else None)
 
     def _text(self, found: LiveCapture, column: Column) -> tuple[str, bytes]:
-        envelope = found.columns.get(column)
-        value = b"" if envelope is None else self._placement.fetch(envelope)
+        cell_value = found.columns.get(column)
+        value = b"" if cell_value is None else self._values.fetch(cell_value)
         if len(value) > MOST_TEXT:
             value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
         return value.decode("utf-8", "replace"), value

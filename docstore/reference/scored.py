@@ -6,7 +6,7 @@ The rule:
 
 1. The blocks of the page but for those in elements that are never content (see `blocks`) or say that they are adverts
    and hold at most half of the text, and those of at most half behind leaves that say so; inline tags that say so stand
-   apart (see `blocks`).  Of what is left, *strays* go: long texts that few of many alike elements have (see below).
+   apart (see `blocks`).  Of the rest, *outlier blocks* go: long texts that few of many alike elements have (below).
    And what `combined` takes of the blocks; if it finds 16 solid ones or fewer, short ones are solid, too.  An element
    that holds more than 19/20 of the text is the page itself, whatever it is called, unless a fifth of what it holds or
    more names cookies or consent; html and body always are.  Where what is taken weighs less than 300 and the page has
@@ -140,7 +140,7 @@ def read(markup: Markup) -> tuple[Outline, list[int]]:
 
 
 def blocks_of(page: Outline) -> Outline:
-    """The page without what is never content, and without its strays."""
+    """The page without what is never content, and without its outlier blocks."""
     return without_strays(without_never(page))
 
 
@@ -365,8 +365,8 @@ def _weigh(page: Outline, numbers: Iterable[int]) -> int:
 # Integers only, linear time: another implementation finds the same blocks.
 #
 # An element's *form* is its name, its own marks, whether it has attributes, and the form of its parent.  A block is a
-# *stray* where it weighs 40 or more, is no heading, and is all the text of its element, which is a div, section, aside
-# or article, if at most three elements with text have that one's form, four times as many or more have its parent's
+# *outlier block* where it weighs 40 or more, is no heading, and is all the text of its element, which is a div, section,
+# aside or article, if at most three elements with text have that one's form, four times as many or more have its parent's
 # form, and it holds at most half of all the text in these.
 #
 # Where a page repeats a form (cards, posts, rows of a list), what belongs to the form stands in most of its elements.
@@ -377,22 +377,22 @@ GENERIC: Final = frozenset({"div", "section", "aside", "article"})
 """Elements that do not say what their text is, as cells of a table, quotes and listings of source code do."""
 STRAY_WEIGHT: Final = SOLID_WEIGHT
 MOST_STRAYS: Final = 3
-"""Elements of one form that strays may stand in."""
+"""Elements of one form that outlier blocks may be in."""
 LEAST_RATIO: Final = 4
 """So many times as many elements have the form of the parent."""
 STRAY_SHARE: Final = 2
 
 
 def without_strays(page: Outline) -> Outline:
-    """The page without its strays."""
-    found = set(strays(page))
+    """The page without its outlier blocks."""
+    found = set(outlier_blocks(page))
     if not found:
         return page
     return page._replace(blocks=[block for number, block in enumerate(page.blocks) if number not in found])
 
 
-def strays(page: Outline) -> list[int]:
-    """Numbers of the blocks that are strays, ascending."""
+def outlier_blocks(page: Outline) -> list[int]:
+    """Numbers of the blocks that are outlier blocks, ascending."""
     parents = page.parents
     held = subtree_sums(page, [1] * len(page.blocks))
     candidates = [

@@ -474,7 +474,7 @@ async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
 
     def found() -> Iterator[Any]:
-        for one in queries.rejected(service.store.table, service.store.opened.placement):
+        for one in queries.rejected(service.store.table, service.store.opened.values):
             yield PAUSE if one is None else Rejected(*one)._asdict()
 
     return await stream(request, service, found)
@@ -485,7 +485,7 @@ async def orphans(request: AnyRequest, service: Asked) -> Stream:
     """Rejected pages to fetch again."""
 
     def found() -> Iterator[Any]:
-        for one in queries.orphans(service.store.table, service.store.opened.placement):
+        for one in queries.orphans(service.store.table, service.store.opened.values):
             yield PAUSE if one is None else one
 
     return await stream(request, service, found)

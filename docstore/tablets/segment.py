@@ -161,7 +161,7 @@ class _Active:
         self.pending_bytes += len(encoded)
 
 
-class SegmentBodies:
+class ValueLog:
     """Records in files of one folder.  Call `recover` before anything else.
 
     Reads come from any thread; `append`, `flush` and `sync` from one at a time.  A failure of one of these concerns

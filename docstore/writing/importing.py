@@ -121,7 +121,7 @@ class RowImporter:
         self._buckets = open_buckets(opened, table)
         self._counts = Counts(opened.engine, b"copy-" + os.urandom(8))
         committer.followers |= {self._buckets.follow, self._counts.follow}
-        self._placement = opened.placement
+        self._values = opened.values
         self._base_rows = opened.base_rows
         self._committer = committer
         self._bases: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_BYTES, len)
@@ -173,20 +173,20 @@ class RowImporter:
             if cell.family == CAPTURE_FAMILY:
                 records.append(decode_capture(cell.timestamp, cell.value))
                 continue
-            envelope = row.placed.get(cell.stored_as) if cell.stored_as else None
+            cell_value = row.placed.get(cell.stored_as) if cell.stored_as else None
             if is_absent(cell.stored_as):
-                envelope = cell.stored_as
-            if envelope is None:
+                cell_value = cell.stored_as
+            if cell_value is None:
                 if cell.column == capture.BODY:
                     self._committer.count_writes([(row.row_key, len(cell.value))])
                 text = texts.get(cell.timestamp) if cell.column == capture.BODY else None
-                envelope = self._place_value(row, cell, text, plan, find_base)
+                cell_value = self._place_value(row, cell, text, plan, find_base)
                 if cell.stored_as:
-                    row.placed[cell.stored_as] = envelope
+                    row.placed[cell.stored_as] = cell_value
             if cell.column in RECORD_COLUMNS:
-                columns.setdefault(cell.timestamp, {})[cell.column] = envelope
+                columns.setdefault(cell.timestamp, {})[cell.column] = cell_value
             else:
-                placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, envelope))
+                placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, cell_value))
         return placed + [record._replace(columns=columns.get(record.timestamp, {})).cell() for record in records]
 
     def remove(self, row_key: bytes, keys: Iterable[CellKey], now: int) -> None:
@@ -194,7 +194,7 @@ class RowImporter:
         with self._committer.lock:
             deletes = [DeleteCells(*key, key[2] + TIMESTAMP_STEP_MICROS) for key in keys]
             for mutation in deletes:
-                self._placement.mark_deleted(row_key, mutation, now)
+                self._values.mark_deleted(row_key, mutation, now)
             self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, deletes)]))
 
     def _place_value(
@@ -205,7 +205,7 @@ class RowImporter:
         A body that is a base here shares that record, and so does any value that is a base in both stores.
         """
         row_key, raw, column, timestamp = row.row_key, cell.value, cell.column, cell.timestamp
-        values = self._placement
+        values = self._values
         is_long = len(raw) > INLINE_LIMIT_BYTES and values.shares_values
         if not is_long or not (column == capture.BODY or cell.is_base or cell.base):
             return values.append(row_key, column, timestamp, raw)
@@ -221,16 +221,16 @@ class RowImporter:
             return values.append_near(row_key, column, timestamp, raw, bases)[0]
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
-            envelope = values.append(row_key, column, timestamp, raw)
+            cell_value = values.append(row_key, column, timestamp, raw)
         else:
-            envelope, text_value, _ = values.append_page(row_key, timestamp, raw, text.value, ())
+            cell_value, text_value, _ = values.append_page(row_key, timestamp, raw, text.value, ())
             assert text_value is not None
             row.placed[text.stored_as] = text_value
             if text.is_base:
                 self._make_base(text_name, text_value, plan)
         if is_base:
-            self._make_base(name, envelope, plan)
-        return envelope
+            self._make_base(name, cell_value, plan)
+        return cell_value
 
     def _base(self, name: bytes, plan: Plan, find_base: FindBase) -> bytes | None:
         """The value of a base, copied from the source if it is missing here; None if no delta can be made."""
@@ -238,28 +238,28 @@ class RowImporter:
             return None
         raw = self._bases.get(name)
         if raw is None:
-            envelope = self._base_value(name)
-            if envelope is not None:
-                raw = self._placement.fetch(envelope)
+            cell_value = self._base_value(name)
+            if cell_value is not None:
+                raw = self._values.fetch(cell_value)
             else:
                 base = find_base(name)
                 if base is None or len(base.raw) <= INLINE_LIMIT_BYTES:
                     return None
                 raw = base.raw
-                envelope = self._placement.append(base.row_key, base.column, base.timestamp, raw)
-                self._make_base(name, envelope, plan)
+                cell_value = self._values.append(base.row_key, base.column, base.timestamp, raw)
+                self._make_base(name, cell_value, plan)
             self._bases.put(name, raw)
         return raw
 
     def _base_value(self, name: bytes) -> bytes | None:
         if name not in self._base_values:
-            self._base_values[name] = self._base_rows.envelope_of_likely_absent(name)
+            self._base_values[name] = self._base_rows.value_of_likely_absent(name)
         return self._base_values[name]
 
-    def _make_base(self, name: bytes, envelope: bytes, plan: Plan) -> None:
+    def _make_base(self, name: bytes, cell_value: bytes, plan: Plan) -> None:
         if name not in self._base_rows.retired:
-            self._base_values[name] = envelope
-            plan.write(Stage.BASES, [self._base_rows.row(name, envelope)])
+            self._base_values[name] = cell_value
+            plan.write(Stage.BASES, [self._base_rows.row(name, cell_value)])
 
     # --- postings and counts
 
@@ -325,7 +325,7 @@ def post_texts(
     """
     buckets = open_buckets(opened, table)
     committer.followers.add(buckets.follow)
-    pages = StoredPages(table, opened.placement)
+    pages = StoredPages(table, opened.values)
     queries = stored_texts(opened, pages, kernel_of(opened), _numbers(opened, order))
     posted = seen = 0
     while group := list(islice(queries, GROUP_TEXTS)):
