@@ -365,9 +365,9 @@ def _weigh(page: Outline, numbers: Iterable[int]) -> int:
 # Integers only, linear time: another implementation finds the same blocks.
 #
 # An element's *form* is its name, its own marks, whether it has attributes, and the form of its parent.  A block is a
-# *outlier block* where it weighs 40 or more, is no heading, and is all the text of its element, which is a div, section,
-# aside or article, if at most three elements with text have that one's form, four times as many or more have its parent's
-# form, and it holds at most half of all the text in these.
+# *outlier block* if it weighs 40 or more, is no heading, and is all the text of its element, which is a div, section,
+# aside or article; and at most three elements with text have that one's form, four times as many or more have its
+# parent's form, and it holds at most half of all the text in these.
 #
 # Where a page repeats a form (cards, posts, rows of a list), what belongs to the form stands in most of its elements.
 # A long text that stands in one or two of them is not a part of it, whatever it is, and it would tip what shares and
