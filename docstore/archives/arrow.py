@@ -6,7 +6,7 @@ one row group, in memory.
 
 In: `read_parquet` gives the rows of a file as entries, by the names of its columns:
 
-    url, fetched_url   the page; fetched_url is the URL as it was fetched, if it differs.  One row without a URL is bad
+    url, fetched_url   of the page; fetched_url is the URL as it was fetched, if it differs
     body               binary or string: the body
     text               the body of a row without one, as text/plain in UTF-8, with a Content-Type for only header
     timestamp, date    the first that is there: a timestamp (UTC if it has no zone), a date, or ISO 8601 in a string;
@@ -26,6 +26,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -42,11 +43,12 @@ from docstore.archives.export import (
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import resolve, url_of
 from docstore.model.types import Headers, Page, ReadSpec
-from docstore.reading.cells import Row
+from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import REDIRECT_STATUSES, Capture
+from docstore.storage.unreadable import Place
 from docstore.version import __version__
 
 try:
@@ -405,12 +407,8 @@ def _shown(
     store: Store, reads: set[str], selection: Selection, keep: Callable[[bytes, int], bool] | None
 ) -> Iterator[Shown]:
     """The captures of a selection with their notes and clusters."""
-
-    def next_to(family: str, qualifier: bytes) -> Iterator[Row]:
-        return store.cells.scan(prefix=selection.prefix, host=selection.host, spec=ReadSpec((family,), qualifier))
-
-    notes = InStep(next_to(capture.NOTE_FAMILY, b"") if "note" in reads else iter(()))
-    places = InStep(next_to(*capture.CANONICAL_PAGE) if "cluster" in reads else iter(()))
+    notes = InStep(_rows(store, selection, (capture.NOTE_FAMILY, b"")) if "note" in reads else iter(()))
+    places = InStep(_rows(store, selection, capture.CANONICAL_PAGE) if "cluster" in reads else iter(()))
     families = reads - {"note", "cluster"}
     for row, taken, visit in captures(store, selection, families, keep, without_bodies=True):
         at = taken.timestamp
@@ -431,6 +429,24 @@ def _shown(
                 crawl=taken.crawl,
             )
         yield Shown(row.row_key, row.url, taken, beside, _place(store, row.row_key, at, place))
+
+
+def _rows(store: Store, selection: Selection, column: capture.Column) -> Iterator[Row]:
+    """Rows with cells of a column; from a value on that cannot be read each row by itself, without those."""
+    start, end = scan_range(selection.prefix, selection.host)
+    spec = ReadSpec((column[0],), column[1])
+    try:
+        for row in store.cells.scan(start=start, end=end, spec=spec):
+            start = row.row_key + b"\0"
+            yield row
+        return
+    except CorruptionError:
+        pass
+    for row in store.cells.scan(start=start, end=end, spec=spec._replace(keys_only=True)):
+        place = Place(row.row_key, *column)
+        read = store.unreadable.attempt(partial(store.cells.read_row, row.row_key, spec), place)
+        if read is not None:
+            yield read
 
 
 def _place(store: Store, row_key: bytes, timestamp: int, cells: Mapping[int, bytes]) -> ClusterPlace | None:
@@ -540,7 +556,8 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
             f"being written; get the whole file again, and ingest that ({_line(error)})",
         )
         return
-    time_name = next((name for name in _TIMES if name in kinds), "")
+    times = [name for name in _TIMES if name in kinds]
+    time_name = next((name for name in times if _is_time(kinds[name])), times[0] if times else "")
     refusal = _refusal(kinds, time_name)
     if refusal:
         yield DamagedEntry(0, f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}")

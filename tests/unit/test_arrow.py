@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cli_case import Terminal, article, html, python
-from stores import damage_value
+from stores import damage_record, damage_value
 from warc_records import record
 
 import docstore
@@ -250,6 +250,20 @@ def test_only_what_the_columns_need_is_read(tmp_path: Path) -> None:
         assert [one.url for one in again.unreadable.listed()] == ["https://c.example/a"]
 
 
+def test_a_note_that_cannot_be_read_costs_its_row_nothing_else(tmp_path: Path) -> None:
+    urls = [f"https://c.example/{name}" for name in "abc"]
+    with docstore.open(tmp_path / "store", create=True) as store:
+        for url in urls:
+            store.put_page(url, b"<p>x", fetched_at=T0)
+            store.cells.put_notes([Note(url, T0, "long", os.urandom(300).hex().encode() * 3)])
+        [cell] = store.table.stored_row(store.cells.row_key(urls[1]), docstore.ReadSpec(("note",)))
+        damage_record(store, cell.value)
+    with docstore.open(tmp_path / "store") as again:
+        rows = again.to_arrow(["url", "notes"]).read_all().to_pylist()
+        assert [(row["url"], len(row["notes"])) for row in rows] == list(zip(urls, (1, 0, 1), strict=True))
+        assert [one.url for one in again.unreadable.listed()] == [urls[1]]
+
+
 def test_a_selection_says_which_captures(store: docstore.DocumentStore) -> None:
     put_all_kinds(store)
 
@@ -400,7 +414,7 @@ def test_times_after_the_year_9999_are_kept(store: docstore.DocumentStore) -> No
 # --- other programs
 
 
-def test_duckdb_polars_and_pandas_take_the_reader(store: docstore.DocumentStore) -> None:
+def test_duckdb_polars_and_pandas_take_the_reader(store: docstore.DocumentStore, tmp_path: Path) -> None:
     put_all_kinds(store)
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     polars = pytest.importorskip("polars", reason="polars is not installed")
@@ -413,9 +427,14 @@ def test_duckdb_polars_and_pandas_take_the_reader(store: docstore.DocumentStore)
     assert len(frame) == 11
     bodies = {url: length for url, _, length, _ in rows}
     assert dict(zip(frame["url"], frame["body"].bin.size(), strict=True)).items() <= bodies.items()
-    table = store.to_arrow(["url", "timestamp", "host"]).read_pandas()
+    table = store.to_arrow().read_pandas()
     assert list(table["url"]) == list(frame["url"]) and str(table["timestamp"].dtype) == "datetime64[us, UTC]"
     assert table["host"].value_counts()["b.example"] == 10
+    for layout in arrow.LAYOUTS:
+        file = tmp_path / layout
+        file.write_bytes(parquet(store, layout).getvalue())
+        rows = duckdb.sql(f"select * from read_parquet('{file}')").fetchall()
+        assert len(rows) == len(polars.read_parquet(file)) == pq.read_metadata(file).num_rows > 5
 
 
 def test_many_batches_with_dictionaries_of_their_own_are_one_table(
@@ -462,6 +481,11 @@ def test_parquet_of_other_programs_is_read(tmp_path: Path) -> None:
 def test_times_of_all_types_are_read(times: Any, micros: int) -> None:
     [page] = pages_of(written(pa.table({"url": [URL], "text": ["x"], "timestamp": times})))
     assert page.fetched_at == micros
+
+
+def test_the_first_column_that_has_times_counts() -> None:
+    table = pa.table({"url": [URL], "text": ["x"], "timestamp": [1_714_564_800], "date": ["2024-05-01"]})
+    assert [page.fetched_at for page in pages_of(written(table))] == [1_714_521_600_000_000]
 
 
 def test_a_file_without_times_has_that_of_its_change(tmp_path: Path) -> None:
