@@ -90,7 +90,14 @@ class Shown(NamedTuple):
     @property
     def language(self) -> str | None:
         """By the note `lang`, else as the page declares it."""
-        return capture.decode_note(self.notes.get("lang", b"{}")).get("lang") or self.capture.lang or None
+        noted = capture.decode_note(self.notes.get("lang", b"{}")).get("lang")
+        return str(noted) if noted else self.capture.lang or None
+
+    @property
+    def language_score(self) -> float | None:
+        """Of the note `lang`; any program may write notes."""
+        score = capture.decode_note(self.notes.get("lang", b"{}")).get("score")
+        return float(score) if isinstance(score, int | float) else None
 
 
 class Column(NamedTuple):
@@ -112,7 +119,6 @@ WORD: Final = pa.dictionary(pa.int32(), pa.string())
 TIME: Final = pa.timestamp("us", "UTC")
 """Microseconds since 1970 in UTC; docstore has whole milliseconds."""
 HEADERS: Final = pa.list_(pa.struct([("name", TEXT), ("value", TEXT)]))
-
 
 _END_MICROS: Final = 253_402_300_800_000_000
 """The end of the year 9999."""
@@ -246,7 +252,7 @@ FINEWEB: Final = (
         "language_score",
         pa.float64(),
         "of the note `lang`, 0 to 1; else null",
-        lambda one: capture.decode_note(one.notes.get("lang", b"{}")).get("score"),
+        lambda one: one.language_score,
         ("note",),
     ),
     Column("token_count", pa.int64(), "null: FineWeb counts tokens of GPT-2", lambda one: None),
@@ -272,19 +278,19 @@ def _split(name: str) -> Callable[[Shown], object]:
     return lambda shown: getattr(urlsplit(shown.url), name) or None
 
 
+_NTH: Final = ("2nd", "3rd", "4th", "5th")
+_BY_SUFFIX: Final = ("registry_suffix", "registered_domain", "private_suffix", "private_domain")
+_OF_WARC: Final = ("filename", "record_offset", "record_length", "segment")
 CCINDEX: Final = (
     Column("url_surtkey", TEXT, "SURT of the URL, with `www` and in its own case", lambda one: _surt(one.row_key)),
     Column("url", TEXT, "canonical URL of the page", lambda one: one.url),
     Column("url_host_name", TEXT, "host of the URL", lambda one: _host(one.url)),
     Column("url_host_tld", TEXT, "last label of the host", _label(1)),
-    Column("url_host_2nd_last_part", TEXT, "second last label of the host", _label(2)),
-    Column("url_host_3rd_last_part", TEXT, "third last label of the host", _label(3)),
-    Column("url_host_4th_last_part", TEXT, "fourth last label of the host", _label(4)),
-    Column("url_host_5th_last_part", TEXT, "fifth last label of the host", _label(5)),
-    _null("url_host_registry_suffix", TEXT, "needs the list of public suffixes"),
-    _null("url_host_registered_domain", TEXT, "needs the list of public suffixes"),
-    _null("url_host_private_suffix", TEXT, "needs the list of public suffixes"),
-    _null("url_host_private_domain", TEXT, "needs the list of public suffixes"),
+    *(
+        Column(f"url_host_{name}_last_part", TEXT, f"{name} last label of the host", _label(int(name[0])))
+        for name in _NTH
+    ),
+    *(_null(f"url_host_{name}", TEXT, "needs the list of public suffixes") for name in _BY_SUFFIX),
     Column(
         "url_host_name_reversed",
         TEXT,
@@ -306,10 +312,10 @@ CCINDEX: Final = (
     Column(
         "content_truncated", TEXT, "why the body was cut", lambda one: one.capture.header(TRUNCATED_HEADER), ("http",)
     ),
-    _null("warc_filename", TEXT, "the pages lie in the store"),
-    _null("warc_record_offset", pa.int32(), "the pages lie in the store"),
-    _null("warc_record_length", pa.int32(), "the pages lie in the store"),
-    _null("warc_segment", TEXT, "the pages lie in the store"),
+    *(
+        _null(f"warc_{name}", kind, "the pages lie in the store")
+        for name, kind in zip(_OF_WARC, (TEXT, pa.int32(), pa.int32(), TEXT), strict=True)
+    ),
     Column("crawl", TEXT, "label of the crawl", _of("crawl"), ("http",)),
     Column(
         "subset",

@@ -310,6 +310,9 @@ def test_clusters_notes_and_languages_are_columns(store: docstore.DocumentStore)
     assert two["notes"] == [("raw", "\ufffd\0")] and three["notes"] == []
     fineweb = pq.read_table(parquet(store, "fineweb")).to_pylist()
     assert [(row["language"], row["language_score"]) for row in fineweb] == [("sv", 0.5), (None, None), ("fi", None)]
+    store.cells.put_notes([Note("https://a.example/1", T0, "lang", b'{"lang": 5, "score": "high"}')])
+    first = pq.read_table(parquet(store, "fineweb")).to_pylist()[0]
+    assert (first["language"], first["language_score"]) == ("5", None)
 
 
 def test_the_layout_fineweb_has_texts_and_reads_back(store: docstore.DocumentStore, tmp_path: Path) -> None:
