@@ -43,6 +43,11 @@ class Recorded(NamedTuple):
     qualifier: bytes
     value: bytes
 
+    @property
+    def kind(self) -> bytes:
+        """Its WARC-Type."""
+        return self.qualifier.partition(b" ")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
-from docstore.archives.export import WRITERS, Selection, export, selected
+from docstore.archives.export import SOFTWARE, WRITERS, Selection, WarcExport, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import store_exists
@@ -268,13 +268,21 @@ def _kept(report: IngestReport) -> str:
 
 EXPORT_DESCRIPTION = """\
 Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
-become revisit records), as TREC Web with document numbers, or as JSON Lines
-with title, text and verdict.  `docstore ingest` reads WARC and TREC Web back
-to the same pages."""
+become revisit records), as WACZ (such a WARC with index, page list and digests
+in one file), as TREC Web with document numbers, or as JSON Lines with title,
+text and verdict.  `docstore ingest` reads WARC, WACZ and TREC Web back to the
+same pages.  --cdxj writes the index with which pywb and other tools find
+records in the WARC file; it has offsets in that file, so both are written by
+one run.  --keep-encoded writes records that `ingest --keep-encoded` kept as
+they were recorded; captures without such a record are written as ever.  Of a
+part of the store, kept revisit records are replaced by whole pages."""
 
 EXPORT_EXAMPLES = """\
 docstore export --output all.warc.gz --versions all
 docstore export --crawl 2024-05 --output may.warc.gz
+docstore export --output all.warc.gz --cdxj all.cdxj --versions all
+docstore export --format wacz --host example.com --output example.wacz
+docstore export --keep-encoded --versions all --output same.warc.gz
 docstore export --format trecweb --host example.com --output example.trec
 docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
 docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
@@ -300,6 +308,8 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--unique", "only one page of each cluster of duplicates: its canonical page if selected")
     declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
     declare(parser, "--bodies", "with --format jsonl: bodies too, in base64")
+    declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
+    declare(parser, "--keep-encoded", "with --format warc or wacz: write records as they were recorded")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -312,6 +322,12 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument("--json and the pages cannot both go to stdout; name a file with --output")
     if args.bodies and args.format != "jsonl":
         raise InvalidArgument(f"--bodies needs --format jsonl; {args.format} always has bodies")
+    if args.cdxj and (to_stdout or args.format != "warc"):
+        raise InvalidArgument("--cdxj indexes the WARC file of --output; name one, with --format warc")
+    if args.keep_encoded and args.format not in ("warc", "wacz"):
+        raise InvalidArgument(f"--keep-encoded needs --format warc or wacz; {args.format} has no place for records")
+    if to_stdout and args.format == "wacz":
+        raise InvalidArgument("a WACZ file cannot be written to a pipe; name a file with --output")
     if to_stdout and args.format == "warc" and sys.stdout.isatty():
         raise InvalidArgument("a WARC file is binary and stdout is a terminal; name a file with --output")
     if args.dropped and not args.unique:
@@ -332,14 +348,22 @@ def run_export(args: argparse.Namespace) -> int:
             crawl=args.crawl or "",
         )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
+        writer = WRITERS[args.format](stream, args.bodies)
+        if args.cdxj:
+            index = importlib.import_module("docstore.archives.wacz").CdxjIndex(Path(args.output).name)
+            index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
+            writer = WarcExport(stream, SOFTWARE, index.add)
         report = export(
             store,
-            WRITERS[args.format](stream, args.bodies),
+            writer,
             selection,
-            texts=args.format == "jsonl",
+            texts=args.format in ("jsonl", "wacz"),
             keep=None if survivors is None else survivors.keeps,
+            keep_encoded=args.keep_encoded,
             on_progress=show and (lambda report: show(report.pages)),
         )
+        if args.cdxj:
+            index_stream.writelines(index.lines())
     if args.json:
         output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.pages:
