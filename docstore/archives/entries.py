@@ -36,7 +36,7 @@ class Recorded(NamedTuple):
     """A record as it was recorded, as a cell of family `warc`; `warc.recorded` makes it.
 
     Attributes:
-        qualifier: its type and id.
+        qualifier: its type, and a hash of the value.
         value: its header and its block.
     """
 

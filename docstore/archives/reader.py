@@ -260,26 +260,27 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
         return
     if not any(member.file_size for member in members):
         yield DamagedEntry(0, "a WACZ file without records: it has no file in archive/")
+        return
     end = 0
     for member in members:
         if member.is_dir():
             continue
         place = f" (in {member.filename!r})"
-        stream.seek(member.header_offset)
+        stream.seek(max(0, member.header_offset))
         head = stream.read(_MEMBER_HEAD.size)
         magic, name_bytes, extra_bytes = _MEMBER_HEAD.unpack(head.ljust(_MEMBER_HEAD.size, b"\0"))
         start = member.header_offset + _MEMBER_HEAD.size + name_bytes + extra_bytes
         reason = ""
-        if magic != b"PK\x03\x04":
-            reason = "no member of the zip file begins there"
-        elif member.header_offset < end:
+        if member.header_offset < end:
             reason = "a member of the zip file begins inside the one before it"
+        elif magic != b"PK\x03\x04":
+            reason = "no member of the zip file begins there"
         elif member.flag_bits & 1:
             reason = "the member is encrypted"
         elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             reason = f"zip compression {member.compress_type} is not supported, only 0 (stored) and 8 (deflated)"
         if reason:
-            yield DamagedEntry(member.header_offset, reason + place)
+            yield DamagedEntry(max(0, member.header_offset), reason + place)
             continue
         end = start + member.compress_size
         content = _Member(stream, start, member, options.body_limit_bytes)

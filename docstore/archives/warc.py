@@ -494,14 +494,13 @@ def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Rev
 
 # --- records as they were recorded: cells of family RECORDED_FAMILY in the row of their URL, at their time
 #
-#   qualifier   type, a space, WARC-Record-ID
+#   qualifier   type, a space, 16 hexadecimal digits of the BLAKE3 of the value (ids repeat in bad archives)
 #   value       msgpack: header through the empty line; block; name of the body, or b""
 #
 # A block that ends with the body of its capture is stored without it: the name, 16 bytes of its BLAKE3, says so.
 
 RECORDED_FAMILY = "warc"
 _BODY_NAME_BYTES = 16
-_QUALIFIER_BYTES = 256
 
 
 def _recorded(header: _Header, head: bytes, block: bytes, body: bytes = b"") -> Recorded:
@@ -509,8 +508,8 @@ def _recorded(header: _Header, head: bytes, block: bytes, body: bytes = b"") -> 
     name = b""
     if body and block.endswith(body):
         name, block = blake3(body).digest(_BODY_NAME_BYTES), block[: len(block) - len(body)]
-    qualifier = f"{header.get('warc-type').lower()} {header.get('warc-record-id')}".encode("utf-8", "replace")
-    return Recorded(qualifier[:_QUALIFIER_BYTES], msgpack.packb((head, block, name)))
+    value: bytes = msgpack.packb((head, block, name))
+    return Recorded(f"{header.get('warc-type').lower()} {blake3(value).hexdigest(8)}".encode(), value)
 
 
 def parse_recorded(value: bytes, body: bytes) -> tuple[bytes, bytes] | None:
