@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from importlib import import_module
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
@@ -39,6 +39,8 @@ from docstore.storage.unreadable import Place, Unreadable
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # types alone
+    from _typeshed import SupportsWrite
+
     from docstore.attach import Store
 
 SOFTWARE = f"docstore {__version__}"
@@ -339,15 +341,15 @@ class ExportPage(NamedTuple):
         return self.page.fetched_at or 0
 
 
-class PageWriter(Protocol):
+class PageWriter:
     """Writes pages one by one to a binary stream that the caller opened and closes."""
 
     def write(self, page: ExportPage, /) -> None:
         """Append one page."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Write what follows the last page."""
+        """Write what follows the last page: in most formats nothing."""
 
 
 def moment(timestamp: int) -> datetime:
@@ -418,7 +420,7 @@ class WrittenRecord(NamedTuple):
 class _Counted(io.RawIOBase):
     """A stream that counts what it writes; it need not be seekable."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
+    def __init__(self, stream: SupportsWrite[bytes]) -> None:
         self._stream = stream
         self.written_bytes = 0
 
@@ -447,7 +449,7 @@ class WarcExport(PageWriter):
 
     def __init__(
         self,
-        stream: IO[bytes],
+        stream: SupportsWrite[bytes],
         software: str = "docstore",
         on_record: Callable[[Page, WrittenRecord], None] | None = None,
     ) -> None:
@@ -456,6 +458,7 @@ class WarcExport(PageWriter):
         self._on_record = on_record
         self._seen: dict[bytes, tuple[str, str]] = {}
         self._last = ("", "")
+        """URL and date of the last page that was written as it was recorded: what a 304 of that URL confirms."""
         self._software = software
         self._began = False
 
@@ -488,8 +491,8 @@ class WarcExport(PageWriter):
             TRUNCATED_HEADER: truncated[-1] if truncated else "",
         }
         earlier = self._seen.get(digest) if page.body else None
-        if earlier is None and page.status == NOT_MODIFIED and page.body:
-            earlier = self._last  # which has this body as it was recorded
+        if earlier is None and page.status == NOT_MODIFIED and page.url == self._last[0]:
+            earlier = self._last
         http = _http(page.status, headers, len(page.body))
         if earlier:
             named["WARC-Profile"] = _PROFILE

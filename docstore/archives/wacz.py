@@ -76,7 +76,8 @@ def surt(url: str) -> str:
     key += b")" + (path[:-1] if path.endswith(b"/") and len(path) > 1 else path)
     if query:
         query = _QUERY_SESSION.sub(b"", _escaped(_unescaped(query))).lower()
-        query = b"&".join(sorted(query.split(b"&"), key=lambda argument: argument.split(b"=", 1)))
+        arguments = sorted(query.split(b"&"), key=lambda argument: argument.split(b"=", 1))
+        query = b"&".join(arguments)
         key += b"?" + query if query else b""
     return key.decode("ascii", "replace")
 
@@ -248,9 +249,6 @@ class _HashedMember:
         self._hash.update(piece)
         self._bytes += len(piece)
         return self._stream.write(piece)
-
-    def flush(self) -> None:
-        """Nothing: the zip file writes at once."""
 
     def finish(self) -> dict[str, object]:
         """End the member; its entry in datapackage.json."""
