@@ -32,7 +32,7 @@ from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.types import Headers, Page, ReadSpec, micros
+from docstore.model.types import Cell, Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
 from docstore.storage.unreadable import Place, Unreadable
@@ -162,11 +162,19 @@ def pages(
             since = taken.timestamp if selection.newest else last_time + 1 if row.row_key == last else 0
             is_last = not selection.newest and taken.timestamp == row.cells[0].timestamp
             spec = ReadSpec((RECORDED_FAMILY,), start=since, end=None if is_last else taken.timestamp + 1)
-            found = store.cells.read_row(row.row_key, spec)
-            records = [Recorded(cell.qualifier, cell.value) for cell in (found.cells if found else ())]
+            found = _row_cells(store, row.row_key, spec, taken.timestamp)
+            records = [Recorded(cell.qualifier, cell.value) for cell in found]
             page = page._replace(records=[one for one in records if not left_out.get(one.kind)])
         yield page
         last, last_time = row.row_key, taken.timestamp
+
+
+def _row_cells(store: Store, row_key: bytes, spec: ReadSpec, timestamp: int) -> tuple[Cell, ...]:
+    """Kept records of a capture; none if one of them cannot be read, which the report then lists."""
+    row = store.unreadable.attempt(
+        lambda: store.cells.read_row(row_key, spec), Place(row_key, RECORDED_FAMILY, b"", timestamp)
+    )
+    return row.cells if row else ()
 
 
 class Languages:

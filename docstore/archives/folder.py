@@ -30,22 +30,21 @@ def files_below(folder: str, on_error: Callable[[OSError], None]) -> Iterator[st
         on_error: called for each folder that cannot be read.
     """
     reached: set[tuple[int, int]] = set()
-    for parent, folders, names in os.walk(folder, onerror=on_error, followlinks=True):
+    waiting = [folder]
+    while waiting:
+        parent = waiting.pop()
         try:
             status = Path(parent).stat()
+            names = sorted(os.listdir(parent))  # noqa: PTH208 - names, not paths
         except OSError as error:
             on_error(error)
-            folders.clear()
             continue
         if (status.st_dev, status.st_ino) in reached or store_exists(parent):
-            folders.clear()
             continue
         reached.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = Path(parent, name)
-            if not name.startswith(".") and path.is_file():
-                yield str(path)
+        paths = [Path(parent, name) for name in names if not name.startswith(".")]
+        yield from (str(path) for path in paths if path.is_file())
+        waiting += reversed([str(path) for path in paths if path.is_dir()])
 
 
 # --- saved pages
@@ -81,32 +80,27 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
     assert options.mirror is not None
     folder, base = options.mirror
     file = Path(path)
+    status = file.stat()
     name = os.fsencode(os.path.relpath(path, folder))
-    original = os.fsencode(path) + b".orig"
+    is_original = name.endswith(b".orig") and file.with_suffix("").is_file()
     if not _OF_HTTRACK.isdisjoint(name.split(b"/")):
         yield SkippedEntry("file of HTTrack", 0)
-    elif not _is_inside(file, folder):
+    elif not file.resolve().is_relative_to(Path(folder).resolve()):
         yield SkippedEntry("link out of the folder", 0)
-    elif Path(os.fsdecode(original)).is_file():
+    elif Path(f"{path}.orig").is_file():
         yield SkippedEntry("changed by wget: its .orig file is read", 0)
-    elif file.stat().st_size > options.body_limit_bytes:
-        reason = f"file of {file.stat().st_size} bytes, more than the limit of {options.body_limit_bytes}"
-        yield DamagedEntry(0, reason)
+    elif status.st_size > options.body_limit_bytes:
+        yield DamagedEntry(0, f"file of {status.st_size} bytes, more than the limit of {options.body_limit_bytes}")
     else:
         with file.open("rb") as stream:
             body = stream.read(options.body_limit_bytes)
-        is_original = name.endswith(b".orig") and file.with_suffix("").is_file()
-        page = _page(name.removesuffix(b".orig") if is_original else name, base, body, file.stat().st_mtime_ns)
+        page = _page(name.removesuffix(b".orig") if is_original else name, base, body, status.st_mtime_ns)
         if page is None:
             yield SkippedEntry("not in a folder of a host", 0)
         elif not body:
             yield SkippedEntry("empty file", 0)
         else:
             yield PageEntry(page, "resource", 0)
-
-
-def _is_inside(file: Path, folder: str) -> bool:
-    return file.resolve().is_relative_to(Path(folder).resolve())
 
 
 def _page(name: bytes, base: str, body: bytes, saved_nanos: int) -> Page | None:

@@ -265,7 +265,7 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
     for member in members:
         if member.is_dir():
             continue
-        place = f" (in {member.filename!r})"
+        place = f" (in {member.filename!r:.100})"
         stream.seek(max(0, member.header_offset))
         head = stream.read(_MEMBER_HEAD.size)
         magic, name_bytes, extra_bytes = _MEMBER_HEAD.unpack(head.ljust(_MEMBER_HEAD.size, b"\0"))

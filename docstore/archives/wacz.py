@@ -59,9 +59,10 @@ _SAFE = "!\"$&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 def surt(url: str) -> str:
     """The sort-friendly key of a URL, such as ``com,example)/path?a=b``; the URL itself if it has no host."""
-    matched = _URL.match(url.strip().encode("utf-8", "surrogateescape"))
+    raw = url.strip().encode("utf-8", "surrogateescape")
+    matched = _URL.match(raw)
     if matched is None or not matched[1]:
-        return url
+        return _escaped(raw).decode("ascii")
     host, port, path, query = matched.groups()
     host = _WWW.sub(b"", _unescaped(host).lower().replace(b"..", b".").strip(b"."), count=1)
     if not host.isascii():

@@ -513,8 +513,14 @@ def _recorded(header: _Header, head: bytes, block: bytes, body: bytes = b"") -> 
 
 
 def parse_recorded(value: bytes, body: bytes) -> tuple[bytes, bytes] | None:
-    """Header and block of a record; None if it needs another body than that of its capture."""
-    head, block, name = msgpack.unpackb(value)
+    """Header and block of a record; None if it needs another body than that of its capture, or is none of ours."""
+    try:
+        parts = msgpack.unpackb(value)
+    except (ValueError, TypeError):
+        return None
+    if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes, bytes]:
+        return None
+    head, block, name = parts
     if name and blake3(body).digest(_BODY_NAME_BYTES) != name:
         return None
     return head, block + body if name else block

@@ -16,7 +16,7 @@ from docstore.archives.entries import BODY_LIMIT_BYTES
 from docstore.archives.export import SOFTWARE, WRITERS, Selection, WarcExport, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.warc import RECORDED_FAMILY
-from docstore.backends import store_exists
+from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
 from docstore.cli.opening import note_slow_kernel, open_in
@@ -134,7 +134,7 @@ def run_ingest(args: argparse.Namespace) -> int:
         if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
             # A dry run creates no permanent store.
             args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
-        keeping = args.create and args.keep_encoded and not store_exists(args.store)
+        keeping = args.create and args.keep_encoded and not (names_server(args.store) or store_exists(args.store))
         schema = Schema(families=(ColumnFamily(RECORDED_FAMILY),)) if keeping else None
         store = open_in(stack, args, create=args.create, schema=schema, durability=args.durability)
         note_slow_kernel(store)

@@ -293,3 +293,22 @@ def test_a_base_without_a_folder_is_refused_by_the_interface(tmp_path: Path) -> 
 
 def test_the_report_is_plain_data(tmp_path: Path) -> None:
     assert json.loads(json.dumps(IngestReport().as_dict()))["passed_over"] == []
+
+
+def test_folders_nested_deeper_than_the_stack_are_walked(
+    run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(1500):
+        Path("d").mkdir()
+        os.chdir("d")
+    Path("x.warc").write_bytes(WARC)
+    os.chdir(tmp_path)
+    report = run("ingest", "d", "--json").object()
+    for _ in range(1500):
+        os.chdir("d")
+    Path("x.warc").unlink()
+    for _ in range(1500):  # pytest removes folders by recursion
+        os.chdir("..")
+        Path("d").rmdir()
+    assert report["pages"] == 2

@@ -283,3 +283,16 @@ def test_real_archives_survive_byte_for_byte(tmp_path: Path, shared: bool) -> No
 def test_the_interface_refuses_as_the_command_does(tmp_path: Path) -> None:
     with docstore.open(tmp_path / "store", create=True) as store, pytest.raises(InvalidArgument, match="family 'warc'"):
         ingest(store, [], IngestOptions(keep_encoded=True))
+
+
+def test_cells_of_somebody_else_in_the_family_are_left_out(run: Terminal, tmp_path: Path) -> None:
+    assert run("init", "--family", "warc").code == 0
+    with docstore.open(run.store) as store:
+        stored = store.put_page(URL, HTML, headers={"Content-Type": "text/html"}, fetched_at=1_714_521_600_000_000)
+        for number, value in enumerate((b"", b"\xc1", b"\x93\x01\x02\x00", b"text")):
+            mutation = docstore.SetCell("warc", b"response %d" % number, stored.timestamp, value)
+            store.cells.apply(URL, [mutation])
+    files = [tmp_path / "kept.warc.gz", tmp_path / "plain.warc.gz"]
+    assert run("export", "--keep-encoded", "--output", str(files[0])).code == 0
+    assert run("export", "--output", str(files[1])).code == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
