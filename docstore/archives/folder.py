@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from mimetypes import MimeTypes
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, SkippedEntry
 from docstore.backends import store_exists
+from docstore.model.errors import InvalidArgument
 from docstore.model.types import Page, micros
 
 
@@ -82,7 +84,7 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
     file = Path(path)
     status = file.stat()
     name = os.fsencode(os.path.relpath(path, folder))
-    is_original = name.endswith(b".orig") and file.with_suffix("").is_file()
+    is_original = path.endswith(".orig") and Path(path.removesuffix(".orig")).is_file()
     if not _OF_HTTRACK.isdisjoint(name.split(b"/")):
         yield SkippedEntry("file of HTTrack", 0)
     elif not file.resolve().is_relative_to(Path(folder).resolve()):
@@ -106,7 +108,8 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
 def _page(name: bytes, base: str, body: bytes, saved_nanos: int) -> Page | None:
     """The page of a file, by its name below the folder; None if the URL would have no host."""
     url = saved_url(name, base)
-    host = urlsplit(url).netloc
+    scheme, _, place = url.partition("://")
+    host = place.partition("/")[0]
     if not host or (base.endswith("://") and b"/" not in name):
         return None
     fetched_at = saved_nanos // 1_000_000 * 1000
@@ -116,8 +119,9 @@ def _page(name: bytes, base: str, body: bytes, saved_nanos: int) -> Page | None:
         place = quote(mirrored[1], safe=_SAFE + "?")
         # Any page may have such a comment: it may say more about its place on its host, but name no other host.
         if place.partition("/")[0].lower() == host.lower():
-            url = f"{urlsplit(base).scheme}://{place}"
-            fetched_at = micros(parsedate_to_datetime(mirrored[2].decode()))
+            with suppress(ValueError, InvalidArgument):  # no date
+                fetched_at = micros(parsedate_to_datetime(mirrored[2].decode()))
+                url = f"{scheme}://{place}"
     kind = media_type(name, head)
     return Page(url, body, 200, (("Content-Type", kind),) if kind else (), fetched_at)
 

@@ -235,6 +235,17 @@ def test_httrack_says_where_and_when_a_page_was_fetched_on_its_own_host(run: Ter
         assert store.get("https://other.example/") is not None
 
 
+def test_hostile_names_and_comments_stop_nothing(run: Terminal, tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    for host in ("[x", "x]:99999999", "a b", "%00", "\x07", "\udcff", "user:pass@host.example", "example.com"):
+        save(mirror, f"{host}/index.html", b"<html><p>Words of " + os.fsencode(host))
+    forged = HTTRACK.replace(b"05 May 2017 12:34:56", b"99 Xyz 2017 99:99:99")
+    save(mirror, "example.com/b.html", forged % b"example.com/other")
+    report = run("ingest", "--mirror", str(mirror), "--base", "https://", "--json").object()
+    assert sum(report["skipped"].values()) + report["pages"] == 9
+    assert {"https://example.com/", "https://example.com/b.html"} <= set(urls(run.store))
+
+
 def test_the_original_of_a_file_that_wget_changed_is_read(run: Terminal, tmp_path: Path) -> None:
     mirror = tmp_path / "mirror"
     save(mirror, "a.html", b"<html><a href='local.html'>")
