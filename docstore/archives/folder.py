@@ -84,12 +84,16 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
     file = Path(path)
     status = file.stat()
     name = os.fsencode(os.path.relpath(path, folder))
-    is_original = path.endswith(".orig") and Path(path.removesuffix(".orig")).is_file()
+    # wget --backup-converted keeps `page.html` as `page.html.orig`, or as `page.orig` if it added `.html`.
+    plain = path.removesuffix(".orig")
+    is_original = plain != path and (Path(plain).is_file() or Path(f"{plain}.html").is_file())
     if not _OF_HTTRACK.isdisjoint(name.split(b"/")):
         yield SkippedEntry("file of HTTrack", 0)
     elif not file.resolve().is_relative_to(Path(folder).resolve()):
         yield SkippedEntry("link out of the folder", 0)
-    elif Path(f"{path}.orig").is_file():
+    elif Path(f"{path}.orig").is_file() or (
+        path.endswith(".html") and Path(f"{path.removesuffix('.html')}.orig").is_file()
+    ):
         yield SkippedEntry("changed by wget: its .orig file is read", 0)
     elif status.st_size > options.body_limit_bytes:
         yield DamagedEntry(0, f"file of {status.st_size} bytes, more than the limit of {options.body_limit_bytes}")

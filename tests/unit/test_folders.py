@@ -250,8 +250,11 @@ def test_the_original_of_a_file_that_wget_changed_is_read(run: Terminal, tmp_pat
     mirror = tmp_path / "mirror"
     save(mirror, "a.html", b"<html><a href='local.html'>")
     save(mirror, "a.html.orig", b"<html><a href='https://example.com/local'>")
+    save(mirror, "b.html", b"<html>the ending was added by wget")
+    save(mirror, "b.orig", b"<html>the ending was added")
+    save(mirror, "c.orig", b"<html>no file of wget")
     assert run("ingest", "--mirror", str(mirror), "--base", BASE).code == 0
-    assert urls(run.store) == [BASE + "a.html"]
+    assert urls(run.store) == [BASE + "a.html", BASE + "b", BASE + "c.orig"]
     assert b"example.com/local" in run("get", BASE + "a.html", "--body").out.encode()
 
 
