@@ -159,11 +159,11 @@ def pages(
         page = _export_page(row.url, taken, status, headers)
         if keep_encoded:
             left_out = {b"revisit": not is_all, b"response": visit is not None and not is_visit}
-            start, end = taken.timestamp, taken.timestamp + 1
+            spec = ReadSpec((RECORDED_FAMILY,), start=taken.timestamp, end=taken.timestamp + 1)
             if not selection.newest:  # records of other times go with the next capture of their row, or the last one
-                start = last_time + 1 if row.row_key == last else selection.since or 0
-                end = selection.until if taken.timestamp == row.cells[0].timestamp else end
-            spec = ReadSpec((RECORDED_FAMILY,), start=start, end=end)
+                spec = spec._replace(start=last_time + 1 if row.row_key == last else selection.since or 0)
+                if taken.timestamp == row.cells[0].timestamp:
+                    spec = spec._replace(end=selection.until)
             found = _row_cells(store, row.row_key, spec, taken.timestamp)
             records = [Recorded(cell.qualifier, cell.value) for cell in found]
             page = page._replace(records=[one for one in records if not left_out.get(one.kind)])
