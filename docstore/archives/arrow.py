@@ -40,6 +40,7 @@ from docstore.archives.export import (
     iso_date,
     record_id,
 )
+from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
@@ -154,13 +155,6 @@ def _date(shown: Shown) -> str | None:
 
 def _id(shown: Shown) -> str:
     return shown.capture.docno or record_id(shown.fetched_url, _date(shown) or str(shown.capture.timestamp))
-
-
-def _surt(row_key: bytes) -> str:
-    path_key, _, suffix = row_key.decode("ascii").rpartition(" ")
-    host, _, path = path_key.partition(")")
-    port = suffix.partition("@")[0].partition(":")[2]
-    return f"{host}:{port}){path}" if port else path_key
 
 
 def _redirect(shown: Shown) -> str | None:
@@ -282,7 +276,7 @@ _NTH: Final = ("2nd", "3rd", "4th", "5th")
 _BY_SUFFIX: Final = ("registry_suffix", "registered_domain", "private_suffix", "private_domain")
 _OF_WARC: Final = ("filename", "record_offset", "record_length", "segment")
 CCINDEX: Final = (
-    Column("url_surtkey", TEXT, "SURT of the URL, with `www` and in its own case", lambda one: _surt(one.row_key)),
+    Column("url_surtkey", TEXT, "SURT of the URL, as pywb makes it", lambda one: surt(one.url)),
     Column("url", TEXT, "canonical URL of the page", lambda one: one.url),
     Column("url_host_name", TEXT, "host of the URL", lambda one: _host(one.url)),
     Column("url_host_tld", TEXT, "last label of the host", _label(1)),

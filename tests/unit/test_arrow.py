@@ -339,7 +339,7 @@ def test_the_layout_ccindex_is_that_of_common_crawl(store: docstore.DocumentStor
     store.put_page("http://shop.example/", b"", status=301, headers=(("Location", "/new"),), fetched_at=T0)
     plain, row = pq.read_table(parquet(store, "ccindex")).to_pylist()
     expected = {
-        "url_surtkey": "example,shop,www:8080)/a/b?q=1",
+        "url_surtkey": "example,shop:8080)/a/b?q=1",
         "url": url,
         "url_host_name": "www.shop.example",
         "url_host_tld": "example",
