@@ -7,12 +7,12 @@ Captures without a body (policy `reject` stores none) are not exported.
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import io
 import json
 import re
 import uuid
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -432,6 +432,7 @@ MAX_REVISIT_TARGETS = 500_000
 """Bodies kept as targets of revisits, about 200 bytes each.  Then the oldest is dropped, and its next copy is written
 whole."""
 
+_STEP_BYTES = 1 << 20
 _PAGE_KINDS = (b"response", b"resource", b"revisit")
 _STATUSES = frozenset(map(int, HTTPStatus))
 _PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
@@ -574,7 +575,11 @@ class WarcExport(PageWriter):
                 continue
             head, block = parts
             start = self._stream.written_bytes
-            self._stream.write(gzip.compress(b"".join((head, block, b"\r\n\r\n")), mtime=0))
+            packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+            self._stream.write(packer.compress(head))
+            for at in range(0, len(block), _STEP_BYTES):
+                self._stream.write(packer.compress(block[at : at + _STEP_BYTES]))
+            self._stream.write(packer.compress(b"\r\n\r\n") + packer.flush())
             if recorded.kind in _PAGE_KINDS:
                 fields = {name.lower(): value for name, value in parse_fields(head)}
                 self._index(page, recorded.kind.decode(), fields.get("warc-payload-digest", ""), start)
