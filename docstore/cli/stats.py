@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -268,7 +269,7 @@ def run_report(args: argparse.Namespace) -> int:
         show = output.progress_of_stages(args, stack)
         made: Survey
         if isinstance(store, DocumentStore):
-            made = surveys.survey(store, show and (lambda done, total: show("pages", done, total)))
+            made = surveys.survey(store, None if show is None else partial(show, "pages"))
         else:
             report_of = import_module("docstore.serving.wire").report_of
             made = store.run_job("report", {}, report_of(surveys.Survey), show)

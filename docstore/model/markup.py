@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from docstore.model.keys import shown_url
-from docstore.model.types import VerdictKind
+from docstore.model.types import Verdict, VerdictKind
 
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _DIRECTION_MARKS: Final = re.compile("[\u061c\u200e\u200f]")
@@ -181,7 +181,8 @@ def card(title: str, rows: Iterable[tuple[str, Child]], *more: Child) -> str:
     return render(element("div", element("b", title), fields, *more))
 
 
-def verdict_of(kind: str, similarity: float, of_url: str, reason: str = "") -> Element:
+def verdict_of(verdict: Verdict) -> Element:
     """A verdict in a line: near, 0.848, of a URL."""
-    of = [f" {similarity:.3f} of ", url_text(of_url)] if of_url else []
-    return element("span", words(kind), *of, f" ({words(reason)})" if reason else None)
+    of: list[Child] = [f" {verdict.similarity:.3f} of ", url_text(verdict.of_url)] if verdict.of_url else []
+    reason = f" ({words(verdict.reason)})" if verdict.reason else None
+    return element("span", element("b", words(verdict.kind)), *of, reason)

@@ -257,7 +257,7 @@ def _over_time(made: Survey) -> Element:
 def _clusters(made: Survey) -> Element:
     if not made.cluster_count:
         return _section("Clusters", about="No page is a copy of another one; `docstore sweep` compares all pairs.")
-    source = "the last sweep and verdicts since" if made.swept else "verdicts, for no sweep has been made"
+    source = "the last sweep, and by verdicts where it has none" if made.swept else "their verdicts"
     pages, clusters = counted(made.clustered, "page"), counted(made.cluster_count, "cluster")
     about = f"{pages} in {clusters}, by {source}; the largest first, with some of their pages."
     if made.cluster_error:
@@ -292,29 +292,25 @@ def _hosts(made: Survey) -> Element:
 def _traps(made: Survey) -> Iterable[Element]:
     cut = f" Of {counted(made.cut_hosts, 'host')} only {number(MOST_URLS)} URLs were counted." if made.cut_hosts else ""
     if made.patterns:
-        rows = [
+        shapes = [
             (_shape(one.shape, one.example), number(one.urls), _share(one.duplicates, one.urls))
             for one in made.patterns[:SHOWN]
         ]
-        about = (
-            "Shapes of URLs of which many repeat other pages, each with a URL; a crawler that skips them loses little."
-        )
-        yield _section("Traps", markup.table(("Shape", "URLs", "Duplicates"), rows, right=(1,)), about=about + cut)
+        about = "Shapes of URLs of which many repeat other pages; a crawler that skips them loses little."
+        yield _section("Traps", markup.table(("Shape", "URLs", "Duplicates"), shapes, right=(1,)), about=about + cut)
     if made.parameters:
-        rows = [
+        names = [
             (element("bdi", f"{one.parameter} of {one.host}", class_="url"), number(one.urls), number(one.pages))
             for one in made.parameters[:SHOWN]
         ]
-        about = (
-            "Query parameters that never changed what a page shows: without them so many URLs would be so many pages."
-        )
+        about = "Query parameters that never changed what a page shows: without them so many URLs are so many pages."
         yield _section(
-            "Parameters", markup.table(("Parameter", "URLs", "Pages"), rows, right=(1, 2)), about=about + cut
+            "Parameters", markup.table(("Parameter", "URLs", "Pages"), names, right=(1, 2)), about=about + cut
         )
     if made.same_texts:
-        rows = [(url_text(one.example), number(one.urls)) for one in made.same_texts[:SHOWN]]
+        texts = [(url_text(one.example), number(one.urls)) for one in made.same_texts[:SHOWN]]
         about = "Texts that five URLs and more of one host show: empty lists, logins, pages that are not there."
-        yield _section("One text at many URLs", markup.table(("As at", "URLs"), rows, right=(1,)), about=about + cut)
+        yield _section("One text at many URLs", markup.table(("As at", "URLs"), texts, right=(1,)), about=about + cut)
 
 
 def _shape(shape: str, example: str) -> Element:
@@ -326,7 +322,7 @@ def _quiet(child: Element) -> Element:
 
 
 def _texts(made: Survey) -> Element:
-    counts = {length: count for length, count in made.text_bytes.items() if length}
+    counts = {length: count for length, count in made.text_bytes if length}
     bins = [1 << bit for bit in range(min(counts).bit_length() - 1, max(counts).bit_length())] if counts else []
     most = max(counts.values(), default=1)
     step = WIDTH / max(len(bins), 8)
@@ -348,7 +344,7 @@ def _texts(made: Survey) -> Element:
             ),
         ],
     )
-    empty = made.text_bytes.get(0, 0)
+    empty = dict(made.text_bytes).get(0, 0)
     about = f"The length of the main text, doubled with each column; {counted(empty, 'page')} without."
     languages = made.annotated or made.declared
     unknown = made.urls - sum(languages.values())

@@ -20,7 +20,7 @@ from docstore.model import capture
 from docstore.model.capture import StoredVerdict
 from docstore.model.errors import DocstoreError
 from docstore.model.keys import host_of, url_of
-from docstore.model.markup import counted
+from docstore.model.markup import card, counted, number, percent, table, words
 from docstore.model.types import DUPLICATES, SAME_PAGE, ReadSpec, VerdictKind
 from docstore.reports.dedup import GroupCounts, ParameterCounts, Trap, content_of
 from docstore.reports.patterns import Pattern, PatternCounts, SameText
@@ -128,13 +128,13 @@ class Survey:
         periods: those with captures, the oldest first.
         clusters: the largest; `cluster_count` is the number of all, `clustered` that of their pages.
         cluster_error: most by which the count of a cluster is too small; 0 if all are exact.
-        swept: pages that the last sweep has put into a cluster, alone or not.
+        swept: pages that the last sweep has put into a cluster.
         hosts: the largest; `host_count` is the number of all.
         room: what bodies, texts, other values, rows, index and the rest take.
         patterns: shapes of URLs that repeat pages; `same_texts`: texts of many URLs; `parameters`: query parameters
             that never change the content.
         cut_hosts: hosts of which only the first MOST_URLS URLs were counted in these three.
-        text_bytes: number of pages by the length of their text: from a power of two up to the next, 0 for no text.
+        text_bytes: lengths of text, a power of two or 0, with the number of pages from there up to the next.
         annotated, declared: pages by language, as `docstore annotate lang` found it, and as the page says.
         media_types, statuses: pages by what was fetched.
         damaged: rows that could not be read; `docstore check` names them.
@@ -165,7 +165,7 @@ class Survey:
     same_texts: list[SameText] = field(default_factory=list)
     parameters: list[Trap] = field(default_factory=list)
     cut_hosts: int = 0
-    text_bytes: dict[int, int] = field(default_factory=dict)
+    text_bytes: list[tuple[int, int]] = field(default_factory=list)
     annotated: dict[str, int] = field(default_factory=dict)
     declared: dict[str, int] = field(default_factory=dict)
     media_types: dict[str, int] = field(default_factory=dict)
@@ -175,6 +175,19 @@ class Survey:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        shares = [
+            (words(kind), number(count), percent(count, self.totals.captures))
+            for kind, count in self.totals.verdicts.items()
+        ]
+        hosts = [(one.host, number(one.urls), percent(one.duplicates, one.captures)) for one in self.hosts[:5]]
+        tables = [
+            table(("verdict", "captures", "share"), shares, right=(1, 2)),
+            table(("host", "pages", "duplicates"), hosts, right=(1, 2)),
+        ]
+        return card(self.name, [("holds", self.summary())], *tables)
 
     def summary(self) -> str:
         """The figures in a sentence."""
@@ -325,7 +338,7 @@ class _Surveyor:
         made.unit_seconds, made.periods = self._periods.done()
         made.oldest, made.newest = self._periods.oldest, self._periods.newest
         made.hosts = _largest_hosts(made.hosts)
-        made.text_bytes = dict(sorted(self._text_bytes.items()))
+        made.text_bytes = sorted(self._text_bytes.items())
         for name, largest in self._names.items():
             setattr(made, name, dict(largest.ranked()))
         self._add_clusters()

@@ -696,13 +696,14 @@ def figures(result: object) -> list[tuple[str, str]]:
     """The figures of a job's result, with words and units; what is 0, and lists, are left out."""
     shown: list[tuple[str, str]] = []
     for name, value in result.items() if isinstance(result, Mapping) else ():
-        if isinstance(value, str) or (isinstance(value, int | float) and value):
-            label = name.removesuffix("_bytes").removesuffix("_seconds")
-            if name.endswith("_bytes"):
-                text = size(value)
-            elif name == "seconds":
-                label, text = "time", duration(value)
+        label = markup.words(name.removesuffix("_bytes"))
+        if isinstance(value, str) and value:
+            shown.append((label, value))
+        elif isinstance(value, int | float) and value:
+            if name == "seconds":
+                shown.append(("time", duration(value)))
+            elif name.endswith("_bytes"):
+                shown.append((label, size(value)))
             else:
-                text = number(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
-            shown.append((markup.words(label), text))
-    return [(label, text) for label, text in shown if text]
+                shown.append((label, number(value) if type(value) is int else str(value)))
+    return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -11,7 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from docstore.cli.main import main
 from docstore.model.types import Page, Previous, PutResult, Verdict, VerdictKind
+from docstore.reports.survey import survey
 from docstore.serving.page import side_by_side
 from docstore.serving.telemetry import MINUTES, Metrics
 from tests.serving import Serving, serving
@@ -291,6 +294,17 @@ def test_hosts_and_clusters_are_those_of_the_whole_store_once_it_is_counted(tmp_
         assert "'unsafe" not in report.headers["content-security-policy"]
         assert "sha256-" in report.headers["content-security-policy"]
         assert "many.example" in report.text
+
+
+def test_the_report_of_a_served_store_is_that_of_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(tmp_path / "s") as found:
+        list(found.store.put_pages([Page(f"https://a.example/{n}", body("Same"), 200, TYPE, TIME) for n in range(3)]))
+        assert main(["report", "--json", "--store", found.addresses.url]) == 0
+        served_figures = json.loads(capsys.readouterr().out)
+        own = survey(found.store).as_dict()
+        for name in ("made", "seconds", "room"):  # times, and files that grow
+            assert served_figures.pop(name) is not None and own.pop(name)
+        assert served_figures == json.loads(json.dumps(own))
 
 
 def test_jobs_say_what_they_found_in_words(tmp_path: Path) -> None:
