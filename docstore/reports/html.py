@@ -38,6 +38,7 @@ SHOWN: Final = 12
 """Rows of a list; JSON has more."""
 SHOWN_NAMES: Final = 8
 TITLE_CHARACTERS: Final = 120
+SHAPE_CHARACTERS: Final = 160
 _UNITS: Final = {60: "a minute", 600: "ten minutes", 3600: "an hour", 21_600: "six hours", 86_400: "a day"}
 _UNITS_LATER: Final = {604_800: "a week", 2_419_200: "four weeks", 31_449_600: "52 weeks"}
 _KEPT: Final = {
@@ -314,7 +315,12 @@ def _traps(made: Survey) -> Iterable[Element]:
 
 
 def _shape(shape: str, example: str) -> Element:
-    return element("span", element("code", markup.short(shape), class_="url"), element("br"), _quiet(url_text(example)))
+    return element(
+        "span",
+        element("code", markup.short(shape, SHAPE_CHARACTERS), class_="url"),
+        element("br"),
+        _quiet(url_text(example)),
+    )
 
 
 def _quiet(child: Element) -> Element:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from docstore.attach import Store
 
 LEAST_URLS: Final = 5
-"""A text is listed if at least this many URLs of one host have it."""
+"""A text is listed if at least this many URLs of one host have it; in a report a shape, too."""
 MOSTLY: Final = 0.9
 """A pattern's expression is listed with a text if at least this share of its URLs has the text."""
 LONGEST_REPEAT: Final = 3

@@ -23,7 +23,7 @@ from docstore.model.keys import host_of, url_of
 from docstore.model.markup import card, counted, number, percent, table, words
 from docstore.model.types import DUPLICATES, SAME_PAGE, ReadSpec, VerdictKind
 from docstore.reports.dedup import GroupCounts, ParameterCounts, Trap, content_of
-from docstore.reports.patterns import Pattern, PatternCounts, SameText
+from docstore.reports.patterns import LEAST_URLS, Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture, refs_of
 from docstore.storage.engine import ScannedRow
 from docstore.storage.values import envelope_raw_bytes
@@ -43,7 +43,7 @@ MOST_PERIODS: Final = 90
 UNIT_SECONDS: Final = (60, 600, 3600, 21_600, 86_400, 604_800, 2_419_200, 31_449_600, 314_496_000, 3_144_960_000)
 """Lengths of a period: each is a multiple of the one before."""
 LEAST_SHARE: Final = 0.2
-"""Of duplicates among the URLs of a shape that is listed."""
+"""Of duplicates among the URLs of a shape that is listed; it has LEAST_URLS, too."""
 PROGRESS_ROWS: Final = 64
 
 _Key = TypeVar("_Key")
@@ -552,7 +552,9 @@ class _Host:
         if len(made.hosts) > 2 * SHOWN_HOSTS:
             made.hosts = _largest_hosts(made.hosts)
         patterns, same_texts = self._patterns.done()
-        made.patterns += [one for one in patterns if one.duplicates >= LEAST_SHARE * one.urls]
+        made.patterns += [
+            one for one in patterns if one.urls >= LEAST_URLS and one.duplicates >= LEAST_SHARE * one.urls
+        ]
         made.same_texts += same_texts[:SHOWN_TRAPS]
         made.parameters += [one for one in self._parameters.done()[:SHOWN_TRAPS] if one.is_trap]
         made.patterns = heapq.nsmallest(SHOWN_TRAPS, made.patterns, key=lambda one: (-one.duplicates, one.shape))
