@@ -24,7 +24,7 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.values import INLINE_TAG, envelope_raw_bytes
+from docstore.storage.values import INLINE_TAG, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
 
@@ -71,7 +71,7 @@ class GroupCounts:
 
     def add(self, verdict: StoredVerdict, body: bytes | None, stored_bytes: int) -> None:
         """Count a capture: its verdict, the cell value of its body, and the length of the body's record."""
-        raw = 0 if body is None else envelope_raw_bytes(body)
+        raw = 0 if body is None else raw_bytes_of(body)
         saved = 0
         if body is not None:
             shared = verdict.stored == capture.STORED_CONFIRMED
@@ -197,7 +197,7 @@ def content_of(store: DocumentStore, captures: Sequence[LiveCapture], rejected: 
     def of_columns(columns: Mapping[Column, bytes]) -> bytes:
         if capture.TEXT_CHECKSUM not in columns or capture.CHECKSUM not in columns:
             return b""
-        fetch = store.opened.placement.fetch
+        fetch = store.opened.values.fetch
         return fetch(columns[capture.TEXT_CHECKSUM]) or fetch(columns[capture.CHECKSUM])
 
     for live in captures:
@@ -228,7 +228,7 @@ def dedup_stats(store: DocumentStore, by: By | None = None, crawl: str = "") -> 
 class _Counting:
     def __init__(self, store: DocumentStore, by: By | None, crawl: str) -> None:
         self._store = store
-        self._fetch = store.opened.placement.fetch
+        self._fetch = store.opened.values.fetch
         self._by = by
         self._crawl = crawl
         self._stats = DedupStats()
@@ -248,7 +248,7 @@ class _Counting:
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
                 body = live.columns.get(capture.BODY)
-                stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
+                stored_bytes = 0 if body is None else self._store.opened.values.stored_bytes(body)
                 names = [_label(live)] if self._by is By.CRAWL else self._names(url)
                 groups = [self._stats.groups.setdefault(name, GroupCounts()) for name in names]
                 for group in (self._stats.total, *groups):

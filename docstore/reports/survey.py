@@ -26,7 +26,7 @@ from docstore.reports.dedup import GroupCounts, ParameterCounts, Trap, content_o
 from docstore.reports.patterns import LEAST_URLS, Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture, refs_of
 from docstore.storage.engine import ScannedRow
-from docstore.storage.values import envelope_raw_bytes
+from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.version import __version__
 
@@ -223,8 +223,8 @@ def survey(store: DocumentStore, on_progress: Callable[[int, int], None] | None 
 class _Surveyor:
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
-        self._fetch = store.opened.placement.fetch
-        self._stored_bytes = store.opened.placement.stored_bytes
+        self._fetch = store.opened.values.fetch
+        self._stored_bytes = store.opened.values.stored_bytes
         self._survey = Survey(name=store.opened.path.name)
         self._room = {name: Room() for name in ("bodies", "texts", "other values")}
         self._periods = _Periods()
@@ -286,7 +286,7 @@ class _Surveyor:
             name = "bodies" if column == capture.BODY else "texts" if column[0] == "text" else "other values"
             if name == "bodies" and shares and verdict is not None and verdict.kind is VerdictKind.EXACT:
                 continue
-            self._room[name].raw_bytes += envelope_raw_bytes(value)
+            self._room[name].raw_bytes += raw_bytes_of(value)
             self._room[name].stored_bytes += self._stored_bytes(value)
 
     def _count_page(
@@ -309,7 +309,7 @@ class _Surveyor:
             if value and name != "title":
                 self._names[name].add(value[:40].lower())
         main = live.columns.get(capture.MAIN)
-        length = 0 if main is None else envelope_raw_bytes(main)
+        length = 0 if main is None else raw_bytes_of(main)
         self._text_bytes[1 << (length.bit_length() - 1) if length else 0] += 1
         if live.source in places:
             place = capture.decode_cluster_place(self._fetch(places[live.source]))

@@ -529,14 +529,14 @@ def _is_wanted(store: DocumentStore, live: LiveCapture, verdict: str, earliest: 
 
 def _verdict_of(store: DocumentStore, live: LiveCapture) -> capture.StoredVerdict | None:
     value = live.columns.get(capture.VERDICT)
-    return None if value is None else capture.decode_verdict(store.opened.placement.fetch(value))
+    return None if value is None else capture.decode_verdict(store.opened.values.fetch(value))
 
 
 def _listed(store: DocumentStore, url: str, live: LiveCapture) -> Listed:
     def text(column: capture.Column) -> str:
         try:
             value = live.columns.get(column)
-            return "" if value is None else store.opened.placement.fetch(value).decode("utf-8", "replace")
+            return "" if value is None else store.opened.values.fetch(value).decode("utf-8", "replace")
         except CorruptionError:  # the rest of the list is shown
             return ""
 
