@@ -688,8 +688,12 @@ def said_of(job: Job) -> str:
             return ", ".join(f"{number(result[name])} {name}" for name in ("added", "changed", "removed"))
         case "reindex":
             return f"{counted(result['pages'], 'page')}, {number(result['posted'])} posted again"
+        case "dedup-stats":
+            return (
+                f"{counted(result['total']['captures'], 'capture')}, {counted(result['clustered'], 'page')} in clusters"
+            )
         case _:
-            return counted(len(result), "figure")
+            return ""
 
 
 def figures(result: object) -> list[tuple[str, str]]:
