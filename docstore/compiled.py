@@ -23,7 +23,7 @@ except ImportError as error:
     docstore_native = None  # type: ignore[assignment]
     WHY_NOT: str = (
         "docstore_native is not built"
-        if isinstance(error, ModuleNotFoundError)
+        if isinstance(error, ModuleNotFoundError) or error.name == "docstore.dedup"
         else f"docstore_native does not load: {error}"
     )
 else:
