@@ -295,7 +295,7 @@ class DocumentStore:
         return self._writer().put_prepared(prepared, self._options(policies))
 
     def add_anchor(
-        self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
+        self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
     ) -> None:
         """Record that a page links to another with this text; the target need not be stored.
 
@@ -303,13 +303,13 @@ class DocumentStore:
             target_url: of the page linked to.
             source_url: of the page with the link.
             text: of the link.
-            at: when the link was seen; None means now.
+            seen_at: when the link was seen; None means now.
             any_time: accept a time before 1990, or more than a day ahead of the clock.
         Raises:
             InvalidArgument: a URL or the time cannot be stored.
         """
         now = self._clock()
-        timestamp = now if at is None else micros(at)
+        timestamp = now if seen_at is None else micros(seen_at)
         if refusal := refusal_of_time(timestamp, now, any_time=any_time):
             raise InvalidArgument(refusal)
         source = keys.canonical_url(source_url).encode()
@@ -496,7 +496,7 @@ class DocumentStore:
         at: Time | None = None,
         versions: int = 1,
         families: Sequence[str] | None = None,
-        follow: bool = False,
+        follow_redirects: bool = False,
         variants: bool = False,
         follow_duplicates: bool = False,
     ) -> Document | None:
@@ -507,7 +507,7 @@ class DocumentStore:
             at: the newest capture up to this time: microseconds since 1970, or a datetime with a time zone.
             versions: most captures to return, newest first.
             families: read only these of page, http, text, dedup.
-            follow: follow stored redirects; `Document.via` lists them.
+            follow_redirects: follow stored redirects; `Document.via` lists them.
             variants: if there is none, try the other scheme, with or without `www`, and the other Unicode normal form.
             follow_duplicates: if the newest fetch was rejected, give what it duplicates; `Document.via` has the URL.
         Raises:
@@ -521,7 +521,7 @@ class DocumentStore:
             at=None if at is None else micros(at),
             versions=versions,
             families=families,
-            follow=follow,
+            follow_redirects=follow_redirects,
             variants=variants,
             follow_duplicates=follow_duplicates,
         )
@@ -594,14 +594,14 @@ class DocumentStore:
             self._snippets = module.SnippetReader(self._table, self.opened.values)
         return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
 
-    def search_index(self, folder: str | Path | None = None) -> SearchIndex:
+    def search_index(self, index: str | Path | None = None) -> SearchIndex:
         """The search index of this store, which its `update` makes; needs the extra `docstore[search]`.
 
         Args:
-            folder: of the index; None for `search` in the store's folder.
+            index: its folder; None for `search` in the store's folder.
         """
         self._check_open()
-        path = Path(folder) if folder else self.opened.path / "search"
+        path = Path(index) if index else self.opened.path / "search"
         if path not in self._indexes:
             self._indexes[path] = _search_module("index").SearchIndex(self, path)
         return self._indexes[path]

@@ -66,10 +66,10 @@ class IngestOptions:
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
         reader: read and analyse in a second process, which takes files but no streams; None does so for files of
             READER_BYTES in total if there is a second core and `threads` is more than one.
-        body_limit_bytes: longest decoded body; a page with a longer one is an error of the report.  Bodies are in
+        max_body_bytes: longest decoded body; a page with a longer one is an error of the report.  Bodies are in
             memory: a run takes at most four times as much.
-        salvage: store the readable part of a page whose record is truncated or whose encoding breaks; it gets a header
-            `WARC-Truncated: unspecified`, and an error of the report names it.
+        keep_truncated: store the readable part of a page whose record is truncated or whose encoding breaks; it gets a
+            header `WARC-Truncated: unspecified`, and an error of the report names it.
         any_time: also take pages from before 1990 or more than a day in the future.
         strip_passwords: remove user and password from URLs that have both; else they are stored and listed.
         crawl: label of the crawl that the pages are of, or "".
@@ -80,8 +80,8 @@ class IngestOptions:
     on_rejected: Callable[[PutResult], None] | None = None
     anchors: bool = False
     reader: bool | None = None
-    body_limit_bytes: int = BODY_LIMIT_BYTES
-    salvage: bool = False
+    max_body_bytes: int = BODY_LIMIT_BYTES
+    keep_truncated: bool = False
     any_time: bool = False
     strip_passwords: bool = False
     crawl: str = ""
@@ -182,8 +182,8 @@ def ingest(
         raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
     if options.crawl:
         checked_crawl(options.crawl)
-    if options.body_limit_bytes < 1:
-        raise InvalidArgument(f"body_limit_bytes must be at least 1, not {options.body_limit_bytes}")
+    if options.max_body_bytes < 1:
+        raise InvalidArgument(f"max_body_bytes must be at least 1, not {options.max_body_bytes}")
     run = _Run(store, options, sources, on_progress)
     began = time.monotonic()
     before = store.stored_bytes()
@@ -195,8 +195,8 @@ def ingest(
                     sources,
                     most_pages=1,
                     most_bytes=1,
-                    body_limit_bytes=options.body_limit_bytes,
-                    salvage=options.salvage,
+                    body_limit_bytes=options.max_body_bytes,
+                    salvage=options.keep_truncated,
                     strip_passwords=options.strip_passwords,
                 )
                 run.take(run.counted(read_here))
@@ -255,8 +255,8 @@ class _Run:
                 store.schema,
                 options.threads,
                 options.anchors,
-                options.body_limit_bytes,
-                options.salvage,
+                options.max_body_bytes,
+                options.keep_truncated,
                 options.any_time,
                 store.opened.band_secret,
                 options.strip_passwords,

@@ -114,7 +114,7 @@ def add_any_time(parser: argparse.ArgumentParser) -> None:
 def add_policies(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
-        "--on VERDICT=POLICY*",
+        "--policy VERDICT=POLICY*",
         "what to do with exact, same_text, near or contained: flag, reference, reject (duplicates of pages of the "
         "same host) or reject-any (of any host; contained pages are never rejected); may be repeated",
     )

@@ -32,7 +32,7 @@ docstore init
 docstore init --store crawl-2024 --checksum sha256
 docstore init --captures max_versions=10,max_age=1y --bodies max_versions=3
 docstore init --family link --family crawl:max_versions=3,max_age=90d
-docstore init --on exact=reject --on near=reference
+docstore init --policy exact=reject --policy near=reference
 docstore init --vocabulary press.toml
 """
 
@@ -133,7 +133,7 @@ def run_init(args: argparse.Namespace) -> int:
         near_threshold=args.near_threshold,
         contained_threshold=args.contained_threshold,
         checksum=args.checksum,
-        policies=tuple(args.on),
+        policies=tuple(args.policy),
         similar_threshold=args.similar_threshold,
         keyed_bands=args.keyed_bands,
         vocabulary=_vocabulary(args.vocabulary) if args.vocabulary else "",

@@ -219,7 +219,7 @@ def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
     return [*lines, ("time", f"{report.seconds:.1f} s")]
 
 
-# --- docstore salvage
+# --- docstore tool salvage
 
 
 SALVAGE_DESCRIPTION = """\
@@ -231,9 +231,9 @@ the header X-Docstore-Salvaged.  The store is not changed; `docstore ingest`
 reads the WARC file.  Exit code 8 if records were unreadable."""
 
 SALVAGE_EXAMPLES = """\
-docstore salvage --output pages.warc.gz
-docstore salvage --set-aside --output pages.warc.gz
-docstore salvage --format jsonl --output pages.jsonl --store broken
+docstore tool salvage --output pages.warc.gz
+docstore tool salvage --set-aside --output pages.warc.gz
+docstore tool salvage --format jsonl --output pages.jsonl --store broken
 """
 
 TEXTS_WITHOUT_BODIES = "jsonl"
@@ -276,7 +276,7 @@ def run_salvage(args: argparse.Namespace) -> int:
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
-# --- docstore dump
+# --- docstore tool dump
 
 
 DUMP_DESCRIPTION = """\
@@ -286,9 +286,9 @@ shows the rows that list tablets, segments and dictionaries.  The store may be
 open meanwhile."""
 
 DUMP_EXAMPLES = """\
-docstore dump webtable/segments/00000001.seg
-docstore dump webtable/FORMAT
-docstore dump --manifest --store webtable
+docstore tool dump webtable/segments/00000001.seg
+docstore tool dump webtable/FORMAT
+docstore tool dump --manifest --store webtable
 """
 _PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
 
@@ -303,7 +303,7 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_dump(args: argparse.Namespace) -> int:
     if (args.file is None) != args.manifest:
-        raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
+        raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore tool dump --help`")
     if args.manifest:
         with open_files(args, "the manifest is in the store's files") as store:
             _show(args, dump_manifest(store.opened.engine))

@@ -298,7 +298,7 @@ def fit(points: Sequence[tuple[int, int]]) -> PowerLaw | None:
 def run(args: argparse.Namespace) -> int:
     """Print word statistics."""
     with open_named(args) as store:
-        statistics = text_statistics(store, host=args.host, top=args.top or TOP_WORDS)
+        statistics = text_statistics(store, host=args.host, top=args.limit or TOP_WORDS)
     if not statistics.words:
         output.note(f"no text{f' on {args.host}' if args.host else ''}")
         return EXIT_NOTHING_FOUND

@@ -84,12 +84,12 @@ class SetCell(NamedTuple):
 
 
 class DeleteCells(NamedTuple):
-    """Delete the versions of one column with ``start <= timestamp < end`` (both None: all)."""
+    """Delete the versions of one column with ``since <= timestamp < until`` (both None: all)."""
 
     family: str
     qualifier: bytes
-    start: int | None = None
-    end: int | None = None
+    since: int | None = None
+    until: int | None = None
 
 
 class DeleteFamily(NamedTuple):
@@ -166,10 +166,9 @@ class ReadSpec(NamedTuple):
 
     Attributes:
         families: their names; None reads all.
-        families: their names; None reads all.
         qualifier_prefix: only columns whose qualifier begins with it.
-        start: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
-        end: timestamp bound, exclusive; None has no bound.
+        since: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
+        until: timestamp bound, exclusive; None has no bound.
         versions: newest versions of each column; None gives all.
         cell_limit: stop after so many cells; None has no bound.
         after: give only cells after this position.
@@ -179,8 +178,8 @@ class ReadSpec(NamedTuple):
 
     families: tuple[str, ...] | None = None
     qualifier_prefix: bytes = b""
-    start: int = 0
-    end: int | None = None
+    since: int = 0
+    until: int | None = None
     versions: int | None = None
     cell_limit: int | None = None
     after: Position | None = None
@@ -216,8 +215,8 @@ def checked_spec(spec: ReadSpec) -> ReadSpec:
     if spec.crawl != "":
         checked_crawl(spec.crawl)
     families = None if spec.families is None else tuple(sorted(checked_families(spec.families)))
-    end = None if spec.end is None else micros(spec.end)
-    return spec._replace(families=families, start=micros(spec.start), end=end)
+    until = None if spec.until is None else micros(spec.until)
+    return spec._replace(families=families, since=micros(spec.since), until=until)
 
 
 class Durability(enum.Enum):

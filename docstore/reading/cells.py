@@ -362,7 +362,7 @@ class CellStore:
             return cell._replace(value=self._values.fetch(cell.value))
         except CorruptionError:  # compaction may have moved it since the row was read
             spec = ReadSpec(
-                families=(cell.family,), qualifier_prefix=cell.qualifier, start=cell.timestamp, end=cell.timestamp + 1
+                families=(cell.family,), qualifier_prefix=cell.qualifier, since=cell.timestamp, until=cell.timestamp + 1
             )
             cells = self._table.read_row(row_key, spec)
             again = next((found for found in cells if found.qualifier == cell.qualifier), cell)

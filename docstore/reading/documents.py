@@ -265,7 +265,7 @@ class DocumentReader:
         at: int | None,
         versions: int,
         families: Sequence[str] | None,
-        follow: bool = False,
+        follow_redirects: bool = False,
         variants: bool = False,
         follow_duplicates: bool = False,
     ) -> Document | None:
@@ -274,13 +274,13 @@ class DocumentReader:
         Args:
             url: asked for.
             at, versions, families: as in `get`.
-            follow: follow stored redirects, as far as they lead to stored pages.
+            follow_redirects: follow stored redirects, as far as they lead to stored pages.
             variants: if there is no such page, try the other scheme, with or without `www`, and the other Unicode
                 normal form.
             follow_duplicates: if the newest fetch was rejected, give the page that it duplicates.
         """
 
-        if not (follow or variants or follow_duplicates):
+        if not (follow_redirects or variants or follow_duplicates):
             return self.get(keys.row_key(url), at=at, versions=versions, families=families)
 
         def read(one: str) -> Document | None:
@@ -297,7 +297,7 @@ class DocumentReader:
             others = [*keys.variants(url), *keys.normal_forms(keys.canonical_url(url))]
             document = next(filter(None, map(read, others)), None)
             via = [keys.canonical_url(url)]
-        while document is not None and follow and len(via) < MAX_REDIRECTS:
+        while document is not None and follow_redirects and len(via) < MAX_REDIRECTS:
             target = self._redirect_target(document, at)
             found = None if target is None or target in via else read(target)
             if found is None:

@@ -33,7 +33,7 @@ crawl that writes through the server; on HBase, during any crawl."""
 INDEX_EXAMPLES = """\
 docstore index
 docstore index --follow --every 30
-docstore index --again --index /fast/search --json
+docstore index --full --index /fast/search --json
 """
 IDLE_SHARE = 4
 """With --follow: the least pause between two updates, as a multiple of the time of an update."""
@@ -49,7 +49,7 @@ def add_index_arguments(parser: argparse.ArgumentParser) -> None:
         default=10,
         help=f"with --follow: pause between updates, at least {IDLE_SHARE} times an update's time (default: 10)",
     )
-    parser.add_argument("--again", action="store_true", help="rebuild the index")
+    parser.add_argument("--full", action="store_true", help="rebuild the index")
     _add_index(parser)
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -67,29 +67,29 @@ def run_index(args: argparse.Namespace) -> int:
                 "or call `store.search_index().update()` in the process that writes"
             )
         show = output.progress_of_count(args, stack, " pages", "index")
-        again = args.again
+        full = args.full
         while True:
-            report = _update(args, store, show, again=again)
+            report = _update(args, store, show, full=full)
             if args.json:
                 output.json_line(asdict(report))
             elif not args.follow or report.added or report.changed or report.removed:
                 _print_report(report)
             if not args.follow:
                 return EXIT_OK
-            again = False
+            full = False
             sys.stdout.flush()  # for a reader of a pipe
             time.sleep(max(args.every, IDLE_SHARE * report.seconds))
 
 
-def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] | None, *, again: bool) -> IndexReport:
+def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] | None, *, full: bool) -> IndexReport:
     if isinstance(store, DocumentStore):
-        return store.search_index(args.index).update(show, again=again)
+        return store.search_index(args.index).update(show, full=full)
     if args.index:
         raise InvalidArgument(
             "--index cannot be used with a served store, whose server has its own index; leave it out"
         )
     progress = None if show is None else (lambda _stage, done, _total: show(done))
-    return store.run_job("index", {"again": again}, report_of(IndexReport), progress)
+    return store.run_job("index", {"full": full}, report_of(IndexReport), progress)
 
 
 def _print_report(report: IndexReport) -> None:
@@ -127,7 +127,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("query", metavar="QUERY", nargs="+", help="words, phrases and fields, see above")
     parser.add_argument("--host", metavar="HOST", help="only pages of this host or its subdomains")
-    parser.add_argument("--lang", metavar="LANG", help="only pages in this language, such as hi")
+    parser.add_argument("--lang", metavar="TAG", help="only pages in this language, such as hi")
     arguments.add_times(parser)
     parser.add_argument(
         "--status", metavar="N", type=_status, help="only pages with this HTTP status; any for all (default: 2xx)"

@@ -132,7 +132,7 @@ class RemoteStore(StoreCalls, Blocking):
         def captures(row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
             """Captures of a row with their columns of family `dedup`, newest first."""
             columns: dict[int, dict[Column, bytes]] = {}
-            for cell in stored_row(row_key, ReadSpec(("dedup",), end=end)):
+            for cell in stored_row(row_key, ReadSpec(("dedup",), until=end)):
                 columns.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
             for timestamp, shown in sorted(columns.items(), reverse=True):
                 verdict = decode_verdict(shown[VERDICT]) if VERDICT in shown else None

@@ -181,7 +181,7 @@ class StoreCalls:
 
     @Asks
     def _watch_job(self, job: Job, wait_seconds: int) -> Steps[Job]:
-        query = {"wait": wait_seconds, "seen": job.revision}
+        query = {"wait_seconds": wait_seconds, "revision": job.revision}
         return self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
 
     @Asks
@@ -266,13 +266,13 @@ class StoreCalls:
 
     @Asks
     def add_anchor(
-        self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
+        self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
     ) -> Steps[None]:
         """See `DocumentStore.add_anchor`."""
         keys.row_key(target_url)
         keys.row_key(source_url)
         named = {"target_url": target_url, "source_url": source_url, "text": text}
-        message = {**named, "at": _at_micros(at), "any_time": any_time}
+        message = {**named, "seen_at": _at_micros(seen_at), "any_time": any_time}
         return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
 
     @Asks
@@ -294,7 +294,7 @@ class StoreCalls:
         at: Time | None = None,
         versions: int = 1,
         families: Sequence[str] | None = None,
-        follow: bool = False,
+        follow_redirects: bool = False,
         variants: bool = False,
         follow_duplicates: bool = False,
     ) -> Steps[Document | None]:
@@ -305,7 +305,7 @@ class StoreCalls:
             "at": _at_micros(at),
             "versions": None if versions == 1 else versions,
             "families": None if families is None else ",".join(checked_families(tuple(families))),
-            "follow": follow or None,
+            "follow_redirects": follow_redirects or None,
             "variants": variants or None,
             "follow_duplicates": follow_duplicates or None,
         }
@@ -388,7 +388,7 @@ class StoreCalls:
             )
         given: dict[str, Any] = {name: value for name, value in options.items() if name != "seconds"}
         times = {name: _at_micros(given.get(name)) for name in ("since", "until")}
-        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"q": query, **given, **times}))
+        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"query": query, **given, **times}))
 
     @Asks
     def collapse(self, urls: Iterable[str]) -> Steps[list[str]]:
@@ -647,7 +647,7 @@ def _refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
     length = weight(page)
     if length <= limits.request_bytes - ROOM_BYTES:
         return None
-    limit = f"the server takes {limits.request_bytes} in one request; `docstore serve --max-body` sets more"
+    limit = f"the server takes {limits.request_bytes} in one request; `docstore serve --max-request-bytes` sets more"
     return _refused(page, f"the page takes {length} bytes, and {limit}")
 
 

@@ -64,7 +64,10 @@ VIEWS: Final[Mapping[str, tuple[str, Callable[[Service, Given], dict[str, Any]]]
         "list.html",
         lambda service, given: listing(service.store, given.get("prefix", "").strip(), given.get("after", "")),
     ),
-    "/search": ("search.html", lambda service, given: found(service.store, given.get("q", ""), given.get("from", ""))),
+    "/search": (
+        "search.html",
+        lambda service, given: found(service.store, given.get("query", ""), given.get("from", "")),
+    ),
     "/clusters": ("clusters.html", lambda service, given: clusters(service.store, given.get("after", ""))),
     "/diff": (
         "diff.html",

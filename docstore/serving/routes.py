@@ -179,18 +179,18 @@ async def put_body(
     status: FromQuery[int] = 200,
     fetched_at: FromQuery[int | None] = None,
     header: Annotated[list[str] | None, QueryParameter(description="NAME: VALUE, as received; may be repeated")] = None,
-    policy: Annotated[list[str] | None, QueryParameter(description="VERDICT:POLICY; may be repeated")] = None,
+    policy: Annotated[list[str] | None, QueryParameter(description="VERDICT=POLICY; may be repeated")] = None,
     anchors: FromQuery[bool] = False,
     links: FromQuery[bool] = False,
     any_time: FromQuery[bool] = False,
     crawl: FromQuery[str] = "",
 ) -> Response[bytes]:
     """Write one page whose body is the body of the request: for `curl --upload-file`."""
-    pairs = [_pair(one, "header", "Name: value") for one in header or ()]
+    pairs = [_pair(one, ":", "header", "Name: value") for one in header or ()]
     content_type = context_of(request.scope).headers.get("content-type")
     if content_type and not any(name.lower() == "content-type" for name, _ in pairs):
         pairs.append(("Content-Type", content_type))
-    policies = dict(_pair(one, "policy", "exact:reject") for one in policy or ()) if policy else None
+    policies = dict(_pair(one, "=", "policy", "exact=reject") for one in policy or ()) if policy else None
     body = await context_of(request.scope).body()
     page = Page(url, body, status, tuple(pairs), fetched_at, crawl=crawl)
     result = await service.put_page(page, policies=policies, anchors=anchors, links=links, any_time=any_time)
@@ -223,7 +223,7 @@ async def get_page(
     at: At = None,
     versions: Annotated[int, QueryParameter(ge=1, le=1000)] = 1,
     families: Families = None,
-    follow: FromQuery[bool] = False,
+    follow_redirects: FromQuery[bool] = False,
     variants: FromQuery[bool] = False,
     follow_duplicates: FromQuery[bool] = False,
 ) -> Response[bytes]:
@@ -234,7 +234,7 @@ async def get_page(
     def encoded(found: Document | None) -> bytes | None:
         return None if found is None else encode(found)
 
-    follows = {"follow": follow, "variants": variants, "follow_duplicates": follow_duplicates}
+    follows = {"follow_redirects": follow_redirects, "variants": variants, "follow_duplicates": follow_duplicates}
     if versions == 1:
         raw = await service.read_page(encoded, url, at, wanted, **follows)
     else:
@@ -358,11 +358,11 @@ async def add_anchor(
     target_url: str,
     source_url: str,
     text: str,
-    at: int | None = None,
+    seen_at: int | None = None,
     any_time: bool = False,
 ) -> Response[bytes]:
     """Record that a page links to another."""
-    await service.write(partial(service.store.add_anchor, target_url, source_url, text, at, any_time=any_time))
+    await service.write(partial(service.store.add_anchor, target_url, source_url, text, seen_at, any_time=any_time))
     return reply(request, {})
 
 
@@ -417,7 +417,9 @@ SEARCH_SECONDS: Final = 2.0
 async def search(
     request: AnyRequest,
     service: Asked,
-    q: Annotated[str, QueryParameter(description="words, phrases and fields, at most 1,000 characters")],
+    words: Annotated[
+        str, QueryParameter(query="query", description="words, phrases and fields, at most 1,000 letters")
+    ],
     host: FromQuery[str | None] = None,
     lang: FromQuery[str | None] = None,
     since: Annotated[int | None, QueryParameter(description="in microseconds since 1970")] = None,
@@ -431,7 +433,7 @@ async def search(
     """Pages that answer a query, one of each cluster; the job `index` makes and updates the index."""
     options = SearchOptions(host=host, lang=lang, since=since, until=until, status=status)
     options |= SearchOptions(limit=limit, offset=offset, collapse=collapse, length=length, seconds=SEARCH_SECONDS)
-    return await ask(request, service, lambda: service.store.search(q, **options))
+    return await ask(request, service, lambda: service.store.search(words, **options))
 
 
 @post("/collapse", status_code=200, opt=opens(Role.READ, gives={"urls": list[str], "taken": list[bytes] | None}))
@@ -562,9 +564,9 @@ def _page_answer(context: RequestContext, raw: bytes) -> tuple[int, bytes, dict[
     return 200, raw, named
 
 
-def _pair(given: str, name: str, example: str) -> tuple[str, str]:
-    key, colon, value = given.partition(":")
-    if not colon or not key:
+def _pair(given: str, sign: str, name: str, example: str) -> tuple[str, str]:
+    key, sign, value = given.partition(sign)
+    if not sign or not key:
         raise Refusal(400, f"{name} must be like {example!r}, not {given[:100]!r}")
     return key, value.strip()
 
@@ -759,11 +761,11 @@ async def get_job(
     request: AnyRequest,
     service: Asked,
     name: FromPath[str],
-    wait: Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS, description="seconds, for a change")] = 0.0,
-    seen: Annotated[int, QueryParameter(description="revision that the client has")] = 0,
+    wait_seconds: Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS, description="for a change")] = 0.0,
+    revision: Annotated[int, QueryParameter(description="that the client has")] = 0,
 ) -> Response[bytes]:
-    """A job; with `wait` when it has changed since revision `seen`."""
-    return reply(request, await service.jobs.watch(name, seen, wait))
+    """A job; with `wait_seconds` when it has changed since that revision."""
+    return reply(request, await service.jobs.watch(name, revision, wait_seconds))
 
 
 @get("/jobs/{name:str}/events", opt=opens(Role.READ, gives=bytes))

@@ -284,7 +284,7 @@ class Service:
 
     def _named(self, page: Page) -> Page:
         """A page with the digest by which archive clients name its body, where that is wanted and none is recorded."""
-        if not self.settings.digests or page.payload_digest or page.status == NOT_MODIFIED:
+        if not self.settings.payload_digests or page.payload_digest or page.status == NOT_MODIFIED:
             return page
         return page._replace(payload_digest=payload_digest(page.body))
 
@@ -504,8 +504,8 @@ def _sweep(
     threshold: float | None = None,
     text: str | None = None,
     shingle_words: int | None = None,
-    policy: str = str(CanonicalPolicy.CANONICAL_LINK),
-    versions: bool = False,
+    canonical_policy: str = str(CanonicalPolicy.CANONICAL_LINK),
+    same_url: bool = False,
     all_pairs: bool = False,
     dry_run: bool = False,
     pairs: str | None = None,
@@ -517,8 +517,8 @@ def _sweep(
     """See `SweepOptions`; `threads` is one, so that writes go on, and `pairs` is a file of the server's machine."""
     given: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("store", "progress")}
     given |= {"pairs": None if pairs is None else Path(pairs), "kinds": tuple(kinds)}
-    if policy in list(CanonicalPolicy):  # the options refuse others
-        given["policy"] = CanonicalPolicy(policy)
+    if canonical_policy in list(CanonicalPolicy):  # the options refuse others
+        given["canonical_policy"] = CanonicalPolicy(canonical_policy)
     return sweep(store, SweepOptions(**given), progress).as_dict()
 
 
@@ -543,9 +543,9 @@ def _reindex(store: DocumentStore, progress: Progress, *, dry_run: bool = False)
     return reindex(store, dry_run=dry_run, on_progress=lambda report: progress("pages", report.pages, 0)).as_dict()
 
 
-def _index(store: DocumentStore, progress: Progress, *, again: bool = False) -> Any:
+def _index(store: DocumentStore, progress: Progress, *, full: bool = False) -> Any:
     """See `docstore.search.index`; needs the extra `docstore[search]`."""
-    return store.search_index().update(lambda pages: progress("pages", pages, 0), again=again)
+    return store.search_index().update(lambda pages: progress("pages", pages, 0), full=full)
 
 
 def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None, crawl: str = "") -> Any:

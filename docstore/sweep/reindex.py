@@ -24,7 +24,7 @@ GROUP_PAGES = 64
 
 @dataclass(slots=True)
 class ReindexReport:
-    """Counts of a run; the same names as `docstore reindex --json` prints.
+    """Counts of a run; the same names as `docstore tool reindex --json` prints.
 
     Attributes:
         pages: captures that the detector should see.

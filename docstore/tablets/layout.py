@@ -83,8 +83,8 @@ if TYPE_CHECKING:
     from docstore.storage.reports import BackupReport, CompactionReport
 
 
-SALVAGE = "take what you need with `docstore salvage`, then remove the file"
-RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
+SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
+RESTORE = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
 
 _MADE_BEFORE_FORMAT = frozenset(
     (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")

@@ -106,7 +106,7 @@ def test_msgpack_gives_what_python_gives(served: Serving) -> None:
 def test_a_body_is_put_by_curl_and_given_as_data(served: Serving) -> None:
     answer = served.http.put(
         "/v1/page",
-        params={"url": "https://three.example/x", "header": ["ETag: abc"], "policy": "exact:flag", "fetched_at": AT},
+        params={"url": "https://three.example/x", "header": ["ETag: abc"], "policy": "exact=flag", "fetched_at": AT},
         content=b"<script>alert(1)</script>",
         headers={"content-type": "text/html"},
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_case import Terminal, article, html
 
-from docstore.cli.main import COMMANDS, main
+from docstore.cli.main import COMMANDS, TOOLS, main
 from docstore.version import __version__
 
 DOCSTORE = [sys.executable, "-m", "docstore.cli"]
@@ -24,9 +24,19 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
 def test_help_lists_every_command(run: Terminal) -> None:
     answer = run.bare("--help")
     assert answer.code == 0
+    tools = run.bare("tool", "--help")
+    assert tools == run.bare("help", "tool")
     for command in COMMANDS:
-        assert f"  {command.name} " in answer.out
-        assert command.summary in answer.out
+        text = tools.out if command in TOOLS else answer.out
+        assert f"  {command.name} " in text and command.summary in text
+        assert (command.name in answer.out) == (command not in TOOLS)
+
+
+def test_a_tool_is_found_under_tool_alone(run: Terminal) -> None:
+    assert run.bare("tool").code == 2
+    assert "did you mean `docstore tool dump`" in run.bare("dump").err
+    assert "did you mean `docstore tool tune`" in run.bare("tool", "tun").err
+    assert run.bare("help", "tool", "dump").out == run.bare("tool", "dump", "--help").out
 
 
 def test_no_command_prints_the_help_and_is_a_wrong_call(run: Terminal) -> None:
@@ -67,7 +77,7 @@ def test_the_store_may_be_named_before_the_command(run: Terminal, tmp_path: Path
     assert run.bare("--store", "x", "--help").code == 0
     assert run.bare("--store", "x", "--store", store, "stats").code == 2
     assert (run.bare("--store", "x").code, run.bare("--store").code) == (2, 2)
-    assert run.bare("--store", "x", "tune").code == 2
+    assert run.bare("--store", "x", "tool", "tune").code == 2
     assert not (tmp_path / "x").exists()
 
 
@@ -254,7 +264,7 @@ def test_completion_names_every_command(run: Terminal, shell: str) -> None:
     answer = run.bare("completion", shell)
     assert answer.code == 0
     for command in COMMANDS:
-        assert command.name in answer.out
+        assert command.name.removeprefix("tool ") in answer.out
 
 
 def test_a_completion_script_is_sound_bash(run: Terminal) -> None:

@@ -41,7 +41,7 @@ def test_a_time_is_microseconds_or_a_datetime_with_a_zone(store: DocumentStore, 
     assert result.timestamp == NOON
     later = MOMENT + timedelta(hours=1)
     store.put_page(URL, b"<p>young", headers=TYPE, fetched_at=later)
-    store.add_anchor(URL, "https://b.example/", "words", at=time)
+    store.add_anchor(URL, "https://b.example/", "words", seen_at=time)
     found = store.get(URL, at=time)
     assert found is not None
     assert found.text == "old"

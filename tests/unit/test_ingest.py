@@ -141,7 +141,7 @@ def test_a_truncated_record_is_an_error_and_stored_with_salvage(
     whole, last = (pack(record(message(BODY), f"http://{name}.example/")) for name in "ab")
     path = tmp_path / "cut.warc"
     path.write_bytes(whole + last[: -len(last) // 3])
-    report = ingest(store, [str(path)], IngestOptions(salvage=salvage))
+    report = ingest(store, [str(path)], IngestOptions(keep_truncated=salvage))
     ((error),) = report.errors
     assert (error.file, error.offset, error.url) == (str(path), len(whole), "http://b.example/")
     assert "the file ends inside a" in error.reason and error.reason.startswith("taken as it is: ") == salvage

@@ -33,8 +33,8 @@ def store(tmp_path: Path) -> Iterator[DocumentStore]:
         {"families": "http"},
         {"families": (b"http",)},
         {"qualifier_prefix": "ti"},
-        {"start": "2024"},
-        {"end": 1.5},
+        {"since": "2024"},
+        {"until": 1.5},
         {"versions": 0},
         {"versions": "3"},
         {"cell_limit": 0},
@@ -54,11 +54,11 @@ def test_a_wrong_spec_is_refused_and_not_read_as_another(store: DocumentStore, f
 
 
 def test_a_spec_takes_datetimes_and_families_in_any_order(store: DocumentStore) -> None:
-    row = store.cells.read_row(URL, ReadSpec(families=("text", "http"), start=MOMENT))  # type: ignore[arg-type]
+    row = store.cells.read_row(URL, ReadSpec(families=("text", "http"), since=MOMENT))  # type: ignore[arg-type]
     assert row is not None
     assert [cell.family for cell in row.cells] == sorted(cell.family for cell in row.cells)
     assert {cell.family for cell in row.cells} == {"text", "http"}
-    assert store.cells.read_row(URL, ReadSpec(end=MOMENT)) is None  # type: ignore[arg-type]
+    assert store.cells.read_row(URL, ReadSpec(until=MOMENT)) is None  # type: ignore[arg-type]
     assert Selection(since=MOMENT).since == NOON  # type: ignore[arg-type]
 
 

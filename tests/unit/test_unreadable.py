@@ -239,7 +239,7 @@ def test_a_sweep_continues_after_an_unreadable_value_and_names_it(tmp_path: Path
         path, offset = damage_value(store, A, MAIN)
     with opened(tmp_path) as store:
         report = sweep(store)
-        assert report.documents == 3
+        assert report.captures == 3
         assert (A, path, offset) in [(one.url, one.path, one.offset) for one in report.unreadable]
         assert json.dumps(report.as_dict())
         assert sweep(store).unreadable  # each run names what it met
