@@ -29,6 +29,7 @@ from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError
+from docstore.model.plain import Plain
 from docstore.model.types import Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
@@ -75,7 +76,7 @@ class Selection:
 
 
 @dataclass(slots=True)
-class ExportReport:
+class ExportReport(Plain):
     """What was written.
 
     Attributes:

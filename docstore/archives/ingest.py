@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeGuard
+from typing import IO, TYPE_CHECKING, TypeGuard
 
 import msgpack
 
@@ -30,6 +30,7 @@ from docstore.model.capture import (
     STORED_VISIT,
 )
 from docstore.model.errors import InvalidArgument
+from docstore.model.plain import Plain
 from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
@@ -98,7 +99,7 @@ class IngestError:
 
 
 @dataclass(slots=True)
-class IngestReport:
+class IngestReport(Plain):
     """What a run did; the same names as `docstore ingest --json` prints.
 
     Attributes:
@@ -145,10 +146,6 @@ class IngestReport:
     def is_partial(self) -> bool:
         """Whether a page was not stored, or not completely."""
         return self.error_count > 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
 
     def add_error(self, file: str, offset: int, reason: str, url: str = "") -> None:
         """Count an error, and list it if there are fewer than MAX_ERRORS."""

@@ -110,7 +110,7 @@ def run_ingest(args: argparse.Namespace) -> int:
 
         def list_rejected(result: PutResult) -> None:
             if rejects is not None:
-                rejects.write(json.dumps(answers.put_fields(result)).encode() + b"\n")
+                rejects.write(json.dumps(result.asdict()).encode() + b"\n")
 
         options = IngestOptions(
             policies,
@@ -138,7 +138,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             "--strip-passwords removes them"
         )
     if args.json:
-        output.json_line(report.as_dict())
+        output.json_line(report.asdict())
     else:
         _print_errors(report)
         _print_report(report, dry_run=args.dry_run)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import os
 import sys
-import time
 from importlib import import_module
 from itertools import islice
+
+from docstore.model import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from typing import IO, Any
 
-MICROS = 1_000_000
 NOTHING = "-"
 """Shown for a missing value of a column."""
 ALIGNED_ROWS = 1000
@@ -169,22 +169,10 @@ def json_line(value: Mapping[str, Any]) -> None:
     sys.stdout.write(text + "\n")
 
 
-def bytes_fields(name: str, value: bytes) -> dict[str, str]:
-    """A JSON field for bytes: text if they are UTF-8, else `NAME_base64`."""
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": import_module("base64").b64encode(value).decode()}
-
-
 # --- times and sizes
 
 
-def iso(timestamp: int) -> str:
-    """Microseconds since 1970 as ISO 8601 UTC; a fraction only if it is not zero."""
-    seconds, micros = divmod(timestamp, MICROS)
-    fraction = f".{micros // 1000:03d}" if micros % 1000 == 0 else f".{micros:06d}"
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + (fraction if micros else "") + "Z"
+iso = plain.iso
 
 
 def size(count_bytes: float) -> str:

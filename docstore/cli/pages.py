@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
-from docstore.cli.capture import capture_fields, print_capture
+from docstore.cli.capture import print_capture
 from docstore.cli.opening import open_in, open_named, stored_url
 from docstore.model import keys
 from docstore.model.capture import CRAWL, REASON_NOT_MODIFIED
@@ -80,7 +80,7 @@ def run_put(args: argparse.Namespace) -> int:
         )
     if holds_password(url):
         output.note("the URL contains a user and a password; both are stored and listed with it")
-    output.answer(args, answers.put_fields(result), answers.put_words(result))
+    output.answer(args, result.asdict(), answers.put_words(result))
     return EXIT_OK
 
 
@@ -206,7 +206,7 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
             continue
         shown_count += 1
         if args.json:
-            output.json_line(answers.snippet_fields(snippet))
+            output.json_line(snippet.asdict())
             continue
         shown = answers.snippet_pieces(snippet, html=args.html)
         output.styled_line([f"{output.shown_url(url)}\t", *shown] if len(urls) > 1 else shown)
@@ -247,7 +247,7 @@ def _note_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
     if rejected is None:
         return False
     if args.json:
-        output.json_line(capture_fields(rejected, rejected.newest))
+        output.json_line({"url": rejected.url, **rejected.newest.asdict()})
     gone = "that page is gone or has changed, fetch this page again"
     hint = gone if args.follow_duplicates else "--follow-duplicates shows that page"
     output.note(f"{answers.rejected_words(rejected)}; {hint}")
@@ -316,7 +316,7 @@ def run_history(args: argparse.Namespace) -> int:
         return EXIT_NOTHING_FOUND
     if args.json:
         for document in documents:
-            output.json_line(capture_fields(document, document.newest))
+            output.json_line({"url": document.url, **document.newest.asdict()})
     else:
         has_crawl = any(document.newest.crawl for document in documents)
         headings = ("time", "status", "previous", "stored", "verdict", *(("crawl",) if has_crawl else ()))

@@ -167,7 +167,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     if args.png is not None:
         arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
-        output.json_line(stats.as_dict())
+        output.json_line(stats.asdict())
         return EXIT_OK
     total = stats.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]

@@ -112,7 +112,7 @@ def run_sweep(args: argparse.Namespace) -> int:
         show = output.progress_of_stages(args, stack)
         report = sweep(store, options, show) if isinstance(store, DocumentStore) else _swept(store, options, show)
     if args.json:
-        output.json_line(report.as_dict())
+        output.json_line(report.asdict())
     else:
         answers.note_unreadable(report.unreadable)
         output.table(_lines(report, dry_run=args.dry_run))
@@ -207,5 +207,5 @@ def run_reindex(args: argparse.Namespace) -> int:
         ("with fingerprints of an older scheme", str(report.outdated)),
         ("posted", "nothing: dry run" if args.dry_run else str(report.posted)),
     ]
-    output.answer(args, report.as_dict(), lines)
+    output.answer(args, report.asdict(), lines)
     return EXIT_OK

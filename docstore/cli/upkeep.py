@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
@@ -161,7 +160,7 @@ def run_compact(args: argparse.Namespace) -> int:
             tablets=args.tablets or None, level=args.level, full=args.full, dry_run=args.dry_run, on_progress=show
         )
     if args.json:
-        output.json_line(dataclasses.asdict(report))
+        output.json_line(report.asdict())
     else:
         answers.note_unreadable(report.unreadable)
         if report.advice:
@@ -267,7 +266,7 @@ def run_salvage(args: argparse.Namespace) -> int:
     report = salvage.report
     output.answer(
         args,
-        dataclasses.asdict(report),
+        report.asdict(),
         f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}",
     )
     if report.unreadable or report.damaged:

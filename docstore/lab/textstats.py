@@ -109,7 +109,7 @@ class TextStatistics:
     growth: tuple[tuple[int, int], ...]
     heaps: PowerLaw | None
 
-    def as_dict(self) -> dict[str, Any]:
+    def asdict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {
             **asdict(self),
@@ -305,7 +305,7 @@ def run(args: argparse.Namespace) -> int:
     if args.png is not None:
         arguments.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(statistics))
     if args.json:
-        output.json_line(statistics.as_dict())
+        output.json_line(statistics.asdict())
         return EXIT_OK
     about = "" if statistics.exact else "about "
     output.table(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.plain import asdict, iso
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,19 +29,26 @@ if TYPE_CHECKING:
 
 # --- times
 
-Time: TypeAlias = "int | datetime"
-"""Microseconds since 1970, or a datetime with a time zone."""
+Time: TypeAlias = "int | datetime | str"
+"""Microseconds since 1970, a datetime with a time zone, or ISO 8601 such as 2024-05-01T10:00:00Z."""
 
 
 def micros(time: Time) -> int:
     """A time as microseconds since 1970; fractions of a microsecond are truncated.
 
     Raises:
-        InvalidArgument: neither a whole number nor a datetime, or a datetime without a time zone.
+        InvalidArgument: no such time, or one without a time zone.
     """
     if type(time) is int:
         return time
     datetime = import_module("datetime")
+    if isinstance(time, str):
+        try:
+            time = datetime.datetime.fromisoformat(time)
+        except ValueError as error:
+            raise InvalidArgument(
+                f"{time!r:.100} is no time in ISO 8601 with a time zone, such as 2024-05-01T10:00:00Z"
+            ) from error
     if isinstance(time, datetime.datetime):
         if time.utcoffset() is None:
             raise InvalidArgument(f"{time!r} has no time zone; write it with tzinfo=datetime.UTC")
@@ -51,7 +59,8 @@ def micros(time: Time) -> int:
         return index(other)
     except TypeError as error:
         raise InvalidArgument(
-            f"a time must be an integer in microseconds since 1970, or a datetime with a time zone, not {time!r:.100}"
+            "a time must be an integer in microseconds since 1970, a datetime with a time zone, or ISO 8601 such as "
+            f"2024-05-01T10:00:00Z, not {time!r:.100}"
         ) from error
 
 
@@ -500,7 +509,7 @@ class Page(NamedTuple):
 
     Attributes:
         url: as fetched.
-        body: after transfer and content decoding.
+        body: after transfer and content decoding; a bytearray or memoryview is copied.
         status: HTTP status; 304 records a visit of an unchanged page.
         headers: as received, in order, repeats kept.
         fetched_at: microseconds since 1970; None means now.  A datetime is converted.
@@ -520,9 +529,21 @@ class Page(NamedTuple):
     docno: str = ""
     crawl: str = ""
 
+    def __repr__(self) -> str:
+        when = "" if self.fetched_at is None else f" {iso(self.fetched_at)}"
+        return f"<Page {self.url}{when}, status {self.status}, {body_bytes(self)} bytes>"
+
     def _checked(self) -> dict[str, Any]:
-        is_number = self.fetched_at is None or type(self.fetched_at) is int
-        return {} if is_number else {"fetched_at": micros(self.fetched_at)}  # type: ignore[arg-type]
+        fields: dict[str, Any] = {}
+        if self.fetched_at is not None and type(self.fetched_at) is not int:
+            fields["fetched_at"] = micros(self.fetched_at)
+        if isinstance(self.body, bytearray | memoryview):
+            fields["body"] = bytes(self.body)
+        return fields
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case-insensitive; None if there is none."""
@@ -554,6 +575,10 @@ class Verdict(NamedTuple):
     contains_url: str = ""
     candidates: int = 0
     verified: int = 0
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 def page_of(
@@ -628,6 +653,10 @@ class PutResult(NamedTuple):
     error: str = ""
     known_as: str = ""
     links: tuple[str, ...] = ()
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 # --- which pages cannot be stored

@@ -8,11 +8,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from docstore.model.plain import Plain
 from docstore.model.types import Verdict, VerdictKind
 
 
 @dataclass(frozen=True, slots=True)
-class Similar:
+class Similar(Plain):
     """A live page like another.
 
     Attributes:
@@ -44,7 +45,7 @@ class Loss(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class Orphan(Plain):
     """A page that was rejected as a duplicate of a page that does not show that content any more.
 
     Attributes:

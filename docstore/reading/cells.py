@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docstore.model import keys
 from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError
+from docstore.model.plain import asdict
 from docstore.model.types import (
     Append,
     Cell,
@@ -58,6 +59,10 @@ class Row(NamedTuple):
     row_key: bytes
     url: str
     cells: tuple[Cell, ...]
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 def scan_range(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+from docstore.model.plain import Plain
 from docstore.model.types import Time, Verdict
 from docstore.reading.snippet import Snippet
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Plain):
     """A page that matches a query.
 
     Attributes:
@@ -35,7 +36,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResults:
+class SearchResults(Plain):
     """The results of a search.
 
     Attributes:
@@ -77,7 +78,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexReport:
+class IndexReport(Plain):
     """The report of an update of the index.
 
     Attributes:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
@@ -71,7 +70,7 @@ def run_index(args: argparse.Namespace) -> int:
         while True:
             report = _update(args, store, show, full=full)
             if args.json:
-                output.json_line(asdict(report))
+                output.json_line(report.asdict())
             elif not args.follow or report.added or report.changed or report.removed:
                 _print_report(report)
             if not args.follow:
@@ -152,7 +151,7 @@ def run_search(args: argparse.Namespace) -> int:
         results = _search(args, open_in(stack, args))
     for rank, hit in enumerate(results.hits, args.offset + 1):
         if args.json:
-            output.json_line(_fields(hit))
+            output.json_line(hit.asdict())
         else:
             _print_hit(rank, hit)
     output.note(f"{results.total} {'page matches' if results.total == 1 else 'pages match'}")
@@ -164,13 +163,6 @@ def _search(args: argparse.Namespace, store: Store) -> SearchResults:
     options = SearchOptions(collapse=not args.no_collapse, **{name: getattr(args, name) for name in same})  # type: ignore[typeddict-item]
     query = " ".join(args.query)
     return store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
-
-
-def _fields(hit: Hit) -> dict[str, Any]:
-    verdict = None if hit.verdict is None else {"kind": str(hit.verdict.kind), "of_url": hit.verdict.of_url}
-    snippet = None if hit.snippet is None else answers.snippet_fields(hit.snippet)
-    shown = {name: getattr(hit, name) for name in ("url", "title", "timestamp", "status", "score", "duplicates")}
-    return shown | {"verdict": verdict, "snippet": snippet}
 
 
 def _print_hit(rank: int, hit: Hit) -> None:

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 from docstore.model import keys
+from docstore.model.arguments import checked
 from docstore.model.capture import STORED_REFUSED
 from docstore.model.errors import InvalidArgument, UnsupportedFormat
+from docstore.model.plain import plain
 from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Append,
@@ -51,7 +53,7 @@ from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
-from docstore.serving.wire import plain, weight
+from docstore.serving.wire import weight
 
 _T = TypeVar("_T")
 
@@ -211,6 +213,7 @@ class StoreCalls:
     # --- pages
 
     @Asks
+    @checked
     def put_page(
         self,
         url: str,
@@ -265,6 +268,7 @@ class StoreCalls:
         return [outcome for outcome in outcomes if outcome is not None]
 
     @Asks
+    @checked
     def add_anchor(
         self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
     ) -> Steps[None]:
@@ -276,6 +280,7 @@ class StoreCalls:
         return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
 
     @Asks
+    @checked
     def delete(self, url: str, *, purge: bool = False) -> Steps[bool]:
         """See `DocumentStore.delete`."""
         query = {"url": _checked_url(url), "purge": True if purge else None}
@@ -287,6 +292,7 @@ class StoreCalls:
         return bool((yield from self._session.ask(call)))
 
     @Asks
+    @checked
     def get(
         self,
         url: str,
@@ -312,6 +318,7 @@ class StoreCalls:
         return self._session.ask(Call("GET", "/v1/page", Document, query=query, may_be_absent=True))
 
     @Lists
+    @checked
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
     ) -> Items[Document | None]:
@@ -328,6 +335,7 @@ class StoreCalls:
             yield from self._session.items(Document | None, partial(rest, batch))
 
     @Asks
+    @checked
     def history(self, url: str) -> Steps[list[Document]]:
         """See `DocumentStore.history`."""
         return self._session.ask(
@@ -335,24 +343,28 @@ class StoreCalls:
         )
 
     @Asks
+    @checked
     def validators(self, url: str) -> Steps[dict[str, str | int] | None]:
         """See `DocumentStore.validators`."""
         query = {"url": _checked_url(url)}
         return self._session.ask(Call("GET", "/v1/validators", dict[str, Any], query=query, may_be_absent=True))
 
     @Lists
+    @checked
     def anchors(self, url: str) -> Items[Cell]:
         """See `DocumentStore.anchors`."""
         return _slices(self._session, url, ReadSpec(("anchor",)))
 
     @Asks
+    @checked
     def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> Steps[list[Similar]]:
         """See `DocumentStore.similar`."""
-        named: dict[str, object] = {"body": page} if isinstance(page, bytes) else {"url": page}
+        named: dict[str, object] = {"url": page} if isinstance(page, str) else {"body": bytes(page)}
         message = {**named, "threshold": threshold, "limit": limit}
         return self._session.ask(Call("POST", "/v1/similar", list[Similar], "similar", message=message))
 
     @Asks
+    @checked
     def snippet(
         self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
     ) -> Steps[Snippet | None]:
@@ -361,6 +373,7 @@ class StoreCalls:
         return found[0]
 
     @Asks
+    @checked
     def snippets(
         self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
     ) -> Steps[list[Snippet | None]]:
@@ -371,6 +384,7 @@ class StoreCalls:
         return found
 
     @Asks
+    @checked
     def search(
         self,
         query: str,
@@ -391,6 +405,7 @@ class StoreCalls:
         return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"query": query, **given, **times}))
 
     @Asks
+    @checked
     def collapse(self, urls: Iterable[str]) -> Steps[list[str]]:
         """See `DocumentStore.collapse`."""
         kept: list[str] = []
@@ -403,6 +418,7 @@ class StoreCalls:
         return kept
 
     @Lists
+    @checked
     def find(
         self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
     ) -> Items[Document]:
@@ -431,6 +447,25 @@ class StoreCalls:
         """See `DocumentStore.orphans`."""
         call = Call("GET", "/v1/orphans")
         return self._session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
+
+    @Lists
+    @checked
+    def _listed(self, *, prefix: str | None, host: str | None) -> Items[Listed]:
+        scan_range(prefix, host)
+
+        def rest(last: Listed | None, _count: int) -> Call:
+            after = None if last is None else last.row_key.hex()
+            return Call("GET", "/v1/urls", query={"prefix": prefix, "host": host, "after": after})
+
+        return self._session.items(Listed, rest)
+
+
+class Listed(NamedTuple):
+    """A URL with a live page, and the time of its newest capture."""
+
+    url: str
+    row_key: bytes
+    timestamp: int
 
 
 class Rejected(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from docstore.model.plain import Plain
 from docstore.storage.unreadable import Unreadable
 
 
 @dataclass
-class CompactionReport:
+class CompactionReport(Plain):
     """What a compaction did, or with `dry_run` what it would do.
 
     Attributes:
@@ -72,7 +73,7 @@ class CompactionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class BackupReport:
+class BackupReport(Plain):
     """What a backup copied.
 
     Attributes:

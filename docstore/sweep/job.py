@@ -18,9 +18,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from blake3 import blake3
@@ -31,6 +30,7 @@ from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SWEEP_DIRECTORY
 from docstore.model.keys import row_key, same_host, site, url_of
+from docstore.model.plain import Plain
 from docstore.model.pointers import PagePointer
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
@@ -128,7 +128,7 @@ class LargeCluster:
 
 
 @dataclass(slots=True)
-class SweepReport:
+class SweepReport(Plain):
     """Results of a sweep; the same names as `docstore sweep --json` prints.
 
     Attributes:
@@ -185,10 +185,6 @@ class SweepReport:
     canonical_policy: str = ""
     seconds: float = 0.0
     stage_seconds: dict[str, float] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
 
 
 def sweep(

@@ -38,6 +38,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
+from docstore.model.plain import asdict
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.counts import totals
@@ -270,8 +271,8 @@ class LocalBackend:
                 for tablet in self.manifest.tablets()
             ],
             "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
-            "lost": [lost._asdict() for lost in self.lost],
-            "unreadable": [value.as_dict() for value in self.values.unreadable.listed()],
+            "lost": [asdict(lost) for lost in self.lost],
+            "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
             "lost_commits": sum(lost.last - lost.first + 1 for lost in self.lost_commits),
             "set_aside_bytes": sum(file.length_bytes for file in self.set_aside),
         }

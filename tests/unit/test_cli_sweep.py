@@ -11,6 +11,7 @@ import docstore
 from docstore.cli.main import main
 from docstore.model.capture import TEXT_CHECKSUM
 from docstore.model.format import POSTING_TEXT
+from docstore.model.plain import iso
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, Durability, RowMutations, VerdictKind
 from docstore.reading.index import SeenPages
@@ -198,7 +199,7 @@ def test_diff_marks_words_that_went_and_came(terminal: Terminal) -> None:
     whole = terminal("diff", A, COPY, "--all", "--json").object()
     assert {change["change"] for change in whole["changes"]} == {"same", "break"}
     old = terminal("diff", OTHER, OTHER, "--at", "4", "--at", "5", "--json").object()
-    assert [page["timestamp"] for page in old["pages"]] == [4 * SECOND, 5 * SECOND]
+    assert [page["timestamp"] for page in old["pages"]] == [iso(4 * SECOND), iso(5 * SECOND)]
     alone = terminal("diff", A)
     assert (alone.code, f"no version of {A} before its only version" in alone.err) == (1, True)
     none = terminal("diff", A, "https://example.com/none")

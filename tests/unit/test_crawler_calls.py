@@ -52,7 +52,7 @@ def test_a_time_is_microseconds_or_a_datetime_with_a_zone(store: DocumentStore, 
     assert [cell.timestamp for cell in store.anchors(URL)] == [NOON]
 
 
-@pytest.mark.parametrize("time", [NOON / 1e6, "2024-05-01", datetime(2024, 5, 1, 12), b"1"], ids=repr)
+@pytest.mark.parametrize("time", [NOON / 1e6, "2024-05-01", "noon", datetime(2024, 5, 1, 12), b"1"], ids=repr)
 def test_what_is_no_time_is_refused(store: DocumentStore, time: Any) -> None:
     with pytest.raises(InvalidArgument, match="time zone"):
         store.put_page(URL, b"<p>x", fetched_at=time)

@@ -14,6 +14,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.lab.pictures import plotted_pairs
 from docstore.model.capture import SIMHASH
 from docstore.model.errors import InvalidArgument
+from docstore.model.plain import iso
 from docstore.model.types import ReadSpec, Schema
 from docstore.reading.documents import Capture
 from docstore.reference import fingerprints
@@ -343,7 +344,7 @@ def test_dups_all_lists_what_the_store_knows_and_dups_alone_names_it(terminal: T
     assert "`docstore dups --all`" in swept.out and f"cluster of          4  {A}" in swept.out
     assert "dups --all" not in terminal("sweep", "--dry-run").out
     report = terminal("sweep", "--json").object()
-    assert report["largest_clusters"] == [{"url": A, "timestamp": SECOND, "captures": 4}]
+    assert report["largest_clusters"] == [{"url": A, "timestamp": iso(SECOND), "captures": 4}]
     for url in (A, COPY, NEAR, RETITLED, SMALLER):
         terminal("delete", url, "--yes")
     none = terminal("dups", "--all")

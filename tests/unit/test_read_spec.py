@@ -75,9 +75,9 @@ def test_a_threshold_that_no_similarity_has_is_refused(store: DocumentStore, thr
 
 
 def test_options_are_members_of_their_enumerations_or_refused(store: DocumentStore, tmp_path: Path) -> None:
-    assert SweepOptions(policy="oldest").policy.name == "OLDEST"  # type: ignore[arg-type]
+    assert SweepOptions(canonical_policy="oldest").canonical_policy.name == "OLDEST"  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="is unknown; choose one of"):
-        SweepOptions(policy="eldest")  # type: ignore[arg-type]
+        SweepOptions(canonical_policy="eldest")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="a list of files"):
         ingest(store, "crawl.warc.gz")
     with pytest.raises(InvalidArgument, match="must be a Schema"):

@@ -22,6 +22,7 @@ from docstore.cli.main import main
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key
+from docstore.model.plain import iso
 from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
 from docstore.storage.files import Files
@@ -69,7 +70,7 @@ def test_a_page_that_cannot_be_read_is_named_and_stops_no_other(tmp_path: Path, 
         assert all(body_of(store, one.url) == one.body for one in given)
         assert A not in {one.url for one in store.similar(NEAR, threshold=0.1)}
         (found,) = store.stats()["unreadable"]
-        assert (found["url"], found["timestamp"], found["path"], found["offset"]) == (A, T0, path, offset)
+        assert (found["url"], found["timestamp"], found["path"], found["offset"]) == (A, iso(T0), path, offset)
         assert found["column"] == "text:main", "it is read first, and is a delta of its body"
 
 
