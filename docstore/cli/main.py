@@ -240,7 +240,11 @@ def _run_command(command: Command, words: list[str]) -> int:
             args = parser.parse_intermixed_args(words)
     except SystemExit as leaving:  # raised only by --help
         return int(leaving.code or 0)
-    return command.run(args)
+    try:
+        return command.run(args)
+    except DocstoreError as error:
+        report_error(str(error), vars(args))
+        return error.exit_code
 
 
 def _print_version() -> int:

@@ -18,7 +18,7 @@ from docstore.model import plain
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import ExitStack
     from typing import IO, Any
 
@@ -97,8 +97,18 @@ def note(text: str) -> None:
     sys.stderr.write(f"docstore: {safe(text)}\n")
 
 
-def report_error(text: str) -> None:
-    """Print an error on stderr."""
+def report_error(text: str, options: Collection[str] = ()) -> None:
+    """Print an error on stderr, with options of the terminal in place of arguments of Python.
+
+    Args:
+        text: the message of an error.
+        options: of the command, as Python names them: `create=True` becomes `--create`, `read_only` `--read-only`.
+    """
+    for name in options:
+        option = f"--{name.replace('_', '-')}"
+        if name in text:
+            named = f"{name}=True" if "_" not in name else f"{name}(?:=True)?"
+            text = import_module("re").sub(rf"(?<![\w/.-]){named}(?![\w/=-]|\.\w)", option, text)
     sys.stderr.write(f"docstore: error: {safe(text)}\n")
 
 

@@ -691,12 +691,12 @@ def refusal_of_time(timestamp: object, now: int, *, any_time: bool = False) -> s
     if timestamp < EARLIEST_MICROS:
         return (
             f"its time {timestamp} is before 1990: give microseconds since 1970, not seconds or milliseconds; "
-            "any_time=True, or --any-time, accepts it"
+            "any_time=True accepts it"
         )
     if timestamp > now + MOST_AHEAD_MICROS:
         return (
             f"its time {timestamp} is more than a day ahead of this machine's clock, {now}, both in microseconds since "
-            "1970; any_time=True, or --any-time, accepts it"
+            "1970; any_time=True accepts it"
         )
     return ""
 

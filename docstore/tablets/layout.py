@@ -319,7 +319,7 @@ class Layout:
         if is_new and self._has_records():
             raise self._missing(FORMAT_FILE)  # a new store has FORMAT before its first record
         if is_new and not create:
-            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
+            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init`, or create=True")
         if is_new:
             self._check_empty()
             if schema is not None:

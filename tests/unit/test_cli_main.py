@@ -99,6 +99,17 @@ def test_a_missing_store_is_exit_3_with_what_to_do(run: Terminal) -> None:
     assert not run.store.exists()
 
 
+def test_errors_name_options_of_the_terminal(run: Terminal) -> None:
+    run("init")
+    page = run.store.parent / "page.html"
+    page.write_text("<p>x")
+    early = run("put", "https://a.example/", str(page), "--fetched-at", "1980-01-01")
+    assert early.code == 2 and "--any-time accepts it" in early.err and "=True" not in early.err
+    assert "or --create" in run.on(run.store / "no")("put", "https://a.example/", str(page)).err
+    wrong = run.on(run.store.parent / "two")("init", "--similar-threshold", "0.9", "--near-threshold", "0.8")
+    assert "--similar-threshold 0.9 is above --near-threshold 0.8" in wrong.err
+
+
 def test_a_newer_store_is_exit_4(run: Terminal) -> None:
     run("init")
     (run.store / "FORMAT").write_bytes(b"docstore format 999\n")
