@@ -192,6 +192,6 @@ def test_shared_samples_are_ingested_and_nothing_is_stored_twice(store: docstore
 def test_a_report_is_plain_data() -> None:
     report = IngestReport()
     report.add_error("f", 3, "why")
-    plain = report.as_dict()
+    plain = report.asdict()
     assert plain["errors"] == [{"file": "f", "offset": 3, "reason": "why", "url": ""}]
     assert set(plain["verdicts"]) == {str(kind) for kind in VerdictKind}

@@ -242,7 +242,7 @@ def test_a_sweep_continues_after_an_unreadable_value_and_names_it(tmp_path: Path
         report = sweep(store)
         assert report.captures == 3
         assert (A, path, offset) in [(one.url, one.path, one.offset) for one in report.unreadable]
-        assert json.dumps(report.as_dict())
+        assert json.dumps(report.asdict())
         assert sweep(store).unreadable  # each run names what it met
 
 
@@ -314,7 +314,7 @@ def test_no_page_stands_for_a_cluster_whose_body_cannot_be_read(tmp_path: Path) 
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # the oldest, and a delta against the first
         path, offset = damage_value(store, A, BODY)
     with opened(tmp_path) as store:
-        report = sweep(store, SweepOptions(policy=CanonicalPolicy.OLDEST))
+        report = sweep(store, SweepOptions(canonical_policy=CanonicalPolicy.OLDEST))
         assert (report.clusters, report.largest_cluster) == (1, 3)
         assert [(one.url, one.path, one.offset) for one in report.unreadable] == [(A, path, offset)]
         assert store.collapse([C, B, A]) == [C]
