@@ -51,7 +51,7 @@ _Read = Callable[[Any, str], Any]
 TYPES: Final[Mapping[str, type]] = {
     NAMED[kind.__name__]: kind for kind in (SetCell, DeleteCells, DeleteFamily, DeleteRow, Append, Increment)
 }
-"""Records that name their type, as more than one may stand in one place."""
+"""Records that name their type, as more than one may be in one place."""
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"
