@@ -11,14 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from docstore.archives.entries import BODY_LIMIT_BYTES
 from docstore.archives.export import SOFTWARE, WRITERS, ExportReport, Selection, WarcExport, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
-from docstore.cli.arguments import declare
 from docstore.cli.opening import note_slow_kernel, open_in
+from docstore.cli.store_commands import PARQUET
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import ColumnFamily, PutResult, Schema, VerdictKind
 from docstore.storage.heap import use_one_heap
@@ -31,84 +30,8 @@ if TYPE_CHECKING:
 # --- docstore ingest
 
 
-INGEST_DESCRIPTION = """\
-Write the pages of WARC 1.0/1.1, WET, ARC and TREC Web files, plain, gzip or
-zstd, of WACZ files, and of Parquet files with a column url, and body or text, as
-those of FineWeb.  The format is detected by content.  Of a folder all archives in
-it are read; hidden files and stores are left out, other files are passed over.
-Revisits are resolved after all files are read, so the order of files does not
-matter.  Damaged records are reported with file and offset, and skipped; the
-exit code is then 8.  It is also 8 if the original of a revisit is neither in
-these files nor in the store.  If you repeat a run, nothing is written twice.
-With --mirror, files that wget or HTTrack saved become pages: the path below DIR
-is the path below the base URL, the time of a file is its capture time."""
-
-INGEST_EXAMPLES = """\
-docstore ingest crawl-*.warc.gz
-docstore ingest crawl.warc.gz --policy exact=reject --rejected rejected.jsonl
-docstore ingest crawl.warc.gz --policy exact=reference --policy near=reference
-curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
-docstore ingest crawl.warc.gz --dry-run
-docstore ingest crawl.warc.gz --anchors
-docstore ingest crawl.warc.gz --crawl 2024-05
-docstore ingest fineweb/*.parquet CC-MAIN-*.warc.wet.gz
-docstore ingest crawls/ one-more.wacz --create
-docstore ingest --mirror mirror/example.com --base https://example.com/
-docstore ingest crawl.warc.gz --keep-encoded --create
-"""
-
 SHOWN_ERRORS = 20
 SHOWN_FILES = 5
-
-
-def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "files FILE*", "an archive, or a folder of archives; - for stdin")
-    declare(parser, "--mirror DIR", "instead: a folder of saved pages; needs --base")
-    declare(
-        parser,
-        "--base URL",
-        "URL of the folder of --mirror; https:// alone if the folders in it are named by hosts",
-    )
-    declare(
-        parser,
-        "--keep-encoded",
-        "also keep WARC and ARC records as they were recorded: encodings, requests, metadata, revisits; for "
-        "export --keep-encoded; needs a store with family warc, which --create makes",
-    )
-    arguments.add_policies(parser)
-    declare(parser, "--rejected FILE", "list all rejected pages of these files there, one JSON object a line")
-    declare(parser, "--dry-run", "compute every verdict, write nothing")
-    declare(parser, "--anchors", "write each link's text into the anchor family of its target page")
-    arguments.add_any_time(parser)
-    declare(parser, "--crawl LABEL", "label of the crawl of these pages; stored pages keep their label")
-    declare(
-        parser, "--keep-truncated", "store the readable part of a page with a cut or broken record, marked as truncated"
-    )
-    declare(
-        parser,
-        "--strip-passwords",
-        "remove user and password from URLs that have both (default: they are stored, with a warning)",
-    )
-    declare(
-        parser,
-        "--max-body-bytes N",
-        "longest body; a page with a longer one is reported and skipped; memory is at most about four times this "
-        f"(default: {BODY_LIMIT_BYTES})",
-        arguments.positive,
-        BODY_LIMIT_BYTES,
-    )
-    declare(parser, "--threads N", "that analyse pages (default: 2)", default=2)
-    declare(
-        parser,
-        "--[no-]reader",
-        "read and analyse in a second process (default: for files of 16 MB and more, with a second core and not "
-        "--threads 1)",
-    )
-    arguments.add_progress(parser)
-    arguments.add_durability(parser)
-    arguments.add_create(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the report as one JSON object")
 
 
 def run_ingest(args: argparse.Namespace) -> int:
@@ -251,72 +174,6 @@ def _kept(report: IngestReport) -> str:
 
 
 # --- docstore export
-
-
-EXPORT_DESCRIPTION = """\
-Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
-become revisit records), as WACZ (such a WARC with index, page list and digests
-in one file), as TREC Web with document numbers, as JSON Lines with title, text
-and verdict, or as Parquet.  `docstore ingest` reads WARC, WACZ, TREC Web and the
-layout `full` of Parquet back to the same pages.  --cdxj writes the index with which pywb and other tools find
-records in the WARC file; it has offsets in that file, so both are written by
-one run.  --keep-encoded writes records that `ingest --keep-encoded` kept as
-they were recorded; captures without such a record are written as ever.  Of a
-part of the store, kept revisit records are replaced by whole pages.  The layouts
-of Parquet: full has all that the store knows of a page, also its cluster and its
-notes; fineweb has text in the columns of the FineWeb data set; ccindex has the
-columns of the columnar index of Common Crawl."""
-
-EXPORT_EXAMPLES = """\
-docstore export --output all.warc.gz --versions all
-docstore export --crawl 2024-05 --output may.warc.gz
-docstore export --output all.warc.gz --cdxj all.cdxj --versions all
-docstore export --format wacz --host example.com --output example.wacz
-docstore export --keep-encoded --versions all --output same.warc.gz
-docstore export --format trecweb --host example.com --output example.trec
-docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
-docstore export --collapse --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
-docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
-docstore export --format parquet --versions all --output all.parquet
-docstore export --format parquet --layout fineweb --verdict new --output text.parquet
-"""
-
-PARQUET = "parquet"
-LAYOUTS = ("full", "fineweb", "ccindex")
-"""Of Parquet; the module that has them imports pyarrow."""
-
-
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--format", "what to write (default: warc)", (*WRITERS, PARQUET), "warc")
-    declare(parser, "--layout", "columns of --format parquet (default: full)", LAYOUTS)
-    declare(parser, "--output FILE", "output file; replaced when everything is written (default: stdout)", default="-")
-    arguments.add_range(parser)
-    declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
-    declare(
-        parser,
-        "--lang TAG",
-        "only pages in this language: by their note `lang`, else as the page declares; en includes en-GB",
-        default="",
-    )
-    declare(parser, "--min-words N", "only pages with at least so many words of text", default=0)
-    arguments.add_crawl(parser)
-    arguments.add_times(parser)
-    declare(
-        parser,
-        "--verdict KIND*",
-        f"only captures with this verdict: {', '.join(VerdictKind)}; may be repeated",
-        arguments.verdict_kind,
-    )
-    declare(parser, "--versions N", "newest captures of a page, or all (default: 1)", arguments.positive_or_all, 1)
-    declare(parser, "--collapse", "only one page of each cluster of duplicates: its canonical page if selected")
-    declare(parser, "--dropped FILE", "with --collapse: write URL, canonical and similarity of what is left out")
-    declare(parser, "--body", "with --format jsonl: bodies too, in base64")
-    declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
-    declare(parser, "--keep-encoded", "with --format warc or wacz: write records as they were recorded")
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "{captures, body_bytes, output} as one JSON object; needs --output FILE")
 
 
 def run_export(args: argparse.Namespace) -> int:

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import argparse
 import errno
-import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
-from typing import Any, BinaryIO
 
 from docstore.cli import output
-from docstore.cli.direct import DEFAULT_STORE, STORE_VARIABLE
+from docstore.cli.main import DEFAULT_STORE, STORE_VARIABLE
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import TIMESTAMP_MAX
-from docstore.model.types import (
-    COUNT_MAX,
-    DUPLICATES,
-    Durability,
-    Policy,
-    VerdictKind,
-    checked_crawl,
-    checked_policies,
-    micros,
-)
-from docstore.storage.files import storage_error
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from typing import Any, BinaryIO
+
+    from docstore.model.types import Policy, VerdictKind
+
+COUNT_MAX = 2**63 - 1
+VERDICTS = ("exact", "same_text", "near", "contained", "similar", "new")
+DURABILITIES = ("sync", "flush", "none")
+"""As in the types of the model, which are not imported until a value is parsed: `--help` would take twice as long."""
 MICROS = 1_000_000
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -130,8 +126,8 @@ def add_durability(parser: argparse.ArgumentParser) -> None:
         parser,
         "--durability",
         "what a committed page survives: sync power loss (default), flush kill -9, none only an orderly close",
-        tuple(level.value for level in Durability),
-        Durability.SYNC.value,
+        DURABILITIES,
+        DURABILITIES[0],
     )
 
 
@@ -177,7 +173,7 @@ def time_micros(text: str) -> int:
                 moment = datetime.datetime(int(word), 1, 1)
             elif len(word) <= 11:
                 return int(word) * MICROS
-            elif 15 <= len(word) < 20 and int(word) <= TIMESTAMP_MAX:
+            elif 15 <= len(word) < 20 and int(word) <= import_module("docstore.model.format").TIMESTAMP_MAX:
                 return int(word)
         else:
             moment = datetime.datetime.fromisoformat(word)
@@ -190,7 +186,7 @@ def time_micros(text: str) -> int:
         )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    timestamp = micros(moment)
+    timestamp: int = import_module("docstore.model.types").micros(moment)
     if timestamp < 0:
         raise argparse.ArgumentTypeError(f"{text} is before 1970")
     return timestamp
@@ -214,15 +210,17 @@ def column(text: str) -> tuple[str, bytes]:
 
 def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
     """Verdict and policy of `verdict=policy`."""
+    types = import_module("docstore.model.types")
     kind, _, policy = text.partition("=")
-    kinds = [str(known) for known in DUPLICATES]
-    policies = [str(known) for known in Policy]
+    kinds = [str(known) for known in types.DUPLICATES]
+    policies = [str(known) for known in types.Policy]
     if kind not in kinds or policy not in policies:
         raise argparse.ArgumentTypeError(
             f"not VERDICT=POLICY: {text!r}; VERDICT is one of {', '.join(kinds)}, POLICY one of {', '.join(policies)}"
         )
     try:
-        (pair,) = checked_policies({kind: policy}).items()
+        pair: tuple[VerdictKind, Policy]
+        (pair,) = types.checked_policies({kind: policy}).items()
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return pair
@@ -230,8 +228,8 @@ def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
 
 def verdict_kind(text: str) -> str:
     """A verdict."""
-    if text not in list(VerdictKind):
-        raise argparse.ArgumentTypeError(f"not a verdict: {text!r}; it is one of {', '.join(VerdictKind)}")
+    if text not in VERDICTS:
+        raise argparse.ArgumentTypeError(f"not a verdict: {text!r}; it is one of {', '.join(VERDICTS)}")
     return text
 
 
@@ -246,7 +244,7 @@ def header(text: str) -> tuple[str, str]:
 def label(text: str) -> str:
     """The label of a crawl."""
     try:
-        return checked_crawl(text)
+        return str(import_module("docstore.model.types").checked_crawl(text))
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -257,6 +255,12 @@ def setting(text: str) -> tuple[str, str]:
     if not name or not sign:
         raise argparse.ArgumentTypeError(f"not a setting: {text!r}; write NAME=VALUE")
     return name, value
+
+
+def path(text: str) -> Path:
+    """A path."""
+    named: Path = import_module("pathlib").Path(text)
+    return named
 
 
 def positive(text: str) -> int:
@@ -324,7 +328,7 @@ def read_input(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read()
     try:
-        return Path(name).read_bytes()
+        return path(name).read_bytes()
     except OSError as error:
         raise InvalidArgument(
             f"cannot read {name}: {error.strerror}; give the path of a file, or - for stdin"
@@ -335,7 +339,7 @@ def read_input(name: str) -> bytes:
 def raw_stdout() -> Iterator[BinaryIO]:
     """Stdout for bytes that were asked for, in pieces."""
     sys.stdout.flush()
-    stream = io.BufferedWriter(output.RawStdout())
+    stream = import_module("io").BufferedWriter(output.RawStdout())
     yield stream
     stream.flush()
 
@@ -347,7 +351,7 @@ def write_file(name: str, value: bytes) -> None:
         InvalidArgument: the file cannot be written.
     """
     try:
-        Path(name).write_bytes(value)
+        path(name).write_bytes(value)
     except OSError as error:
         raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
 
@@ -383,5 +387,5 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         if is_file:
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
-            raise storage_error("write", path, error) from error
+            raise import_module("docstore.storage.files").storage_error("write", path, error) from error
         raise

@@ -9,8 +9,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from docstore.cli import answers, arguments, output
-from docstore.cli.arguments import declare
+from docstore.cli import answers, output
 from docstore.cli.opening import open_named, stored_url
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
@@ -28,33 +27,6 @@ if TYPE_CHECKING:
     from docstore.attach import Store
 
 SHOWN_CHARACTERS = 100
-
-DIFF_DESCRIPTION = """\
-Show which words of two pages differ, as [-removed-] and {+added+}; on a
-terminal in red and green.  The first line has the similarity of the texts, the
-exact Jaccard coefficient that verdicts use; for two pages without text it says
-whether their bytes are the same.  One URL compares two of its versions: the
-newest and the version before it, or those of --at.
---measures prints the result of each fingerprint instead: checksums, exact
-Jaccard coefficient and containment, simhash, sketch, 0-mod-p fingerprints."""
-
-DIFF_EXAMPLES = """\
-docstore diff https://example.com/a https://example.com/b
-docstore diff https://example.com/ --at 2023-01-01 --at 2024-01-01
-docstore diff https://example.com/a https://example.com/b --all --json
-docstore diff https://example.com/a https://example.com/b --measures
-"""
-
-
-def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL1", "of a stored page")
-    declare(parser, "other URL2?", "of another page (default: the version of URL1 before)")
-    declare(parser, "--at TIME*", "version at this time; if given twice: URL1, then URL2")
-    declare(parser, "--all", "also show blocks without a change")
-    declare(parser, "--measures", "all measures of similarity instead of words")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "both pages, similarity and changes, or the measures, as one JSON object")
 
 
 def run_diff(args: argparse.Namespace) -> int:

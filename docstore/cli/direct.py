@@ -20,6 +20,7 @@ from importlib import import_module
 
 from docstore import compiled
 from docstore.cli.capture import print_capture
+from docstore.cli.main import DEFAULT_STORE, STORE_VARIABLE
 from docstore.model import format as layout
 from docstore.model.codec import crc32, decode_timestamp, escape
 from docstore.reading.shown import shown_text
@@ -28,8 +29,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-DEFAULT_STORE = "webtable"
-STORE_VARIABLE = "DOCSTORE_STORE"
 _WRITE_BUFFER_BYTES = 32 << 20
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _ANSWER_BYTES = 1 << 20

@@ -9,8 +9,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named, stored_url
+from docstore.cli.page_commands import DEFAULT_LIMIT
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
@@ -23,63 +23,12 @@ if TYPE_CHECKING:
     from docstore.reports.dedup import KnownDuplicate
     from docstore.reports.measures import SimhashMatch, SimhashPair
 
-DUPS_DESCRIPTION = """\
-List live pages that are similar to a page, older and younger ones, with exact
-similarities.  The page is a stored one, or a file that need not be stored.
-For contained the number is the share of the page that is in the listed page,
-for contains the share of the listed page that is in the page.
---all lists the duplicates that the store knows, by the last sweep, else by
-verdicts.  --simhash N finds pages whose simhash differs in at most N of 64
-bits, whatever their similarity: those of a page, or with --all all pairs.
---rejected lists captures that a policy rejected, without a body.
---orphans lists rejected pages to fetch again: the page that they duplicated is
-gone, or its URL has changed."""
 
-DUPS_EXAMPLES = """\
-docstore dups https://example.com/
-docstore dups https://example.com/ --threshold 0.5 --limit 50
-docstore dups --file page.html
-curl -s https://example.com/ | docstore dups --file - --json
-docstore dups --all
-docstore dups https://example.com/ --simhash 6
-docstore dups --all --simhash 3 --json
-docstore dups --rejected
-docstore dups --orphans --json
-"""
-
-DEFAULT_LIMIT = 10
 NO_DUPLICATES = "no duplicates are known; `docstore sweep` compares all pairs of the store"
 NO_ORPHANS = "nothing to fetch again: the store still has every page for which another was rejected"
 
 Shown = tuple[Sequence[str], dict[str, Any]]
 """A row of a table, and its JSON object."""
-
-
-def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "of a stored page")
-    declare(parser, "--file PAGE.html", "a page that need not be in the store; - for stdin")
-    declare(parser, "--all", "list all duplicates that the store knows")
-    declare(parser, "--rejected", "list rejected captures and what they duplicate")
-    declare(
-        parser, "--orphans", "list rejected pages to fetch again, and what happened to the pages that they duplicate"
-    )
-    declare(parser, "--threshold J", "least similarity (default: the schema's similar threshold, with --all 0)")
-    declare(
-        parser,
-        "--simhash N",
-        "by simhash: most bits that differ, 0 to 64; with URL, --file or --all; reads the simhash of every page",
-        _bits,
-    )
-    declare(
-        parser, "--limit N", f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)"
-    )
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(
-        parser,
-        "one JSON object a line: one a page, most similar first, or one a known duplicate, pair, rejected capture or "
-        "orphan",
-    )
 
 
 def run_dups(args: argparse.Namespace) -> int:
@@ -154,12 +103,6 @@ def _known(known: KnownDuplicate) -> Shown:
     urls = (output.shown_url(known.url), output.shown_url(known.of_url))
     row = (known.kind, answers.similarity(known.similarity), output.iso(known.timestamp), *urls)
     return row, asdict(known)
-
-
-def _bits(text: str) -> int:
-    if text.isascii() and text.isdecimal() and int(text) <= 64:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"not a number of bits from 0 to 64: {text!r}")
 
 
 def _too_short(body: bytes, schema: Schema) -> str:

@@ -1,8 +1,8 @@
 """The program: the table of commands, and running one; every error becomes one line on stderr and an exit code.
 
 The table has names, so that only the module of the running command is imported: a cold `docstore get` takes
-milliseconds.  The module of a command such as `get` has `GET_DESCRIPTION`, `GET_EXAMPLES`, `add_get_arguments(parser)`
-and `run_get(args) -> exit code`.
+milliseconds.  Of a command such as `get`, `page_commands` or `store_commands` has `GET_DESCRIPTION`, `GET_EXAMPLES` and
+`add_get_arguments(parser)`, all that `--help` imports; the module of the command has `run_get(args) -> exit code`.
 """
 
 from __future__ import annotations
@@ -25,79 +25,81 @@ if TYPE_CHECKING:
 
 
 class Command:
-    """A command: its name, a summary, and its module, which is imported when it runs."""
+    """A command: its name, a summary, the module that declares its arguments, and the one that runs it."""
 
-    def __init__(self, name: str, summary: str, module: str) -> None:
+    def __init__(self, name: str, summary: str, declared: str, module: str) -> None:
         self.name, self.summary, self.module = name, summary, module
+        self._declared = declared
         self._word = name.rpartition(" ")[2]
 
-    def _of_module(self, name: str) -> Any:
-        return getattr(import_module(self.module), name)
+    def _of_declared(self, name: str) -> Any:
+        return getattr(import_module(self._declared), name)
 
     @property
     def description(self) -> str:
         """Its description in the help."""
-        return str(self._of_module(f"{self._word.upper()}_DESCRIPTION"))
+        return str(self._of_declared(f"{self._word.upper()}_DESCRIPTION"))
 
     @property
     def examples(self) -> str:
         """Example calls, one a line."""
-        return str(self._of_module(f"{self._word.upper()}_EXAMPLES"))
+        return str(self._of_declared(f"{self._word.upper()}_EXAMPLES"))
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare its arguments."""
-        self._of_module(f"add_{self._word}_arguments")(parser)
+        self._of_declared(f"add_{self._word}_arguments")(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Run it; -> exit code."""
-        return int(self._of_module(f"run_{self._word}")(args))
+        return int(getattr(import_module(self.module), f"run_{self._word}")(args))
 
 
+PAGES, STORES, PARSERS = "docstore.cli.page_commands", "docstore.cli.store_commands", "docstore.cli.parsers"
 GROUPS = {
     "store": (
-        Command("init", "make a store", "docstore.cli.stores"),
-        Command("ingest", "write the pages of WARC, ARC and TREC Web files", "docstore.cli.archives"),
-        Command("put", "write one page and print its verdict", "docstore.cli.pages"),
-        Command("delete", "delete pages or some of their cells", "docstore.cli.pages"),
+        Command("init", "make a store", STORES, "docstore.cli.stores"),
+        Command("ingest", "write the pages of WARC, ARC and TREC Web files", STORES, "docstore.cli.archives"),
+        Command("put", "write one page and print its verdict", PAGES, "docstore.cli.pages"),
+        Command("delete", "delete pages or some of their cells", PAGES, "docstore.cli.pages"),
     ),
     "read": (
-        Command("get", "print a page: text, body, headers or cells", "docstore.cli.pages"),
-        Command("history", "list the captures of a page", "docstore.cli.pages"),
-        Command("scan", "list cells of many rows", "docstore.cli.pages"),
-        Command("key", "show the canonical URL and row key of a URL", "docstore.cli.pages"),
-        Command("stats", "print totals, verdicts and sizes", "docstore.cli.stats"),
-        Command("report", "write a page to look at: what a store holds", "docstore.cli.stats"),
+        Command("get", "print a page: text, body, headers or cells", PAGES, "docstore.cli.pages"),
+        Command("history", "list the captures of a page", PAGES, "docstore.cli.pages"),
+        Command("scan", "list cells of many rows", PAGES, "docstore.cli.pages"),
+        Command("key", "show the canonical URL and row key of a URL", PAGES, "docstore.cli.pages"),
+        Command("stats", "print totals, verdicts and sizes", PAGES, "docstore.cli.stats"),
+        Command("report", "write a page to look at: what a store holds", PAGES, "docstore.cli.stats"),
     ),
     "duplicates": (
-        Command("dups", "list duplicates: of a page, all, or rejected ones", "docstore.cli.dups"),
-        Command("diff", "show which words of two pages differ", "docstore.cli.diff"),
-        Command("sweep", "find all pairs and clusters of duplicates", "docstore.cli.sweep"),
+        Command("dups", "list duplicates: of a page, all, or rejected ones", PAGES, "docstore.cli.dups"),
+        Command("diff", "show which words of two pages differ", PAGES, "docstore.cli.diff"),
+        Command("sweep", "find all pairs and clusters of duplicates", STORES, "docstore.cli.sweep"),
     ),
     "search and links": (
-        Command("index", "make or update the search index", "docstore.search.commands"),
-        Command("search", "find pages by words", "docstore.search.commands"),
-        Command("annotate", "derive columns: language, key phrases, names, links", "docstore.notes.annotate"),
-        Command("frontier", "list link targets that are not stored", "docstore.notes.links"),
+        Command("index", "make or update the search index", PAGES, "docstore.search.commands"),
+        Command("search", "find pages by words", PAGES, "docstore.search.commands"),
+        Command("annotate", "derive columns: language, key phrases, names, links", PAGES, "docstore.notes.annotate"),
+        Command("frontier", "list link targets that are not stored", PAGES, "docstore.notes.links"),
     ),
-    "archives": (Command("export", "write pages as WARC, TREC Web or JSON Lines", "docstore.cli.archives"),),
+    "archives": (Command("export", "write pages as WARC, TREC Web or JSON Lines", STORES, "docstore.cli.archives"),),
     "upkeep": (
-        Command("check", "look for damage", "docstore.cli.upkeep"),
-        Command("compact", "remove garbage, rewrite live data smaller", "docstore.cli.upkeep"),
-        Command("backup", "copy an open store into a folder", "docstore.cli.stores"),
-        Command("restore", "make a store from a backup", "docstore.cli.stores"),
-        Command("copy", "copy a store into another one", "docstore.cli.stores"),
+        Command("check", "look for damage", STORES, "docstore.cli.upkeep"),
+        Command("compact", "remove garbage, rewrite live data smaller", STORES, "docstore.cli.upkeep"),
+        Command("backup", "copy an open store into a folder", STORES, "docstore.cli.stores"),
+        Command("restore", "make a store from a backup", STORES, "docstore.cli.stores"),
+        Command("copy", "copy a store into another one", STORES, "docstore.cli.stores"),
     ),
-    "serve": (Command("serve", "let many processes use a store over HTTP", "docstore.cli.serve"),),
-    "more": (Command("completion", "print a completion script for a shell", "docstore.cli.parsers"),),
+    "serve": (Command("serve", "let many processes use a store over HTTP", STORES, "docstore.cli.serve"),),
+    "more": (Command("completion", "print a completion script for a shell", PARSERS, "docstore.cli.parsers"),),
 }
 """Commands as `docstore --help` groups them."""
 TOOL = "tool"
 TOOLS = (
-    Command("tool dump", "show a file of a store byte by byte", "docstore.cli.upkeep"),
-    Command("tool salvage", "write pages from records when rows are lost", "docstore.cli.upkeep"),
-    Command("tool reindex", "index pages that the detector cannot see", "docstore.cli.sweep"),
-    Command("tool tune", "choose bands for a similarity and a recall", "docstore.lab.tune"),
-    Command("tool plateau", "draw a page's tag curve with its plateau", "docstore.lab.pictures"),
+    Command("tool dump", "show a file of a store byte by byte", STORES, "docstore.cli.upkeep"),
+    Command("tool salvage", "write pages from records when rows are lost", STORES, "docstore.cli.upkeep"),
+    Command("tool reindex", "index pages that the detector cannot see", STORES, "docstore.cli.sweep"),
+    Command("tool tune", "choose bands for a similarity and a recall", STORES, "docstore.lab.tune"),
+    Command("tool plateau", "draw a page's tag curve with its plateau", STORES, "docstore.lab.pictures"),
 )
 """Commands for experts, which `docstore tool --help` lists."""
 COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS)
@@ -147,6 +149,8 @@ EXIT_BROKEN_PIPE = 141
 HELP = ("--help", "-h")
 STORE = "--store"
 """The only option that is allowed before the command."""
+DEFAULT_STORE = "webtable"
+STORE_VARIABLE = "DOCSTORE_STORE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -209,7 +213,7 @@ def _run(words: list[str]) -> int:
     command = find(name)
     if command is None:
         raise InvalidArgument(_unknown(name))
-    if name == "get":
+    if name == "get" and not set(HELP).intersection(words):
         code = import_module("docstore.cli.direct").get(words[1:])
         if code is not None:
             return int(code)
@@ -230,10 +234,6 @@ def _store_behind(words: list[str]) -> list[str]:
 
 def _run_command(command: Command, words: list[str]) -> int:
     parsers = import_module("docstore.cli.parsers")
-    import_module(command.module)
-    if not gc.isenabled():
-        gc.freeze()  # what was imported stays
-        gc.enable()
     try:
         parser = parsers.parser_of(command)
         args, left = parser.parse_known_args(words)
@@ -241,6 +241,10 @@ def _run_command(command: Command, words: list[str]) -> int:
             args = parser.parse_intermixed_args(words)
     except SystemExit as leaving:  # raised only by --help
         return int(leaving.code or 0)
+    import_module(command.module)
+    if not gc.isenabled():
+        gc.freeze()  # what was imported stays
+        gc.enable()
     try:
         return command.run(args)
     except DocstoreError as error:

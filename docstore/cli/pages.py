@@ -15,9 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.arguments import declare
 from docstore.cli.capture import print_capture
 from docstore.cli.opening import open_in, open_named, stored_url
+from docstore.cli.page_commands import SHOWN_CHARACTERS
 from docstore.model import keys
 from docstore.model.capture import CRAWL, REASON_NOT_MODIFIED
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
@@ -33,34 +33,7 @@ if TYPE_CHECKING:
 # --- docstore put
 
 
-PUT_DESCRIPTION = """\
-Write one page and print the verdict: new, exact, same_text, near, contained or similar,
-and how it differs from the version before of its URL."""
-
-PUT_EXAMPLES = """\
-docstore put https://example.com/ page.html
-curl -s https://example.com/ | docstore put https://example.com/ -
-docstore put example.com/a a.html --header 'Content-Type: text/html; charset=utf-8' --fetched-at 2024-05-01
-docstore put https://example.com/ --status 304
-docstore put https://example.com/copy page.html --policy exact=reject --json
-"""
-
 NO_BODY_STATUS = 304
-
-
-def add_put_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL", "of the page; https:// is added if the scheme is missing")
-    declare(parser, "file FILE?", "its body; - or nothing for stdin")
-    declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
-    declare(parser, "--status N", "HTTP status (default: 200); 304 is a visit", arguments.status, 200)
-    declare(parser, "--fetched-at TIME", "when it was fetched (default: now)")
-    declare(parser, "--crawl LABEL", "of the crawl that fetched it")
-    arguments.add_any_time(parser)
-    arguments.add_policies(parser)
-    arguments.add_durability(parser)
-    arguments.add_create(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the answer as one JSON object")
 
 
 def run_put(args: argparse.Namespace) -> int:
@@ -95,59 +68,6 @@ def _body(file: str | None, status: int) -> bytes:
 
 
 # --- docstore get
-
-
-GET_DESCRIPTION = """\
-Print a page: title and text, or what the options select.  --versions prints
-several captures, newest first.  --snippet prints the passages that answer a
-query, of one page or of all pages of a result list.  --explain prints each
-block of the page, whether it is main text, and why.  Pages are compared by
-their main text."""
-
-GET_EXAMPLES = """\
-docstore get https://example.com/
-docstore get example.com --variants --follow-redirects
-docstore get https://example.com/ --at 2024-05-01T12:00:00Z
-docstore get https://example.com/logo.png --body > logo.png
-docstore get https://example.com/ --headers
-docstore get https://example.com/ --column http:type
-docstore get https://example.com/ --column anchor:
-docstore get https://example.com/ --versions 3 --json
-docstore get https://example.com/ --explain
-docstore get https://example.com/ --outline --json
-docstore get https://example.com/ --snippet 'solar power'
-docstore get https://example.com/ https://example.org/ --snippet solar --html
-"""
-
-
-def add_get_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "urls URL+", "of the page; https:// is added if the scheme is missing; several only with --snippet")
-    shown = parser.add_mutually_exclusive_group()
-    declare(shown, "--body", "the bytes as fetched")
-    declare(shown, "--headers", "status and response headers")
-    declare(shown, "--explain", "each block of the page: whether it is main text, and why")
-    declare(shown, "--outline", "main text cut at the page's own headings")
-    declare(
-        shown,
-        "--column F:Q",
-        "the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
-    )
-    declare(
-        shown,
-        "--snippet QUERY",
-        "the passages that cover the query best, matched words in bold or between asterisks; with '' the description "
-        "or the beginning",
-    )
-    declare(parser, "--length N", f"characters of a snippet (default: {SNIPPET_LENGTH})")
-    declare(parser, "--html", "a snippet that is safe in HTML, words in <mark>")
-    declare(parser, "--at TIME", "the newest capture up to this time")
-    declare(parser, "--versions N", "most captures (default: 1)", default=1)
-    declare(parser, "--follow-redirects", "follow stored redirects")
-    declare(parser, "--follow-duplicates", "if the page was rejected, show the page that it duplicates")
-    declare(parser, "--variants", "if the page is not stored, try http or https, with and without www")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
 
 
 def run_get(args: argparse.Namespace) -> int:
@@ -289,24 +209,6 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
 # --- docstore history
 
 
-HISTORY_DESCRIPTION = """\
-List the live captures of a page and those that a policy rejected, newest
-first: time, status, difference to the version before, and the verdict against
-other URLs when it was written."""
-
-HISTORY_EXAMPLES = """\
-docstore history https://example.com/
-docstore history example.com/about --json
-"""
-
-
-def add_history_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL", "of the page; https:// is added if the scheme is missing")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a capture")
-
-
 def run_history(args: argparse.Namespace) -> int:
     with open_named(args) as store:
         url = stored_url(store, args.url)
@@ -338,44 +240,6 @@ def _row(document: Document) -> tuple[str, ...]:
 
 
 # --- docstore scan
-
-
-SCAN_DESCRIPTION = """\
-List cells of rows in row-key order: the pages of a site are together.  Without
-a range all rows are read.  One line a cell: URL, column, time, value.  Each
-column shows its newest version, or as many as --versions says.  Of a binary
-value only the length is shown; --json and --whole show the value."""
-
-SCAN_EXAMPLES = """\
-docstore scan --host example.com --keys-only
-docstore scan --prefix https://example.com/blog/ --family text --qualifier-prefix title
-docstore scan --family anchor --qualifier-regex 'https://news\\..*' --limit 100
-docstore scan --start 'com,example)/' --end 'com,example)/n' --family http --json
-docstore scan --since 2024-05-01 --until 2024-06-01 --family http --versions all
-docstore scan --lang en --family text --qualifier-prefix title
-docstore scan --crawl 2024-05 --keys-only
-"""
-
-SHOWN_CHARACTERS = 100
-
-
-def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_range(parser)
-    declare(parser, "--start KEY", "first row key or URL, inclusive")
-    declare(parser, "--end KEY", "row key or URL to stop before")
-    declare(parser, "--family NAME*", "only this family; may be repeated")
-    declare(parser, "--qualifier-prefix TEXT", "only qualifiers with this prefix", default="")
-    declare(parser, "--qualifier-regex REGEX", "only qualifiers that match completely")
-    declare(parser, "--lang TAG", "only pages in this language, as in `export --lang`")
-    arguments.add_crawl(parser)
-    arguments.add_times(parser)
-    declare(parser, "--versions N", "newest versions a column, or all (default: 1)", arguments.positive_or_all, 1)
-    declare(parser, "--limit N", "most rows")
-    declare(parser, "--keys-only", "one URL a line; values are not read")
-    declare(parser, "--whole", f"whole values, not the first {SHOWN_CHARACTERS} characters; binary values as escapes")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a row, with its cells")
 
 
 def run_scan(args: argparse.Namespace) -> int:
@@ -434,43 +298,6 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
 
 
 # --- docstore delete
-
-
-DELETE_DESCRIPTION = """\
-Delete a page with all its versions, or one family or column of it.  A delete
-removes what is stored now; what is put later is visible, whatever its time.
---prefix deletes every page whose URL has this prefix.  --crawl deletes the
-captures that a crawl fetched, of all pages or of those under --prefix, and the
-anchors that they wrote; a capture that a visit of another crawl confirms stays,
-with that crawl's label.  Repeat an interrupted delete to complete it.  Both ask
-for confirmation on the terminal; without a terminal --yes is required."""
-
-DELETE_EXAMPLES = """\
-docstore delete https://example.com/private
-docstore delete https://example.com/ --family anchor
-docstore delete https://example.com/ --column anchor:https://spam.example/
-docstore delete --prefix https://example.com/calendar/ --yes
-docstore delete https://example.com/private --purge
-docstore delete --crawl 2024-05 --yes
-"""
-
-
-def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "of the page; https:// is added if the scheme is missing")
-    declare(parser, "--prefix URL", "all pages whose URL has this prefix, with any scheme and port")
-    arguments.add_crawl(parser)
-    part = parser.add_mutually_exclusive_group()
-    declare(part, "--family NAME", "only this family of the row")
-    declare(part, "--column F:Q", "only this column of the row")
-    declare(
-        parser,
-        "--purge",
-        "delete pages for good: also compacts the store, so that none of their bytes remain",
-    )
-    declare(parser, "--yes", "do not ask")
-    arguments.add_progress(parser, "with --crawl or --purge: ")
-    arguments.add_store(parser)
-    arguments.add_json(parser, "one JSON object: {deleted}, the number of rows from which something was deleted")
 
 
 def run_delete(args: argparse.Namespace) -> int:
@@ -554,23 +381,6 @@ def _delete(args: argparse.Namespace, store: Store, url: str) -> bool:
 
 
 # --- docstore key
-
-
-KEY_DESCRIPTION = """\
-Show the canonical URL and the row key of a URL, or with --row-key the URL of a
-row key.  Two URLs are the same page if their canonical URLs are equal."""
-
-KEY_EXAMPLES = """\
-docstore key https://www.Example.com:443/a/../b#top
-docstore key bücher.example --json
-docstore key --row-key 'com,example,www)/b https'
-"""
-
-
-def add_key_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "https:// is added if the scheme is missing")
-    declare(parser, "--row-key KEY", "show the URL of this row key")
-    arguments.add_json(parser, "one JSON object: {url, row_key, variants}")
 
 
 def run_key(args: argparse.Namespace) -> int:

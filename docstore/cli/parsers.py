@@ -7,12 +7,15 @@ import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Mapping
-from typing import NoReturn
 
 from docstore.cli.main import COMMANDS, TOOL, Command
 from docstore.cli.output import line
 from docstore.model.errors import EXIT_OK, InvalidArgument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -72,7 +75,7 @@ def run_completion(args: argparse.Namespace) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """The parser of all commands at once, for completion scripts; imports every command."""
+    """The parser of all commands at once, for completion scripts."""
     parser = CommandParser(prog="docstore", allow_abbrev=False)
     parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
     parser.add_argument("--store", metavar="PATH", help="directory of the store; also allowed after the command")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
-from docstore.cli.arguments import declare
 from docstore.cli.opening import open_in, open_named
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
@@ -26,31 +25,7 @@ if TYPE_CHECKING:
     from docstore.reports.dedup import DedupStats
     from docstore.reports.survey import Survey
 
-STATS_DESCRIPTION = """\
-Print totals of a store: captures by verdict and by how they were stored, and
-the sizes of its files.  --words prints statistics of words: vocabulary, the
-most frequent words, Zipf's law and the growth of the vocabulary.
---dedup prints the duplicates among live captures: by verdict, by reason
-(crowded, doubtful_text, short_text ...), cluster sizes of the last sweep,
-bytes saved, pages that the detector cannot see, and query parameters that
-never change the content (crawler traps)."""
 
-STATS_EXAMPLES = """\
-docstore stats
-docstore stats --store crawl-2024 --json
-docstore stats --codecs
-docstore stats --words --host example.com --limit 20
-docstore stats --words --png words.png
-docstore stats --dedup --by host
-docstore stats --dedup --by parameter --json
-docstore stats --dedup --by pattern
-docstore stats --dedup --by crawl
-docstore stats --crawl 2024-05
-docstore stats --dedup --png simhash.png
-"""
-
-
-BY = ("host", "prefix", "parameter", "crawl", "pattern")
 SHOWN_GROUPS = 20
 CODEC_HEADINGS = ("column", "codec", "records", "raw", "stored", "because")
 CODEC_REASONS = {
@@ -61,31 +36,6 @@ CODEC_REASONS = {
     "stored": "zstd does not make it smaller",
 }
 """Why a record has its codec: the first of this list that makes the record smaller is used."""
-
-
-def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--words", "statistics of words: the newest text of each page")
-    declare(parser, "--host HOST", "with --words: only pages of this host")
-    declare(parser, "--limit N", "with --words: most frequent words (default: 50)")
-    declare(parser, "--dedup", "duplicates among live captures")
-    declare(
-        parser,
-        "--by",
-        "with --dedup: by host, by host and first path segment, by query parameter, by crawl, or by pattern: shapes of "
-        "URLs with regular expressions for a crawler's rules, and texts that many URLs show, such as soft 404s",
-        BY,
-    )
-    declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
-    declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
-    declare(
-        parser,
-        "--png FILE",
-        "with --words: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
-        "equal simhash bits; needs the extra `plot`",
-    )
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "everything as one JSON object")
 
 
 def run_stats(args: argparse.Namespace) -> int:
@@ -233,28 +183,6 @@ def _run_patterns(args: argparse.Namespace) -> int:
 
 
 # --- docstore report
-
-REPORT_DESCRIPTION = """\
-Write one HTML page with what a store holds: verdicts, also over time, the
-largest clusters with examples, hosts, shapes of URLs that repeat pages, texts
-by length and language, and what takes how much room.  The page has its
-drawings in it: it loads nothing and runs nothing, so that it can be sent as a
-file.  The store is read once, without bodies and texts.  Clusters are those of
-the last `docstore sweep`; pages written since are counted by their verdicts."""
-
-REPORT_EXAMPLES = """\
-docstore report webtable.html
-docstore report webtable.html --store http://127.0.0.1:8470
-docstore report --json
-"""
-
-
-def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "file OUT.html?", "the page to write; - for stdout")
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "the figures as one JSON object")
 
 
 def run_report(args: argparse.Namespace) -> int:

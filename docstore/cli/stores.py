@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.backends import store_exists
 from docstore.cli import answers, arguments, output
-from docstore.cli.arguments import declare
 from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
 from docstore.model.capture import BODY
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
@@ -20,106 +19,6 @@ if TYPE_CHECKING:
     from docstore.archives.copying import CopyReport
 
 # --- docstore init
-
-
-INIT_DESCRIPTION = """\
-Make a store.  The schema cannot be changed later: all pages of a store use one
-extractor and one shingle length.  Every option has a default."""
-
-INIT_EXAMPLES = """\
-docstore init
-docstore init --store crawl-2024 --checksum sha256
-docstore init --captures max_versions=10,max_age=1y --bodies max_versions=3
-docstore init --family link --family crawl:max_versions=3,max_age=90d
-docstore init --policy exact=reject --policy near=reference
-docstore init --vocabulary press.toml
-"""
-
-_DEFAULTS = Schema()
-
-
-def add_init_arguments(parser: argparse.ArgumentParser) -> None:
-    arguments.add_store(parser)
-    declare(
-        parser,
-        "--extractor NAME",
-        f"rule that extracts the text to fingerprint (default: {_DEFAULTS.extractor})",
-        default=_DEFAULTS.extractor,
-    )
-    declare(
-        parser,
-        "--shingle-words N",
-        f"words in a shingle (default: {_DEFAULTS.shingle_words})",
-        default=_DEFAULTS.shingle_words,
-    )
-    declare(
-        parser,
-        "--near-threshold J",
-        f"least Jaccard coefficient of near (default: {_DEFAULTS.near_threshold})",
-        default=_DEFAULTS.near_threshold,
-    )
-    declare(
-        parser,
-        "--contained-threshold C",
-        f"least share of a page in an older one for contained (default: {_DEFAULTS.contained_threshold})",
-        arguments.share,
-        _DEFAULTS.contained_threshold,
-    )
-    declare(
-        parser,
-        "--similar-threshold J",
-        "least Jaccard coefficient of similar, which is only reported; none turns this verdict off "
-        f"(default: {_DEFAULTS.similar_threshold})",
-        _share_or_none,
-        _DEFAULTS.similar_threshold,
-    )
-    declare(
-        parser,
-        "--keyed-bands",
-        "choose the bands of sketches by a secret of the store, for crawls of untrusted sites: nobody else can fill "
-        "its buckets on purpose, but two stores of the same pages may propose different candidates",
-    )
-    declare(
-        parser,
-        "--no-title-rule",
-        "give verdicts on text alone, whatever the titles say: a notice that pages of a host share makes them near",
-    )
-    declare(
-        parser,
-        "--checksum NAME",
-        f"checksum of bodies, such as blake3, sha256, md5 (default: {_DEFAULTS.checksum})",
-        default=_DEFAULTS.checksum,
-    )
-    declare(
-        parser,
-        "--vocabulary FILE.toml",
-        "paths of title, text and entries in your own XML, as in docs/extraction.md",
-        Path,
-    )
-    declare(
-        parser,
-        "--family NAME[:max_versions=N,max_age=30d,intersection]*",
-        "a column family of your own with its GC policy, or another policy for anchor; a version is deleted if it "
-        "exceeds either bound, with intersection if it exceeds both; may be repeated",
-        family,
-    )
-    declare(
-        parser,
-        "--captures max_versions=N,max_age=30d,intersection",
-        "which captures of a page are kept: N different bodies, up to this age (default: all); "
-        "visits live as long as the capture that they confirm",
-        gc_policy,
-        _DEFAULTS.captures,
-    )
-    declare(
-        parser,
-        "--bodies max_versions=N,max_age=30d,intersection",
-        "which of these keep their bodies (default: all); text and fingerprints of the others stay",
-        gc_policy,
-        _DEFAULTS.bodies,
-    )
-    arguments.add_policies(parser)
-    arguments.add_json(parser, "the store's path and schema as one JSON object")
 
 
 def run_init(args: argparse.Namespace) -> int:
@@ -137,8 +36,8 @@ def run_init(args: argparse.Namespace) -> int:
         keyed_bands=args.keyed_bands,
         vocabulary=_vocabulary(args.vocabulary) if args.vocabulary else "",
         title_rule=not args.no_title_rule,
-        captures=args.captures,
-        bodies=args.bodies,
+        captures=args.captures or GCPolicy(),
+        bodies=args.bodies or GCPolicy(),
     )
     open_files(args, "init makes the files of a store", create=True, schema=schema).close()
     output.answer(args, {"store": args.store, "schema": schema_fields(schema)}, f"made a store at {args.store}")
@@ -155,10 +54,6 @@ def _vocabulary(path: Path) -> str:
     except InvalidArgument as error:
         raise InvalidArgument(f"{path}: {error}") from error
     return source
-
-
-def _share_or_none(text: str) -> float | None:
-    return None if text == "none" else arguments.share(text)
 
 
 def schema_fields(schema: Schema) -> dict[str, Any]:
@@ -206,29 +101,6 @@ def gc_policy(text: str) -> GCPolicy:
 
 
 SERVED = ("http://", "https://", "unix:")
-
-COPY_DESCRIPTION = """\
-Copy a store into another one, which is created if it does not exist: all pages
-with their versions, visits, anchors, cells, verdicts and clusters, and the
-index for later verdicts.  Deleted and expired data is not copied.  A killed
-copy continues where it stopped; a complete copy is updated.  FROM may be open
-elsewhere for reading, not for writing."""
-
-COPY_EXAMPLES = """\
-docstore copy webtable /new/disk/webtable
-docstore copy webtable /new/disk/webtable --delete --json
-docstore copy webtable webtable-copy --threads 4 --no-verify
-"""
-
-
-def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "source FROM", "store to copy; it is not changed")
-    declare(parser, "target TO", "a new store, or an earlier copy of FROM")
-    declare(parser, "--[no-]verify", "read every row of the copy and compare its checksum (default: yes)", default=True)
-    declare(parser, "--delete", "remove rows of TO that FROM does not have; else they are counted")
-    declare(parser, "--threads N", "default: 2", default=2)
-    arguments.add_progress(parser)
-    arguments.add_json(parser, "the report as one JSON object")
 
 
 def run_copy(args: argparse.Namespace) -> int:
@@ -281,25 +153,6 @@ def _lines(report: CopyReport) -> list[tuple[str, str]]:
 # --- docstore backup
 
 
-BACKUP_DESCRIPTION = """\
-Copy a store, as of one moment, into a folder.  If the folder has an earlier
-backup of the same store, it is updated: segments that it has are not copied
-again.  `docstore restore` makes a store from it."""
-
-BACKUP_EXAMPLES = """\
-docstore backup /backups/webtable
-docstore backup /backups/webtable --store crawl-2024 --json
-"""
-
-
-def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "folder DIR", "of the backup; created if it does not exist")
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object")
-
-
 def run_backup(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         store = open_in(stack, args)
@@ -314,22 +167,6 @@ def run_backup(args: argparse.Namespace) -> int:
 
 
 # --- docstore restore
-
-
-RESTORE_DESCRIPTION = """\
-Make a store from a folder that `docstore backup` wrote.  The backup is not
-changed.  The new store is opened once, to check that it is complete."""
-
-RESTORE_EXAMPLES = """\
-docstore restore /backups/webtable webtable-restored
-"""
-
-
-def add_restore_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "folder DIR", "of the backup")
-    declare(parser, "store STORE", "directory of the new store; must not exist, or be empty")
-    arguments.add_progress(parser)
-    arguments.add_json(parser, "{store, captures} as one JSON object")
 
 
 def run_restore(args: argparse.Namespace) -> int:

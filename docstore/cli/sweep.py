@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from docstore.cli import answers, arguments, output
-from docstore.cli.arguments import declare
+from docstore.cli import answers, output
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy
-from docstore.sweep.job import APPLIED_KINDS, APPLY, ENGINES, TEXTS, Progress, SweepOptions, SweepReport, sweep
+from docstore.sweep.job import Progress, SweepOptions, SweepReport, sweep
 from docstore.sweep.reindex import ReindexReport, reindex
 
 if TYPE_CHECKING:
@@ -23,23 +21,6 @@ if TYPE_CHECKING:
 
 # --- docstore sweep
 
-
-SWEEP_DESCRIPTION = """\
-Find every pair of pages at or above a similarity.  Group the pages into
-clusters with one canonical page each, and write that into their rows.  Every
-member of a cluster is within the threshold of its canonical.  A killed sweep
-continues where it stopped; a second one over the same pages writes nothing.
-Pages of 50 words and more are compared by their text; shorter ones are pairs
-only if they are equal."""
-
-SWEEP_EXAMPLES = """\
-docstore sweep
-docstore sweep --threshold 0.9 --canonical-policy oldest --pairs pairs.tsv --dry-run
-docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
-docstore sweep --same-url --dry-run
-docstore sweep --apply reject --dry-run
-docstore sweep --engine spark --master spark://master.example:7077 --shared /shared/sweep
-"""
 
 SHARED_OPTIONS = ("threshold", "text", "shingle_words", "same_url", "all_pairs", "dry_run", "apply", "any_host")
 """Options that this process and a server take alike."""
@@ -52,50 +33,6 @@ LEFT = {
     "done": "already stored by reference",
 }
 """Why members of clusters were not changed."""
-
-
-def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--threshold J", "least similarity (default: that of the store's schema)")
-    declare(parser, "--text", "compare main content or all visible text (default: what the store fingerprints)", TEXTS)
-    declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
-    declare(
-        parser,
-        "--canonical-policy",
-        "how a canonical page is chosen (default: by the canonical links and redirects of the other pages)",
-        tuple(str(policy) for policy in CanonicalPolicy),
-        str(CanonicalPolicy.CANONICAL_LINK),
-    )
-    declare(parser, "--same-url", "also pairs of versions of one URL")
-    declare(parser, "--all-pairs", "list all pairs of equal pages, not a star")
-    declare(
-        parser,
-        "--apply",
-        "store duplicates by reference to their canonical page, or keep only their URL, checksum and verdict, as "
-        "this write policy does; `compact` then frees the space",
-        APPLY,
-    )
-    declare(parser, "--kinds KIND,...", "with --apply (default: %(default)s)", default=",".join(APPLIED_KINDS))
-    declare(parser, "--any-host", "with --apply: also if the canonical page is on another host")
-    declare(parser, "--dry-run", "write nothing into the store")
-    declare(
-        parser,
-        "--pairs FILE.tsv",
-        "write URL, timestamp, URL, timestamp, similarity of each pair; pairs that titles set apart are at the end, "
-        "with title_mismatch",
-    )
-    declare(parser, "--threads N", "default: all cores", default=os.cpu_count() or 1)
-    declare(parser, "--engine", "compute in this process (default), or on Spark", ENGINES, "local")
-    declare(parser, "--master URL", "of Spark: spark://HOST:7077 (default: local[*])", default="local[*]")
-    declare(parser, "--shared DIR", "folder that Spark workers also see (default: in the store's folder)")
-    declare(
-        parser,
-        "--spark NAME=VALUE*",
-        "a setting of Spark, such as spark.executor.memory=8g; may be repeated",
-        arguments.setting,
-    )
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the report as one JSON object")
 
 
 def run_sweep(args: argparse.Namespace) -> int:
@@ -171,25 +108,6 @@ def _applied(report: SweepReport) -> list[tuple[str, str]]:
 
 
 # --- docstore tool reindex
-
-
-REINDEX_DESCRIPTION = """\
-Find pages that the detector of duplicates cannot see: no posting leads to them,
-or their fingerprints have an older scheme.  Compute their fingerprints again
-and index them.  A stopped run continues where it was; if every page is
-indexed, nothing is written."""
-
-REINDEX_EXAMPLES = """\
-docstore tool reindex
-docstore tool reindex --dry-run --json
-"""
-
-
-def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--dry-run", "count them and write nothing")
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
 
 
 def run_reindex(args: argparse.Namespace) -> int:

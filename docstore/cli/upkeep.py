@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from docstore.attach import open_or_attach
 from docstore.cli import answers, arguments, output
-from docstore.cli.arguments import declare
 from docstore.cli.opening import open_files, open_in, refuse_other_backend
+from docstore.cli.store_commands import TEXTS_WITHOUT_BODIES
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
 from docstore.model.format import (
     BACKUP_FILE,
@@ -35,33 +35,6 @@ if TYPE_CHECKING:
     from docstore.attach import Store
 
 # --- docstore check
-
-
-CHECK_DESCRIPTION = """\
-Read and verify every value of a store.  Print what is damaged, and the next
-step.  No output and exit code 0 if there is no damage, else 5.  Changes
-nothing, except with --repair, and with --acknowledge: losses that an open
-detected are reported until then."""
-
-CHECK_EXAMPLES = """\
-docstore check
-docstore check --store crawl-2024 --json
-docstore check --repair
-docstore check --acknowledge
-"""
-
-
-def add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--acknowledge", "list losses that an open detected, and report them no more; no check")
-    declare(
-        parser,
-        "--repair",
-        "first repair what cannot be read, from captures that have the same bytes; not through a server",
-    )
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a finding, {where, what, remedy}")
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -118,37 +91,6 @@ def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Pro
 
 
 # --- docstore compact
-
-
-COMPACT_DESCRIPTION = """\
-Apply the families' policies, finish deletes, and rewrite live data, tablet by
-tablet: in row-key order, with better dictionaries and delta bases.  Then remove
-the old files.  Files of an earlier compaction stay while at most a fifth of
-them is garbage, unless a page was purged.  An interrupted run continues where
-it was.  On HBase: delete dead values and fold counts; HBase rewrites its files
-itself."""
-
-COMPACT_EXAMPLES = """\
-docstore compact
-docstore compact --level best --full
-docstore compact --dry-run
-docstore compact 3 4 --store crawl-2024 --json
-"""
-
-
-def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(
-        parser,
-        "tablets TABLET*",
-        "number of a tablet, as `docstore stats --json` lists them (default: all)",
-        arguments.positive,
-    )
-    declare(parser, "--level", "best is smaller and takes longer (default: fast)", ("fast", "best"), "fast")
-    declare(parser, "--full", "rewrite all segments, also those with less than a fifth of garbage")
-    declare(parser, "--dry-run", "report what a run would do, change nothing")
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the report as one JSON object")
 
 
 def run_compact(args: argparse.Namespace) -> int:
@@ -220,32 +162,7 @@ def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
 # --- docstore tool salvage
 
 
-SALVAGE_DESCRIPTION = """\
-Write the records of a store's segments without its rows: bodies, texts and long
-headers with their URLs and times.  Use it for a store whose engine/ is lost, or
-with --set-aside for records that an open found without rows.  Status, short
-headers and verdicts were only in rows: each page is written with status 200 and
-the header X-Docstore-Salvaged.  The store is not changed; `docstore ingest`
-reads the WARC file.  Exit code 8 if records were unreadable."""
-
-SALVAGE_EXAMPLES = """\
-docstore tool salvage --output pages.warc.gz
-docstore tool salvage --set-aside --output pages.warc.gz
-docstore tool salvage --format jsonl --output pages.jsonl --store broken
-"""
-
-TEXTS_WITHOUT_BODIES = "jsonl"
-"""The format that can have a page's text without its body."""
 SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
-
-
-def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
-    formats = ("warc", TEXTS_WITHOUT_BODIES)
-    declare(parser, "--format", "what to write (default: warc)", formats, "warc")
-    declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
-    declare(parser, "--set-aside", "only records in the store's folder set-aside/")
-    arguments.add_store(parser)
-    arguments.add_json(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
 
 
 def run_salvage(args: argparse.Namespace) -> int:
@@ -277,26 +194,7 @@ def run_salvage(args: argparse.Namespace) -> int:
 # --- docstore tool dump
 
 
-DUMP_DESCRIPTION = """\
-Show every byte of a segment, a dictionary, a run of the index or another file
-of a store, in the terms of docs/format.md.  Damage is shown too.  --manifest
-shows the rows that list tablets, segments and dictionaries.  The store may be
-open meanwhile."""
-
-DUMP_EXAMPLES = """\
-docstore tool dump webtable/segments/00000001.seg
-docstore tool dump webtable/FORMAT
-docstore tool dump --manifest --store webtable
-"""
 _PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
-
-
-def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "file FILE?", "a file of a store or a backup")
-    declare(parser, "--manifest", "show the manifest of --store instead of a file")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, 'one JSON object a line: {"line"}')
 
 
 def run_dump(args: argparse.Namespace) -> int:

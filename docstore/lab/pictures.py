@@ -16,7 +16,6 @@ from math import acos, pi
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from docstore.cli import arguments, output
-from docstore.cli.arguments import declare
 from docstore.cli.opening import open_named
 from docstore.model import capture
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
@@ -205,24 +204,6 @@ def simhash_png(pairs: Sequence[Measures]) -> bytes:
 
 
 # --- `docstore tool plateau`
-
-PLATEAU_DESCRIPTION = """\
-Draw the cumulative tag curve of a page as a PNG, with the span that the
-extractor `plateau` takes as main text.  Needs the extra `plot`."""
-
-PLATEAU_EXAMPLES = """\
-docstore tool plateau https://example.com/ --png plateau.png
-docstore tool plateau --file page.html --png plateau.png
-"""
-
-
-def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
-    declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
-    declare(parser, "--png FILE", "where to write the picture", required=True)
-    declare(parser, "--at TIME", "version at this time")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
 
 
 def run_plateau(args: argparse.Namespace) -> int:

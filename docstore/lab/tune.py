@@ -9,22 +9,10 @@ import argparse
 import math
 from dataclasses import asdict, dataclass
 
-from docstore.cli import arguments, output
-from docstore.cli.arguments import declare
+from docstore.cli import output
 from docstore.model.errors import EXIT_OK, InvalidArgument
-from docstore.reference.fingerprints import BAND_WIDTH, BANDS, BINS
+from docstore.reference.fingerprints import BAND_WIDTH, BANDS
 from docstore.sweep.candidates import check_positive, check_probability, false_candidate_probability, miss_probability
-
-TUNE_DESCRIPTION = """\
-Choose the bands of a min-wise sketch: they find pairs at a similarity with a
-recall, and propose few pairs that share only a template.  L bands of k bins
-miss a pair at similarity p with probability (1 - p^k)^L.  Prints the curve,
-and the curve of the bands that this docstore uses.  Needs no store."""
-
-TUNE_EXAMPLES = """\
-docstore tool tune --threshold 0.8 --recall 0.99
-docstore tool tune --threshold 0.6 --recall 0.95 --background 0.2 --json
-"""
 
 CURVE = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 
@@ -105,20 +93,6 @@ def tune(
         f"no bands of {bins} bins reach recall {recall} at {threshold} with at most {max_false_candidates} of the "
         f"pairs at {background}; nearest: {nearest or 'none'}; lower the recall, or use more bins"
     )
-
-
-def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--threshold J", "default: 0.8", default=0.8)
-    declare(parser, "--recall R", "of pairs at the threshold (default: 0.99)", default=0.99)
-    declare(parser, "--background J", "similarity of pages that share only a template (default: 0.3)", default=0.3)
-    declare(
-        parser,
-        "--max-false P",
-        "largest share of pairs at the background that may be proposed (default: 0.15)",
-        default=0.15,
-    )
-    declare(parser, "--bins N", f"default: {BINS}", default=BINS)
-    arguments.add_json(parser, "the choice, and both curves, as one JSON object")
 
 
 def run_tune(args: argparse.Namespace) -> int:

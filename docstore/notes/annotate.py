@@ -29,7 +29,7 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from docstore.cli import arguments, output
+from docstore.cli import output
 from docstore.cli.opening import open_in
 from docstore.model import errors
 from docstore.model.capture import CHECKSUM, NOTE_FAMILY, TEXT_CHECKSUM, decode_note, encode_note
@@ -264,46 +264,6 @@ def _annotator(loaded: object, name: str) -> Annotator:
 
 
 # --- docstore annotate
-
-
-ANNOTATE_DESCRIPTION = """\
-Compute columns of stored captures and store them as notes: lang (language with
-score), keyphrases, entities (names of your lists), links (rank and in-links of
-pages, hub and authority, weight of the host), or an annotator from --python or
-an installed package.  Only captures without a note of the annotator's version
-are read; a killed run resumes.  Crawls and servers may run at the same time.
-`docstore get URL --column note:lang` shows a note.  Exit code 8 if an annotator
-failed on a page."""
-
-ANNOTATE_EXAMPLES = """\
-docstore annotate lang
-docstore annotate lang keyphrases links --json
-docstore annotate entities --list company=companies.txt --list city=cities.txt
-docstore annotate --python mymodule:sentiment
-"""
-
-
-def add_annotate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("names", metavar="NAME", nargs="*", help=f"an annotator: {', '.join(BUILT_IN)}, or installed")
-    parser.add_argument(
-        "--python",
-        metavar="MODULE:NAME",
-        action="append",
-        default=[],
-        help="a function from a document to a dict of fields, or an Annotator; may be repeated",
-    )
-    parser.add_argument(
-        "--list",
-        metavar="NAME=FILE",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        help="with entities: names to find, one on each line; may be repeated",
-    )
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "{name, version, captures, written, failed, error, seconds}, one object a line")
 
 
 def run_annotate(args: argparse.Namespace) -> int:

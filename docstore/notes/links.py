@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.cli import arguments, output
+from docstore.cli import output
 from docstore.cli.opening import open_in
 from docstore.model import keys
 from docstore.model.capture import ENTRIES, TEXT_CHECKSUM, decode_entries
@@ -309,36 +309,6 @@ def host_table(graph: LinkGraph) -> list[Host]:
         for number, name in enumerate(graph.host_names)
     ]
     return sorted(hosts, key=lambda host: (-host.weight, host.host))
-
-
-FRONTIER_DESCRIPTION = """\
-List pages that stored pages link to and that are not stored: what to crawl
-next, one URL on each line, the best first, with entries of stored feeds and
-site maps.  Needs the texts of links: `ingest --anchors`, or the setting of your
-crawler.  --hosts lists hosts with their weight instead of URLs."""
-
-FRONTIER_EXAMPLES = """\
-docstore frontier --limit 1000 > next-urls.txt
-docstore frontier --by inlinks --json --limit 20
-docstore frontier --host example.com
-docstore frontier --hosts
-"""
-
-
-def add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "--by",
-        choices=BY,
-        default="rank",
-        help="PageRank (default), number of pages of other hosts that link to it, or host: the heaviest host first",
-    )
-    parser.add_argument("--host", metavar="HOST", help="only pages of this host")
-    parser.add_argument("--hosts", action="store_true", help="list hosts: weight, stored pages, targets not stored")
-    parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most lines")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line, with rank, in-links and number of lists")
 
 
 def run_frontier(args: argparse.Namespace) -> int:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from docstore.cli import answers, arguments, output
+from docstore.cli import answers, output
 from docstore.cli.opening import open_in
+from docstore.cli.page_commands import IDLE_SHARE
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.search.answers import Hit, IndexReport, SearchOptions, SearchResults
 from docstore.serving.wire import report_of
@@ -20,40 +21,6 @@ if TYPE_CHECKING:
     from docstore.attach import Store
 
 # --- docstore index
-
-
-INDEX_DESCRIPTION = """\
-Make or update the search index of a store: the newest live page of each URL
-with its anchors and notes.  Only pages that were added, changed or removed
-since the last run are written.  A stopped run resumes.  The files of the index
-keep no word of removed pages.  With --follow it updates until Ctrl-C, during a
-crawl that writes through the server; on HBase, during any crawl."""
-
-INDEX_EXAMPLES = """\
-docstore index
-docstore index --follow --every 30
-docstore index --full --index /fast/search --json
-"""
-IDLE_SHARE = 4
-"""With --follow: the least pause between two updates, as a multiple of the time of an update."""
-
-
-def add_index_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--follow", action="store_true", help="update until interrupted")
-    parser.add_argument(
-        "--every",
-        metavar="SECONDS",
-        type=arguments.positive,
-        default=10,
-        help=f"with --follow: pause between updates, at least {IDLE_SHARE} times an update's time (default: 10)",
-    )
-    parser.add_argument("--full", action="store_true", help="rebuild the index")
-    _add_index(parser)
-    arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "{pages, added, changed, removed, scrubbed, unreadable, index_bytes, seconds} an update")
 
 
 def run_index(args: argparse.Namespace) -> int:
@@ -107,44 +74,6 @@ def _print_report(report: IndexReport) -> None:
 # --- docstore search
 
 
-SEARCH_DESCRIPTION = """\
-Print the pages that match a query, best first, one of each cluster of
-duplicates.  A query has words, "phrases", +required words, -excluded words, and
-fields: title: headings: main: description: keywords: anchor: url: note: host:
-lang:.  Words of four letters or more also find words that begin with them.
-Exit code 1 if no page matches."""
-
-SEARCH_EXAMPLES = """\
-docstore search stack buffer
-docstore search '"address space" -windows' --host llvm.org --limit 20
-docstore search title:safestack --json
-docstore search 'रेल लड़का' --lang hi --since 2020 --synonyms groups.xml
-"""
-
-
-def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("query", metavar="QUERY", nargs="+", help="words, phrases and fields, see above")
-    parser.add_argument("--host", metavar="HOST", help="only pages of this host or its subdomains")
-    parser.add_argument("--lang", metavar="TAG", help="only pages in this language, such as hi")
-    arguments.add_times(parser)
-    parser.add_argument(
-        "--status", metavar="N", type=_status, help="only pages with this HTTP status; any for all (default: 2xx)"
-    )
-    parser.add_argument("--limit", metavar="N", type=arguments.positive, default=10, help="most pages (default: 10)")
-    parser.add_argument("--offset", metavar="N", type=int, default=0, help="skip the first N")
-    parser.add_argument("--no-collapse", action="store_true", help="show duplicates too")
-    parser.add_argument("--length", metavar="N", type=int, default=200, help="characters of a snippet; 0 for none")
-    parser.add_argument("--boosts", metavar="FILE", help="TOML: weights of matches by field")
-    parser.add_argument(
-        "--synonyms", metavar="FILE", help="synonyms: XML (<synonyms><group><syn>), or one group on each line"
-    )
-    _add_index(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a page")
-
-
 def run_search(args: argparse.Namespace) -> int:
     """Search."""
     with ExitStack() as stack:
@@ -177,11 +106,3 @@ def _print_hit(rank: int, hit: Hit) -> None:
 
 
 # --- what both commands use
-
-
-def _add_index(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--index", metavar="DIR", help="folder of the index (default: `search` in the store's folder)")
-
-
-def _status(text: str) -> int:
-    return 0 if text == "any" else arguments.status(text)

@@ -500,8 +500,10 @@ def cold(pages: Sequence[Page], command: str) -> Section:
                 store,
             ],
             "docstore --help": [program, "--help"],
-            "docstore get --help": [program, "get", "--help"],
-            "docstore completion bash": [program, "completion", "bash"],
+            **{
+                f"docstore {words}": [program, *words.split()]
+                for words in ("get --help", "sweep --help", "ingest --help", "search --help", "completion bash")
+            },
         }
         times: dict[str, list[float]] = {what: [] for what in commands}
         for _ in range(COLD_ROUNDS):

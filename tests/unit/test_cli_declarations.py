@@ -1,0 +1,75 @@
+"""What `--help` imports, and that the words and defaults of the help are those of the modules that own them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from docstore import store
+from docstore.archives import entries, export
+from docstore.cli import arguments, page_commands, parsers, store_commands
+from docstore.cli.main import COMMANDS, Command
+from docstore.model.types import COUNT_MAX, Durability, Schema, VerdictKind
+from docstore.notes import annotate, links
+from docstore.reference import fingerprints
+from docstore.sweep import job
+from docstore.sweep.clusters import CanonicalPolicy
+from tests.cli_case import Terminal
+
+HEAVY = {
+    *("numpy", "plyvel", "lxml", "litestar", "msgspec", "pyarrow", "tantivy"),
+    *("docstore.model.types", "docstore.store", "docstore.dedup"),
+}
+LISTED = (
+    "import sys; from docstore.cli.main import main; code = main(); sys.stderr.write(' '.join(sys.modules)); exit(code)"
+)
+
+
+def modules_of(*words: str) -> set[str]:
+    """The modules that a command has imported at its end."""
+    ended = subprocess.run([sys.executable, "-c", LISTED, *words], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith(("usage: docstore", "# AUTOMATICALLY GENERATED", "#compdef"))
+    return set(ended.stderr.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_the_help_of_a_command_imports_what_a_parser_needs(command: Command) -> None:
+    words = command.name.split()
+    assert modules_of(*words, "--help") & (HEAVY | {command.module} - {parsers.__name__}) == set()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_imports_no_command(shell: str) -> None:
+    loaded = modules_of("completion", shell)
+    assert loaded & HEAVY == set()
+    assert loaded & {command.module for command in COMMANDS} == {parsers.__name__}
+
+
+def test_words_of_the_help_are_those_of_the_model() -> None:
+    assert arguments.COUNT_MAX == COUNT_MAX
+    assert tuple(VerdictKind) == arguments.VERDICTS
+    assert tuple(level.value for level in Durability) == arguments.DURABILITIES
+    assert tuple(CanonicalPolicy) == store_commands.CANONICAL_POLICIES
+    assert (store_commands.TEXTS, store_commands.ENGINES) == (job.TEXTS, job.ENGINES)
+    assert (store_commands.APPLY, store_commands.APPLIED_KINDS) == (job.APPLY, job.APPLIED_KINDS)
+    assert (*export.WRITERS, store_commands.PARQUET) == store_commands.FORMATS
+    assert store_commands.BODY_LIMIT_BYTES == entries.BODY_LIMIT_BYTES
+    assert store_commands.BINS == fingerprints.BINS
+    assert page_commands.SNIPPET_LENGTH == store.SNIPPET_LENGTH
+    assert tuple(annotate.BUILT_IN) == page_commands.ANNOTATORS
+    assert page_commands.FRONTIER_ORDERS == links.BY
+
+
+def test_layouts_of_the_help_are_those_of_the_export() -> None:
+    pytest.importorskip("pyarrow")
+    assert tuple(import_module("docstore.archives.arrow").LAYOUTS) == store_commands.LAYOUTS
+
+
+def test_init_without_options_makes_the_default_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Terminal(tmp_path / "store", capsys)("init").code == 0
+    with store.open_store(tmp_path / "store") as opened:
+        assert opened.schema == Schema()
