@@ -5,12 +5,16 @@ Being here puts `tests/` on the import path.
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says nothing of the code where other work runs beside the tests.
 settings.register_profile("docstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("docstore")
+
+os.environ.pop("COLUMNS", None)  # workers of xdist have it: answers would be folded as for a terminal
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -163,7 +163,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines.append(("errors", str(report.error_count)))
     width = max(len(label) for label, _ in lines)
     for label, text in lines:
-        output.styled_line([f"{label.ljust(width)}  ", text])
+        output.styled_line([f"{label.ljust(width)}  ", text], width + 2)
 
 
 def _kept(report: IngestReport) -> str:

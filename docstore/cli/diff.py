@@ -109,7 +109,7 @@ def _print(args: argparse.Namespace, first: Document, second: Document, schema: 
     output.line(f"similarity {answers.similarity(similarity)}")
     for mark, colour, page in (("-", "red", first), ("+", "green", second)):
         output.styled_line(
-            [output.Styled(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}", colour)]
+            [output.Styled(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}", colour)], 2
         )
     line: list[str | output.Styled] = []
     for piece in shown:
@@ -130,7 +130,7 @@ def _print_measures(args: argparse.Namespace, first: Document, second: Document,
         output.json_line({"pages": _pages(first, second), "measures": measured._asdict()})
         return
     for mark, page in (("1", first), ("2", second)):
-        output.line(f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}")
+        output.styled_line([f"{mark} {output.shown_url(page.url)} as of {output.iso(page.timestamp)}"], 2)
     fingerprints = f"p = {measured.modulus}: {measured.first_fingerprints} and {measured.second_fingerprints}, "
     bits = "" if measured.simhash_bits is None else f"  ({measured.simhash_bits} of {BITS} bits differ)"
     output.table(

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 NOTHING = "-"
 """Shown for a missing value of a column."""
 ALIGNED_ROWS = 1000
+NARROWEST = 20
+"""Lines are not folded to fewer characters, however narrow the terminal is."""
+LAST_CELL = 16
+"""If the last cell of a row has less room than this, and does not fit, it goes into a line of its own."""
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 
@@ -71,17 +75,68 @@ def line(text: str = "") -> None:
     sys.stdout.write(safe(text) + "\n")
 
 
-def styled_line(pieces: Iterable[str | Styled]) -> None:
-    """Print pieces as one line on stdout, in their colours, without control characters."""
+def styled_line(pieces: Iterable[str | Styled], indent: int | None = None) -> None:
+    """Print pieces as one line on stdout, in their colours, without control characters.
+
+    With `indent`, a line that is wider than the terminal is folded between words; what follows has so many spaces.
+    """
     coloured = colours(sys.stdout)
-    sys.stdout.write("".join(_shown(piece, coloured=coloured) for piece in pieces) + "\n")
+    runs = [_run(piece, coloured=coloured) for piece in pieces]
+    for folded in [runs] if indent is None else _folded(runs, indent, _room()):
+        shown = (f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if colour else text for text, colour in folded)
+        sys.stdout.write("".join(shown) + "\n")
 
 
-def _shown(piece: str | Styled, *, coloured: bool) -> str:
+def _run(piece: str | Styled, *, coloured: bool) -> tuple[str, str]:
+    """Text and colour of a piece."""
     if isinstance(piece, str):
-        return safe(piece)
+        return safe(piece), ""
     text = safe(piece.text)
-    return f"\x1b[{_COLOURS[piece.colour]}m{text}\x1b[0m" if coloured else f"{piece.before}{text}{piece.after}"
+    return (text, piece.colour) if coloured else (f"{piece.before}{text}{piece.after}", "")
+
+
+def terminal_columns() -> int:
+    """How wide lines may be: COLUMNS, else the width of the terminal; 0, no limit, for a file or a pipe.
+
+    It asks the system: shutil, which has such a function, takes longer to import than most answers take.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
+def _room() -> int:
+    """Characters that a line may have."""
+    columns = terminal_columns()
+    return max(columns, NARROWEST) if columns else sys.maxsize
+
+
+def _folded(runs: Sequence[tuple[str, str]], indent: int, room: int) -> list[list[tuple[str, str]]]:
+    """Lines of at most `room` characters, of runs of (text, colour): words stay whole if they fit."""
+    if sum(len(text) for text, _ in runs) <= room:
+        return [list(runs)]
+    indent = min(indent, room - LAST_CELL)
+    lines: list[list[tuple[str, str]]] = [[]]
+    used = 0
+    for text, colour in runs:
+        for number, between in enumerate(text.split(" ")):
+            word = f" {between}" if number else between
+            if number and used + len(word) > room:
+                lines.append([(" " * indent, "")])
+                used = indent
+            if used == indent and len(lines) > 1:
+                word = word.lstrip(" ")
+            while used + len(word) > room:
+                lines[-1].append((word[: room - used], colour))
+                lines.append([(" " * indent, "")])
+                word, used = word[room - used :], indent
+            lines[-1].append((word, colour))
+            used += len(word)
+    return lines
 
 
 def colours(stream: IO[str]) -> bool:
@@ -160,6 +215,12 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "\u2026"
 
 
+def cut_middle(text: str, width: int) -> str:
+    """Text of at most `width` characters; of longer text, such as a URL, both ends are shown."""
+    end = (width - 1) // 2
+    return text if len(text) <= width else f"{text[: width - 1 - end]}\u2026{text[len(text) - end :]}"
+
+
 # --- JSON
 
 
@@ -200,12 +261,15 @@ def share(count: int, total: int) -> str:
 def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Sequence[int] = ()) -> None:
     """Print rows with aligned columns; the last column is never padded.
 
+    In a narrow terminal columns go on in the next line, two spaces in.  There a cell that is wider than the terminal is
+    cut in the middle; the last one is folded.
+
     Args:
         rows: of cells, all of one length; ALIGNED_ROWS of them are buffered and aligned together.
         headings: of the columns; not printed if there are no rows.
         right: columns aligned to the right.
     """
-    remaining = iter(rows)
+    remaining, room = iter(rows), _room()
     widths = [len(heading) for heading in headings]
     while shown := [[one_line(safe(cell)) for cell in row] for row in islice(remaining, ALIGNED_ROWS)]:
         if headings:
@@ -214,12 +278,26 @@ def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), right: Se
         measured = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
         widths = [max(pair) for pair in zip(measured, widths, strict=True)] if widths else measured
         for row in shown:
-            last = len(row) - 1
-            cells = [
-                cell.rjust(width) if index in right else cell if index == last else cell.ljust(width)
-                for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            sys.stdout.write("  ".join(cells).rstrip() + "\n")
+            _print_row(row, widths, right, room)
+
+
+def _print_row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], room: int) -> None:
+    last = len(row) - 1
+    written = ""
+    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        gap = "  " if index else ""
+        needed = min(len(cell), LAST_CELL) if index == last else width
+        if index and len(written) + len(gap) + needed > room:
+            sys.stdout.write(written.rstrip() + "\n")
+            written = ""
+        written += gap
+        if index == last:
+            for folded in _folded([(written, ""), (cell, "")], len(written), room):
+                sys.stdout.write("".join(text for text, _ in folded).rstrip() + "\n")
+        else:
+            width = min(width, room - len(written))
+            cell = cut_middle(cell, width)
+            written += cell.rjust(width) if index in right else cell.ljust(width)
 
 
 # --- progress bars on stderr, with `--progress` (default: on a terminal)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
-import os
-import sys
 
 from docstore.cli.main import COMMANDS, TOOL, Command
-from docstore.cli.output import line
+from docstore.cli.output import line, terminal_columns
 from docstore.model.errors import EXIT_OK, InvalidArgument
 
 TYPE_CHECKING = False
@@ -22,12 +19,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Asks the system for the terminal's width: argparse would import shutil for it, for each argument."""
 
     def __init__(self, prog: str) -> None:
-        columns = os.environ.get("COLUMNS", "")
-        width = int(columns) if columns.isdecimal() else 0
-        if not width:
-            with contextlib.suppress(OSError, ValueError):
-                width = os.get_terminal_size(sys.stdout.fileno()).columns
-        super().__init__(prog, width=(width or 80) - 2)
+        super().__init__(prog, width=(terminal_columns() or 80) - 2)
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -174,11 +174,13 @@ def _run_patterns(args: argparse.Namespace) -> int:
         return EXIT_OK
     for pattern in patterns[:SHOWN_GROUPS]:
         share = pattern.duplicates / pattern.urls
-        output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {share:.0%} duplicates  {pattern.shape}")
-        output.line(f"  {pattern.expression}\n  {output.shown_url(pattern.example)}")
+        output.styled_line([f"{pattern.urls} URLs, {pattern.texts} texts, {share:.0%} duplicates  {pattern.shape}"], 2)
+        output.styled_line([f"  {pattern.expression}"], 2)
+        output.styled_line([f"  {output.shown_url(pattern.example)}"], 2)
     for text in same[:SHOWN_GROUPS]:
-        output.line(f"{text.urls} URLs of {text.host} show one text, as {output.shown_url(text.example)}")
-        output.line("".join(f"  {expression}\n" for expression in text.expressions).rstrip("\n"))
+        output.styled_line([f"{text.urls} URLs of {text.host} show one text, as {output.shown_url(text.example)}"], 2)
+        for expression in text.expressions:
+            output.styled_line([f"  {expression}"], 2)
     return EXIT_OK
 
 

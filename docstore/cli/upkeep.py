@@ -69,7 +69,7 @@ def run_check(args: argparse.Namespace) -> int:
             if args.json:
                 output.json_line(problem._asdict())
             else:
-                output.line(f"{problem.where}: {problem.what}; {problem.remedy}")
+                output.styled_line([f"{problem.where}: {problem.what}; {problem.remedy}"], 2)
         if args.acknowledge:
             store.acknowledge_lost()
     if args.acknowledge:

@@ -95,14 +95,14 @@ def _search(args: argparse.Namespace, store: Store) -> SearchResults:
 
 
 def _print_hit(rank: int, hit: Hit) -> None:
-    output.styled_line([f"{rank:>3}  ", output.Styled(output.one_line(hit.title or hit.url), "bold")])
+    output.styled_line([f"{rank:>3}  ", output.Styled(output.one_line(hit.title or hit.url), "bold")], 5)
     verdict = "" if hit.verdict is None else f"  {hit.verdict.kind}"
     more = f"  +{hit.duplicates} duplicates" if hit.duplicates else ""
     status = "" if hit.status == 200 else f"  {hit.status}"
     facts = f"{output.iso(hit.timestamp)}{status}{verdict}{more}  {hit.score:.1f}"
-    output.line(f"     {output.shown_url(hit.url)}  {facts}")
+    output.styled_line([f"     {output.shown_url(hit.url)}  {facts}"], 5)
     if hit.snippet is not None:
-        output.styled_line(["     ", *answers.snippet_pieces(hit.snippet, html=False)])
+        output.styled_line(["     ", *answers.snippet_pieces(hit.snippet, html=False)], 5)
 
 
 # --- what both commands use
