@@ -46,6 +46,7 @@ from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import resolve, url_of
+from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Headers, Page, ReadSpec
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.documents import REDIRECT_STATUSES, Capture
@@ -121,9 +122,6 @@ TIME: Final = pa.timestamp("us", "UTC")
 """Microseconds since 1970 in UTC; docstore has whole milliseconds."""
 HEADERS: Final = pa.list_(pa.struct([("name", TEXT), ("value", TEXT)]))
 
-_END_MICROS: Final = 253_402_300_800_000_000
-"""The end of the year 9999."""
-
 
 def _of(name: str) -> Callable[[Shown], object]:
     """A field of the capture, null if it is empty."""
@@ -150,7 +148,7 @@ def _url(row_key: bytes) -> str | None:
 
 def _date(shown: Shown) -> str | None:
     """Null for a time after the year 9999, which has no such form."""
-    return None if shown.capture.timestamp >= _END_MICROS else iso_date(shown.capture.timestamp)
+    return None if shown.capture.timestamp > LAST_MICROS else iso_date(shown.capture.timestamp)
 
 
 def _id(shown: Shown) -> str:

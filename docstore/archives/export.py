@@ -32,7 +32,7 @@ from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.plain import Plain
+from docstore.model.plain import LAST_MICROS, Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec, VerdictKind, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # types alone
 
 SOFTWARE = f"docstore {__version__}"
 NOT_MODIFIED = 304
+TOO_LATE = "its time is after the year 9999, which this format cannot write; Parquet can (--format parquet)"
 ROWS_AHEAD = 256
 """Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
 
@@ -93,7 +94,7 @@ class ExportReport(Plain):
     Attributes:
         captures: that were written.
         body_bytes: total size of their bodies.
-        unreadable: values that could not be read; their captures were left out.
+        unreadable: values that could not be read, and pages that the format cannot write; these were left out.
     """
 
     captures: int = 0
@@ -111,7 +112,7 @@ def export(
     keep_encoded: bool = False,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
-    """Write the captures of a selection, except those that cannot be read, and close the writer.
+    """Write the captures of a selection, except those that cannot be read or dated, and close the writer.
 
     Args:
         texts: read titles and texts for the writer; False saves the reads for a format that has no field for them.
@@ -122,15 +123,19 @@ def export(
         InvalidArgument: `keep_encoded`, and the store has no family for such records.
     """
     report = ExportReport()
+    late: list[Unreadable] = []
     with store.unreadable.collecting() as unreadable:
         for page in pages(store, selection, texts=texts, keep=keep, keep_encoded=keep_encoded):
+            if page.timestamp > LAST_MICROS:
+                late.append(Unreadable(page.url, "page:body", page.timestamp, "", None, TOO_LATE))
+                continue
             writer.write(page)
             report.captures += 1
             report.body_bytes += len(page.page.body)
             if on_progress is not None:
                 on_progress(report)
         writer.close()
-    report.unreadable = list(unreadable)
+    report.unreadable = [*unreadable, *late]
     return report
 
 
@@ -405,7 +410,10 @@ class PageWriter:
 
 
 def moment(timestamp: int) -> datetime:
-    """A timestamp as a date, to the millisecond."""
+    """A timestamp as a date, to the millisecond.
+
+    REQUIRES: it is not after the year 9999; `export` leaves such pages out.
+    """
     return _EPOCH + timedelta(milliseconds=timestamp // 1000)
 
 

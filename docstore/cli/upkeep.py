@@ -24,6 +24,7 @@ from docstore.model.format import (
     RUN_SUFFIX,
     SEGMENT_SUFFIX,
 )
+from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Page
 from docstore.storage.files import Files
 from docstore.storage.reports import CompactionReport, Problem
@@ -171,10 +172,14 @@ def run_salvage(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
     export = import_module("docstore.archives.export")
     salvage = import_module("docstore.tablets.salvage").Salvage(Path(args.store), only_set_aside=args.set_aside)
+    late = 0
     with arguments.replaced(Path(args.output)) as stream:
         writer = export.WRITERS[args.format](stream, True)
         for captured in salvage.captures():
-            if captured.body is not None or args.format == TEXTS_WITHOUT_BODIES:
+            if captured.timestamp > LAST_MICROS:
+                late += 1
+                output.note(f"left out {output.shown_url(captured.url)}: its time is after the year 9999")
+            elif captured.body is not None or args.format == TEXTS_WITHOUT_BODIES:
                 page = Page(
                     captured.url, captured.body or b"", 200, (*captured.headers, SALVAGED_HEADER), captured.timestamp
                 )
@@ -187,6 +192,8 @@ def run_salvage(args: argparse.Namespace) -> int:
     )
     if report.unreadable or report.damaged:
         output.note(f"{report.unreadable} records lack their dictionary or base, {report.damaged} ranges are damaged")
+        return EXIT_RECORDS_SKIPPED
+    if late:
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 

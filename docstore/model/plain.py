@@ -22,7 +22,7 @@ TIMES = frozenset(
     )
 )
 """Fields and parameters that are times: microseconds since 1970 in Python and msgpack, ISO 8601 in JSON."""
-_LAST = 253_402_300_799_999_999
+LAST_MICROS = 253_402_300_799_999_999
 """The last microsecond of 9999; later ones stay numbers."""
 
 
@@ -35,7 +35,7 @@ def iso(timestamp: int) -> str:
 
 def shown(name: str, value: Any) -> Any:
     """The value of a field for JSON: of a time its ISO 8601; 0, which says that there is none, stays."""
-    return iso(value) if name in TIMES and type(value) is int and 0 < value <= _LAST else value
+    return iso(value) if name in TIMES and type(value) is int and 0 < value <= LAST_MICROS else value
 
 
 def textual(value: bytes) -> Any:

@@ -15,6 +15,7 @@ import docstore
 ROOT = Path(__file__).parents[2]
 
 MAY, JUNE, JULY = (1_714_521_600_000_000, 1_717_200_000_000_000, 1_719_792_000_000_000)
+YEAR_10000 = 253_402_300_800_000_000
 Pages = list[tuple[str, int, int | None, object, bytes | None, str | None]]
 
 
@@ -204,3 +205,36 @@ def test_json_and_pages_do_not_share_stdout(run: Terminal) -> None:
     answer = run("export", "--json")
     assert answer.code == 2
     assert "--output" in answer.err
+
+
+@pytest.mark.parametrize("kind", ["warc", "wacz", "trecweb", "jsonl"])
+def test_a_page_of_the_year_10000_is_named_and_others_are_exported(run: Terminal, tmp_path: Path, kind: str) -> None:
+    with docstore.open(run.store) as store:
+        for url in ("https://a.example/late", "https://z.example/late"):
+            late = store.put_page(url, html("Late", article(9)), fetched_at=YEAR_10000, any_time=True)
+            assert late.stored in ("body", "reference")
+    file = tmp_path / f"all.{kind}"
+    done = run("export", "--format", kind, "--output", str(file), "--json")
+    assert (done.code, done.object()["captures"]) == (8, 5)
+    for url in ("https://a.example/late", "https://z.example/late"):
+        assert f"cannot read {url} page:body @253402300800000000: its time is after the year 9999" in done.err
+    if kind == "warc":
+        pytest.importorskip("pyarrow")
+        whole = run("export", "--format", "parquet", "--output", str(tmp_path / "all.parquet"), "--json")
+        assert (whole.code, whole.object()["captures"]) == (0, 7)
+
+
+def test_the_last_millisecond_of_9999_is_exported(run: Terminal, tmp_path: Path) -> None:
+    with docstore.open(run.store) as store:
+        store.put_page("https://a.example/last", b"<p>x", fetched_at=253_402_300_799_999_000, any_time=True)
+    file = tmp_path / "all.jsonl"
+    assert run("export", "--format", "jsonl", "--host", "a.example", "--output", str(file)).code == 0
+    assert "9999-12-31T23:59:59.999Z" in {json.loads(line)["timestamp"] for line in file.read_text().splitlines()}
+
+
+def test_salvage_leaves_a_page_of_the_year_10000_out_and_names_it(run: Terminal, tmp_path: Path) -> None:
+    with docstore.open(run.store) as store:
+        store.put_page("https://a.example/late", html("Late", article(9)), fetched_at=YEAR_10000, any_time=True)
+    done = run("tool", "salvage", "--output", str(tmp_path / "all.warc.gz"))
+    assert done.code == 8
+    assert "left out https://a.example/late: its time is after the year 9999" in done.err
