@@ -1,4 +1,4 @@
-"""A store by its address, whoever holds it: opened here, or asked through the server that holds it.
+"""A store by its address: opened here, or asked through the server that holds it.
 
 Knows the public classes of both.  Whether a server is asked, the lock decides: only where another process has it is the
 lock file read, and the socket used that it names.

@@ -49,7 +49,7 @@ from docstore.storage.table import Table, declared_families
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
 
-    from docstore.reading.answers import Orphan, Similar
+    from docstore.model.types import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.search.answers import SearchOptions, SearchResults
@@ -128,21 +128,21 @@ class DocumentStore:
         self._indexes: dict[Path, SearchIndex] = {}
         self.schema = opened.schema
         self.lost = opened.lost
-        self.unreadable = opened.placement.unreadable
+        self.unreadable = opened.values.unreadable
         families = declared_families(opened.schema)
         self._table = Table(
             opened.engine,
             "pages",
             families,
             clock,
-            opened.placement.same_value,
+            opened.values.same_value,
             captures=opened.schema.captures,
             bodies=opened.schema.bodies,
         )
         self._committer = opened.committer(durability)
-        self.clusters = ClusterLookup(self._table, opened.placement.fetch)
-        self._reader = DocumentReader(self._table, opened.placement)
-        self.cells = CellStore(self._table, opened.placement, self._committer, clock)
+        self.clusters = ClusterLookup(self._table, opened.values.fetch)
+        self._reader = DocumentReader(self._table, opened.values)
+        self.cells = CellStore(self._table, opened.values, self._committer, clock)
 
     def __enter__(self) -> Self:
         return self
@@ -591,7 +591,7 @@ class DocumentStore:
         self._check_open()
         if self._snippets is None:
             module = importlib.import_module("docstore.reading.snippet")
-            self._snippets = module.SnippetReader(self._table, self.opened.placement)
+            self._snippets = module.SnippetReader(self._table, self.opened.values)
         return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
 
     def search_index(self, folder: str | Path | None = None) -> SearchIndex:
@@ -660,7 +660,7 @@ class DocumentStore:
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
         module = importlib.import_module("docstore.reading.queries")
-        return (page for page in module.rejected(self.table, self.opened.placement) if page is not None)
+        return (page for page in module.rejected(self.table, self.opened.values) if page is not None)
 
     def orphans(self) -> Iterator[Orphan]:
         """Rejected pages to fetch again, because the page that they duplicate was deleted or has changed.
@@ -668,7 +668,7 @@ class DocumentStore:
         In row-key order.  A page leaves the list when its URL is stored, or is rejected for a live page.
         """
         module = importlib.import_module("docstore.reading.queries")
-        return (page for page in module.orphans(self.table, self.opened.placement) if page is not None)
+        return (page for page in module.orphans(self.table, self.opened.values) if page is not None)
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, including records that nothing refers to any more."""

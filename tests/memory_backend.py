@@ -15,11 +15,11 @@ from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.bases import Base, BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
-from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.plan import Plan, apply
 from docstore.storage.port import Backend, Closing, Follower
+from docstore.storage.reports import Problem, RunStorage
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column, encode_inline, parse_envelope
+from docstore.storage.values import Column, encode_inline, parse_cell_value
 
 Result = TypeVar("Result")
 
@@ -48,26 +48,26 @@ class InlineValues:
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass
 
-    def fetch(self, envelope: bytes) -> bytes:
-        return parse_envelope(envelope).value
+    def fetch(self, cell_value: bytes) -> bytes:
+        return parse_cell_value(cell_value).value
 
-    def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
-        return [self.fetch(envelope) for envelope in envelopes]
+    def fetch_many(self, cell_values: Sequence[bytes]) -> list[bytes]:
+        return [self.fetch(cell_value) for cell_value in cell_values]
 
-    def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
-        return self.fetch(envelope), b""
+    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
+        return self.fetch(cell_value), b""
 
-    def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
+    def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
         raise AssertionError("values stand in their cells")
 
-    def verify(self, envelope: bytes) -> None:
-        self.fetch(envelope)
+    def verify(self, cell_value: bytes) -> None:
+        self.fetch(cell_value)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         return one == other
 
-    def stored_bytes(self, envelope: bytes) -> int:
-        return len(envelope)
+    def stored_bytes(self, cell_value: bytes) -> int:
+        return len(cell_value)
 
 
 class MemoryCommitter:
@@ -121,7 +121,7 @@ class MemoryBackend:
     def __init__(self, engine: Engine | None = None, schema: Schema | None = None) -> None:
         self.engine: Engine = MemoryEngine() if engine is None else engine
         self.schema = schema or Schema(keyed_bands=False)
-        self.placement = InlineValues()
+        self.values = InlineValues()
         self.base_rows = BaseRows(self.engine)
         self.index: Closing | None = None
 

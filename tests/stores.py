@@ -8,13 +8,12 @@ from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
+from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.record import Record, SegmentNames, decode_ref
+from docstore.tablets.record import Damage, Record, SegmentNames, decode_ref
 from docstore.tablets.segment import SegmentRow
-from docstore.tablets.values import ValueCodec
-from docstore.tablets.walk import Damage
 
 Contents = dict[tuple[bytes, str, bytes, int], bytes]
 """Row key, family, qualifier and timestamp of every cell -> its value."""
@@ -38,7 +37,7 @@ def everything_on_disk(store: DocumentStore) -> Iterator[bytes]:
     """Every value of every record of every segment decoded, every dictionary, and every cell of the engine."""
     opened = store.opened
     opened.bodies.flush()
-    codec, load, base = ValueCodec(), opened.dictionaries.load, opened.placement.base
+    codec, load, base = ValueCodec(), opened.dictionaries.load, opened.values.base
     for row in opened.manifest.segments():
         before = b""
         for found in records_of(store, row.number):
@@ -62,7 +61,7 @@ def stored(store: DocumentStore, url: str) -> list[tuple[Column, int, bytes]]:
 
 def damage_value(store: DocumentStore, url: str, column: tuple[str, bytes], at: int | None = None) -> tuple[str, int]:
     """Flip a byte of the record of a page's value; -> its file and its offset there.  Open the store anew to see it."""
-    ref = parse_envelope(stored_value(store, url, column, at)).ref
+    ref = parse_cell_value(stored_value(store, url, column, at)).ref
     assert ref is not None, "the value stands in its cell"
     store.opened.bodies.sync()
     segment, offset, length = decode_ref(ref)
@@ -100,7 +99,7 @@ def change_capture(store: DocumentStore, url: str, values: Mapping[Column, bytes
         columns = {column: value for column, value in old.columns.items() if column not in values}
         for column, raw in values.items():
             if raw is not None:
-                columns[column] = store.opened.placement.append(row_key, column, old.timestamp, raw)
+                columns[column] = store.opened.values.append(row_key, column, old.timestamp, raw)
         row = store.table.replacement(row_key, old, old._replace(columns=columns))
         assert row is not None
         store.committer.commit(Plan().write(Stage.PAGES, [row]))

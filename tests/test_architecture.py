@@ -65,7 +65,7 @@ ONLY_IMPORTER = {
     "plyvel": {"docstore.tablets.engines.leveldb"},
     "plyvel_next": {"docstore.tablets.engines.leveldb"},
     "zstandard": {
-        "docstore.tablets.values",
+        "docstore.tablets.codec",
         "docstore.archives.source",
         "docstore.archives.http",
         "docstore.serving.wire",

@@ -33,18 +33,20 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import capture_of
 from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_families
 from docstore.storage.unreadable import Unreadable
-from docstore.storage.values import REF_TAG, encode_absent, envelope_raw_bytes, is_absent, is_ref
+from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
 from docstore.store import DocumentStore, now_micros, open_store
-from docstore.writing.copystate import CopyState, Done, source_name
 from docstore.writing.importing import (
     RECORD_COLUMNS,
     CellKey,
+    CopyState,
+    Done,
     FoundBase,
     ImportedCell,
     ImportedRow,
     RowImporter,
     order_of_texts,
     post_texts,
+    source_name,
 )
 
 RANGE_ROWS = 2048
@@ -137,7 +139,7 @@ def copy_into(
     on_progress: Progress | None = None,
 ) -> CopyReport:
     """As `copy`, into an open store that has the schema of the source and no other writer."""
-    with source.opened.placement.unreadable.collecting() as unreadable:
+    with source.opened.values.unreadable.collecting() as unreadable:
         report = _Copy(source, target, options, on_progress).run()
     report.unreadable = list(unreadable)
     return report
@@ -355,9 +357,9 @@ class StoreRows:
     def __init__(self, store: DocumentStore) -> None:
         self._table = store.table
         self._engine = store.opened.engine
-        self._placement = store.opened.placement
+        self._values = store.opened.values
         self._base_rows = store.opened.base_rows
-        self._reader = DocumentReader(store.table, store.opened.placement)
+        self._reader = DocumentReader(store.table, store.opened.values)
         self._other_families = tuple(sorted(declared_families(store.schema).keys() - CAPTURE_FAMILIES))
 
     def row_keys(self, start: bytes = b"", end: bytes | None = None) -> Iterator[bytes]:
@@ -381,7 +383,7 @@ class StoreRows:
         for row_key, cells in self._parts(start, end):
             if row_key != last:
                 written, last = {}, row_key
-            imported = self._with_bases(self._values(row_key, cells))
+            imported = self._with_bases(self._values_of(row_key, cells))
             yield ImportedRow(row_key, imported, _posted(imported), written), sum(map(cell_checksum, imported))
 
     def checksums(
@@ -400,7 +402,7 @@ class StoreRows:
                 for cell in cells
                 if cell[:3] not in excluded and not (_is_of_record(cell[:3]) and _record_key(cell[:3]) in excluded)
             ]
-            yield row_key, sum(map(cell_checksum, self._values(row_key, kept)))
+            yield row_key, sum(map(cell_checksum, self._values_of(row_key, kept)))
 
     def same(self, row: ImportedRow) -> frozenset[CellKey]:
         """Those of a row's cells that this store has with the same values; a capture counts as a whole."""
@@ -414,21 +416,21 @@ class StoreRows:
         if cell.family == CAPTURE_FAMILY:
             return cell.value == stored
         try:
-            return envelope_raw_bytes(stored) == len(cell.value) and self._placement.fetch(stored) == cell.value
+            return raw_bytes_of(stored) == len(cell.value) and self._values.fetch(stored) == cell.value
         except CorruptionError:
             return False  # it is written again
 
     def find_base(self, name: bytes) -> FoundBase | None:
         """A base and a capture that has it; None if no capture has it now, or it cannot be read."""
-        envelope = self._base_rows.envelope(name)
-        if envelope is None:
+        cell_value = self._base_rows.cell_value(name)
+        if cell_value is None:
             return None
         try:
-            row_key, column, raw = self._placement.fetch_with_owner(envelope)
+            row_key, column, raw = self._values.fetch_with_owner(cell_value)
         except CorruptionError:
             return None
         for record in self._table.records(row_key):
-            if record.columns.get(column) == envelope:
+            if record.columns.get(column) == cell_value:
                 return FoundBase(row_key, column, record.timestamp, raw)
         return None
 
@@ -486,7 +488,7 @@ class StoreRows:
 
     # --- values
 
-    def _values(self, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
+    def _values_of(self, row_key: bytes, cells: Iterable[Cell]) -> list[ImportedCell]:
         """Cells with their values; those that cannot be read are left out."""
         imported = []
         damaged: set[int] = set()
@@ -499,9 +501,9 @@ class StoreRows:
             stored_as = cell.value if is_ref(cell.value) or is_absent(cell.value) else b""
             try:
                 if column in _MAY_BE_DELTAS and is_ref(cell.value):
-                    value, base = self._placement.fetch_with_base(cell.value)
+                    value, base = self._values.fetch_with_base(cell.value)
                 else:
-                    value = self._placement.fetch(cell.value)
+                    value = self._values.fetch(cell.value)
             except CorruptionError:  # or a compaction has moved it since the scan
                 if not self._exists(row_key, cell):
                     continue
@@ -509,7 +511,7 @@ class StoreRows:
                 if reread is None:
                     if column == capture.BODY:
                         damaged.add(cell.timestamp)
-                        stored_as = encode_absent(envelope_raw_bytes(cell.value))
+                        stored_as = encode_absent(raw_bytes_of(cell.value))
                         imported.append(ImportedCell(*cell[:3], b"", b"", False, stored_as))
                     continue
                 value = reread
@@ -528,7 +530,7 @@ class StoreRows:
             if cell.column in _MAY_BE_DELTAS
             and cell.stored_as[:1] == REF_TAG
             and not cell.base
-            and self._base_rows.envelope_of_likely_absent(value_name(cell.value)) is not None
+            and self._base_rows.value_of_likely_absent(value_name(cell.value)) is not None
             else cell
             for cell in cells
         ]
@@ -563,7 +565,7 @@ def _without_body(cell: ImportedCell) -> ImportedCell:
 
 
 def _raw_bytes(cell: Cell) -> int:
-    return len(cell.value) if cell.family == CAPTURE_FAMILY else envelope_raw_bytes(cell.value)
+    return len(cell.value) if cell.family == CAPTURE_FAMILY else raw_bytes_of(cell.value)
 
 
 def _is_of_record(key: CellKey) -> bool:

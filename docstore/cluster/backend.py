@@ -24,9 +24,8 @@ from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.files import read_only_error
-from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.port import Backend, Closing, Upkeep
-from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
@@ -56,7 +55,7 @@ class HBaseBackend:
         address: str,
         client: Client,
         engine: HBaseEngine,
-        placement: CellValues,
+        values: CellValues,
         chunks: ChunkRows,
         schema: Schema,
         identity: bytes,
@@ -68,7 +67,7 @@ class HBaseBackend:
         self.address = address
         self.client = client
         self.engine = engine
-        self.placement = placement
+        self.values = values
         self._chunks = chunks
         self.base_rows = BaseRows(engine)
         self.schema = schema
@@ -87,7 +86,7 @@ class HBaseBackend:
         return folder
 
     def committer(self, durability: Durability) -> SlotCommitter:
-        return SlotCommitter(self.engine, self.placement, durability, self.session, self.check_writable)
+        return SlotCommitter(self.engine, self.values, durability, self.session, self.check_writable)
 
     def overlay(self) -> Backend:
         raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
@@ -147,7 +146,7 @@ class HBaseBackend:
             "totals": totals(self.engine),
             "regions": regions,
             "lost": [],
-            "unreadable": [value.as_dict() for value in self.placement.unreadable.listed()],
+            "unreadable": [value.as_dict() for value in self.values.unreadable.listed()],
         }
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class SlotCommitter:
 
     Args:
         engine: of the store.
-        placement: encodes values and keeps their pending cells.
+        values: encodes values and keeps their pending cells.
         durability: what an acknowledged write survives.
         session: name of this writer, unique in the store.
         check_writable: refuses writes if the store is open for reading.
@@ -53,7 +53,7 @@ class SlotCommitter:
     def __init__(
         self,
         engine: HBaseEngine,
-        placement: CellValues,
+        values: CellValues,
         durability: Durability,
         session: bytes,
         check_writable: Callable[[], None],
@@ -64,7 +64,7 @@ class SlotCommitter:
         self.durability = durability
         self.lost: Collection[PagePointer] = ()
         self._engine = engine
-        self._placement = placement
+        self._values = values
         self._check_writable = check_writable
         self._requests = engine.requests(durability)
         self._tokens: Iterator[str] = (f"{session.hex()}.{number}" for number in itertools.count())
@@ -88,12 +88,12 @@ class SlotCommitter:
             self._write(plan)
             known = True
         finally:
-            self._placement.drop_placed()
+            self._values.drop_placed()
             for follower in self.followers:
                 follower(plan, known)
 
     def _write(self, plan: Plan) -> None:
-        plan.write(Stage.ALLOCATION, self._placement.mutations())
+        plan.write(Stage.ALLOCATION, self._values.mutations())
         rounds = list(plan.slots())
         tokens = {slot.pointer: next(self._tokens) for slots in rounds for slot in slots}
         lost = self._prepare(plan, [slot for slots in rounds for slot in slots if slot.claim], tokens)
@@ -110,7 +110,7 @@ class SlotCommitter:
             self._pending_since.clear()
         for rows in plan.from_pages():
             try:
-                self._engine.mutate_rows([self._placement.with_values(row) for row in rows], self.durability)
+                self._engine.mutate_rows([self._values.with_values(row) for row in rows], self.durability)
             except StorageError as error:
                 raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
 
@@ -148,7 +148,7 @@ class SlotCommitter:
 
     def _cells(self, slot: Slot) -> list[HBaseCell]:
         """The cells written with a slot's token: the capture record, and the cells that it refers to."""
-        row = self._placement.with_values(slot.row)
+        row = self._values.with_values(slot.row)
         cells = [encode_cell(row.table, *cell) for cell in row.mutations if isinstance(cell, SetCell)]
         return [*cells, new_generation()]
 
@@ -200,7 +200,7 @@ class SlotCommitter:
         return (yield from program)
 
     def drop_placed(self) -> None:
-        self._placement.drop_placed()
+        self._values.drop_placed()
 
     def wait(self) -> None:
         if self._pending_since:

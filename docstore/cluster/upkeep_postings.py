@@ -55,7 +55,7 @@ from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec
 from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
 """In the order of the sweeps."""
@@ -362,4 +362,4 @@ def _is_page(cells: Sequence[Cell], body: bytes) -> bool:
     if record.kind not in (CAPTURE_STORED, CAPTURE_CONFIRMED):
         return False
     checksum = record.columns.get(CHECKSUM)
-    return not body or checksum is None or body_head(parse_envelope(checksum).value) == body
+    return not body or checksum is None or body_head(parse_cell_value(checksum).value) == body

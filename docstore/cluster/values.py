@@ -43,10 +43,10 @@ from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import Base
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
-from docstore.storage.values import Column, encode_inline, encode_ref_envelope, envelope_raw_bytes, parse_envelope
+from docstore.storage.values import Column, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
+from docstore.tablets.codec import ValueCodec, checksum16, pack, unpack
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
-from docstore.tablets.values import ValueCodec, checksum16, pack, unpack
 
 NUMBER_BYTES: Final = 4
 """Length of the chunk number at the end of a row key."""
@@ -269,7 +269,7 @@ def cell_named(cell_value: bytes) -> Owner | None:
     Raises:
         CorruptionError: no column has the number in the ref.
     """
-    ref = parse_envelope(cell_value).ref
+    ref = parse_cell_value(cell_value).ref
     if not ref or ref[0] != CELL:
         return None
     column = CAPTURE_FIELDS.get(ref[1]) if len(ref) > 2 else None
@@ -281,7 +281,7 @@ def cell_named(cell_value: bytes) -> Owner | None:
 
 def chunks_named(stored: bytes) -> bytes:
     """The name of the chunks that a cell's stored value refers to; b"" if the value is in the cell."""
-    ref = parse_envelope(stored).ref
+    ref = parse_cell_value(stored).ref
     if not ref or not ref[0] & CHUNKED:
         return b""
     at = 1 + (RECORD_RELATED_BYTES if ref[0] & ~CHUNKED == CODEC_ZSTD_DICTIONARY else 0)
@@ -324,9 +324,9 @@ class CellValues:
         else:
             ref = bytes((codec,)) + related + payload
         if column not in _NUMBERS:  # a user's column, which is a cell itself
-            return encode_ref_envelope(len(raw), ref)
-        self._pending.setdefault((row_key, timestamp), {})[column] = encode_ref_envelope(len(raw), ref)
-        return encode_ref_envelope(len(raw), cell.ref())
+            return encode_ref_value(len(raw), ref)
+        self._pending.setdefault((row_key, timestamp), {})[column] = encode_ref_value(len(raw), ref)
+        return encode_ref_value(len(raw), cell.ref())
 
     def _in_chunks(self, codec: int, related: bytes, payload: bytes, owner: Owner) -> bytes:
         name = os.urandom(CHUNK_NAME_BYTES)
@@ -367,8 +367,8 @@ class CellValues:
 
     # --- fetching
 
-    def fetch(self, envelope: bytes) -> bytes:
-        return self._decoded(self._stored([envelope])[0])
+    def fetch(self, cell_value: bytes) -> bytes:
+        return self._decoded(self._stored([cell_value])[0])
 
     def _stored(self, cell_values: Sequence[bytes]) -> list[bytes]:
         """Stored values: refs of cells are replaced by the values of these cells, which are read together.
@@ -397,10 +397,10 @@ class CellValues:
         return stored
 
     def _decoded(self, stored: bytes) -> bytes:
-        value, ref = parse_envelope(stored)
+        value, ref = parse_cell_value(stored)
         if ref is None:
             return value
-        return self._codec.decode(self._record(ref, envelope_raw_bytes(stored)), self._dictionaries.load)
+        return self._codec.decode(self._record(ref, raw_bytes_of(stored)), self._dictionaries.load)
 
     def _record(self, ref: bytes, raw_bytes: int) -> Record:
         codec = ref[0] & ~CHUNKED
@@ -420,13 +420,13 @@ class CellValues:
             raise CorruptionError("a part of a long value is missing", path=where, expected="a row", found="none")
         return chunk
 
-    def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
-        return [self._decoded(stored) for stored in self._stored(envelopes)]
+    def fetch_many(self, cell_values: Sequence[bytes]) -> list[bytes]:
+        return [self._decoded(stored) for stored in self._stored(cell_values)]
 
-    def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
-        return self.fetch(envelope), b""
+    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
+        return self.fetch(cell_value), b""
 
-    def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
+    def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
         """See `Values`.
 
         Raises:
@@ -434,12 +434,12 @@ class CellValues:
         """
         raise InvalidArgument("a value on HBase has no owner other than its own cell")
 
-    def verify(self, envelope: bytes) -> None:
+    def verify(self, cell_value: bytes) -> None:
         """See `Values`: checks that dictionary and chunks exist; HBase verifies its blocks itself."""
-        (stored,) = self._stored([envelope])
-        ref = parse_envelope(stored).ref
+        (stored,) = self._stored([cell_value])
+        ref = parse_cell_value(stored).ref
         if ref is not None:
-            record = self._record(ref, envelope_raw_bytes(stored))
+            record = self._record(ref, raw_bytes_of(stored))
             if record.related and record.related not in self._verified:
                 self._dictionaries.load(record.related)
                 self._verified.add(record.related)
@@ -447,7 +447,7 @@ class CellValues:
     def same_value(self, one: bytes, other: bytes) -> bool:
         if one == other:
             return True
-        if envelope_raw_bytes(one) != envelope_raw_bytes(other):
+        if raw_bytes_of(one) != raw_bytes_of(other):
             return False
         try:
             first, second = self.fetch_many((one, other))
@@ -455,8 +455,8 @@ class CellValues:
             return False
         return first == second
 
-    def stored_bytes(self, envelope: bytes) -> int:
-        return len(self._stored([envelope])[0])
+    def stored_bytes(self, cell_value: bytes) -> int:
+        return len(self._stored([cell_value])[0])
 
     def mutations(self) -> list[RowMutations]:
         """Rows to write with the group: which new dictionaries sites use."""

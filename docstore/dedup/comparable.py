@@ -78,7 +78,7 @@ def near_compares(status: int, word_count: int) -> bool:
     return text_compares(status) and word_count >= MIN_NEAR_WORDS
 
 
-def says_nothing(body: bytes) -> bool:
+def is_blank(body: bytes) -> bool:
     """Whether a body is empty or white space; such a body is a duplicate of no other."""
     return not body or not body.removeprefix(_BYTE_ORDER_MARK).strip()
 

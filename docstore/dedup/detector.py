@@ -25,9 +25,9 @@ from docstore.dedup.comparable import (
     REASON_TITLE_MISMATCH,
     TitledPage,
     bodies_compare,
+    is_blank,
     is_doubtful,
     same_title,
-    says_nothing,
     status_class,
     text_compares,
     title_mismatch,
@@ -56,7 +56,7 @@ SKETCH_MARGIN = 0.1
 """Three standard deviations of a sketch's estimate: texts further below the bound are ruled out."""
 LIKELY_CONTAINED = 0.8
 """Least share of the smaller page that must be possible by the upper end of a sketch's error."""
-SKETCHES_HELD = 32_768
+MAX_CACHED_SKETCHES = 32_768
 """Sketches in the cache, some 13 MB: most candidates are recent pages of the same site, and most are ruled out."""
 SHINGLE_CACHE_BYTES = 32 << 20
 MAX_TITLES = 4096
@@ -242,7 +242,7 @@ class Detector:
         self._thresholds = thresholds
         self._title_rule = title_rule
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
-        self._texts = kernel.texts_held(SKETCHES_HELD, bounds, SHINGLE_CACHE_BYTES)
+        self._texts = kernel.texts_held(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
 
     def asked(self, analysis: Analysis, numbers: list[int]) -> list[int]:
         """Of the texts proposed for a page, most of those whose pages will be read: their sketches are not cached, or
@@ -260,7 +260,7 @@ class Detector:
             analysis: its fingerprints.
             status: HTTP status; it limits the pages to compare (`comparable`).
         """
-        if says_nothing(body):
+        if is_blank(body):
             return Judgement(VerdictKind.NEW, reason=REASON_BLANK)
         while True:
             judgement = self._first_that_holds(row_key, body, analysis, status)
@@ -295,7 +295,7 @@ class Detector:
         """
         page, is_list = self._pages.page(of), bool(analysis.entries)
         kind, similarity = VerdictKind.NEW, 1.0
-        if page is None or says_nothing(body):
+        if page is None or is_blank(body):
             return Judgement(kind)
         if self._has_body(body, analysis.body_checksum, status)(of):
             kind = VerdictKind.EXACT
@@ -557,7 +557,7 @@ class Detector:
 
         The verdict is `new` if titles set the pages apart.
         """
-        if not says_nothing(body):
+        if not is_blank(body):
             has_body = self._has_body(body, analysis.body_checksum, status)
             for pointer in self._index.pages_with_body(analysis.body_checksum):
                 if pointer.row_key != row_key and has_body(pointer):

@@ -60,14 +60,14 @@ MOST_POINTERS = 1024
 """Page pointers in the next reads: few, then more and more."""
 FEW_PAGES = 8
 """With fewer pages of a body or text, each query goes through all; with more, the result is cached."""
-ROWS_HELD = 131_072
+MAX_CACHED_ROWS = 131_072
 """Rows of texts and bodies in the cache, with their qualifiers (mostly one each): at most some 25 MB.  Most candidates
 are texts of recent pages."""
 
 LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
-GONE_HELD = 65_536
+MAX_CACHED_GONE = 65_536
 """Cached numbers of texts without a live page."""
-CONDITIONS_HELD = 128
+MAX_CACHED_CONDITIONS = 128
 """Cached conditions of one row of postings: by status class, and by title."""
 OLDEST_COST = 6
 """Cost of one in the cache, in qualifiers."""
@@ -304,11 +304,11 @@ class HashIndex:
         self._buckets = buckets
         self._rows: LruCache[bytes, _Row] | None = None
         if caches:
-            self._rows = LruCache(ROWS_HELD, lambda row: 1 + len(row.first) + OLDEST_COST * len(row.oldest))
+            self._rows = LruCache(MAX_CACHED_ROWS, lambda row: 1 + len(row.first) + OLDEST_COST * len(row.oldest))
         """Committed rows, if cached."""
         self._last: tuple[Analysis, NewPostings, tuple[int, int], Proposal] | None = None
         """The last query, its state and its result: judging a page and posting it make the same query."""
-        self._gone: LruCache[int, bool] = LruCache(GONE_HELD)
+        self._gone: LruCache[int, bool] = LruCache(MAX_CACHED_GONE)
         """Recent texts without a live page."""
         self.gone_seen = 0
 
@@ -421,7 +421,7 @@ class HashIndex:
         by_condition = {} if cached is None else cached.oldest
         oldest = by_condition.get(condition)
         if oldest is None:
-            if len(by_condition) == CONDITIONS_HELD:
+            if len(by_condition) == MAX_CACHED_CONDITIONS:
                 del by_condition[next(iter(by_condition))]
             oldest = by_condition[condition] = Oldest(lambda page: self._pages_of(row, after=page))
             if cached is not None:

@@ -1,6 +1,6 @@
 """General cells: apply, scan, check_and_mutate, read_modify_write, delete, on the rows of pages; notes of captures.
 
-Knows the table, where values lie and the commit point; of the built-in columns only notes.  Values above 512 bytes are
+Knows the table, where values are and the commit point; of the built-in columns only notes.  Values above 512 bytes are
 stored outside the row and read back transparently.  Conditional and read-modify-write mutations hold the writers' lock.
 """
 
@@ -31,7 +31,7 @@ from docstore.model.types import (
 from docstore.storage.engine import ScannedRow
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table, changed
-from docstore.storage.values import READ_AHEAD_BYTES, envelope_raw_bytes
+from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
     from docstore.storage.port import Committer, Values
@@ -81,12 +81,12 @@ class CellStore:
     def __init__(
         self,
         table: Table,
-        placement: Values,
+        values: Values,
         committer: Committer,
         clock: Callable[[], int],
     ) -> None:
         self._table = table
-        self._placement = placement
+        self._values = values
         self._committer = committer
         self._clock = clock
 
@@ -175,7 +175,7 @@ class CellStore:
         wanted_rows = FIRST_ROWS if limit is None else min(limit, MOST_ROWS)
         while ahead := _take(rows, wanted_rows):
             try:
-                values = iter(self._placement.fetch_many([cell.value for _, cells in ahead for cell in cells]))
+                values = iter(self._values.fetch_many([cell.value for _, cells in ahead for cell in cells]))
             except CorruptionError:  # compaction may have moved some, or one is damaged: give those before it
                 yield from (self._row(row_key, cells, spec) for row_key, cells in ahead)
             else:
@@ -307,7 +307,7 @@ class CellStore:
                     if cell.qualifier == qualifier:
                         found = b""
                         with suppress(CorruptionError):  # it is written again
-                            found = self._placement.fetch(cell.value)
+                            found = self._values.fetch(cell.value)
                 changes = rows.setdefault(row_key, {})
                 changes.pop((qualifier, at), None)
                 if note.value is None and found is not None:
@@ -346,11 +346,11 @@ class CellStore:
             if isinstance(mutation, SetCell):
                 column = (mutation.family, mutation.qualifier)
                 placed.append(
-                    mutation._replace(value=self._placement.append(row_key, column, mutation.timestamp, mutation.value))
+                    mutation._replace(value=self._values.append(row_key, column, mutation.timestamp, mutation.value))
                 )
             else:
                 placed.append(mutation)
-                self._placement.mark_deleted(row_key, mutation, now)
+                self._values.mark_deleted(row_key, mutation, now)
         return placed
 
     def _newest(self, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:
@@ -359,7 +359,7 @@ class CellStore:
 
     def _fetched(self, row_key: bytes, cell: Cell) -> Cell:
         try:
-            return cell._replace(value=self._placement.fetch(cell.value))
+            return cell._replace(value=self._values.fetch(cell.value))
         except CorruptionError:  # compaction may have moved it since the row was read
             spec = ReadSpec(
                 families=(cell.family,), qualifier_prefix=cell.qualifier, start=cell.timestamp, end=cell.timestamp + 1
@@ -381,7 +381,7 @@ def _take(rows: Iterator[tuple[bytes, list[Cell]]], most: int) -> list[tuple[byt
     raw_bytes = 0
     for row in rows:
         taken.append(row)
-        raw_bytes += sum(envelope_raw_bytes(cell.value) for cell in row[1])
+        raw_bytes += sum(raw_bytes_of(cell.value) for cell in row[1])
         if len(taken) == most or raw_bytes >= READ_AHEAD_BYTES:
             break
     return taken

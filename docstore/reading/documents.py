@@ -21,7 +21,7 @@ from docstore.reading.shown import HASH_SIGN, SIGNS, shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, envelope_raw_bytes, is_absent, through_moves
+from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, is_absent, raw_bytes_of, through_moves
 
 if TYPE_CHECKING:
     from docstore.storage.port import Values
@@ -220,13 +220,13 @@ class DocumentReader:
 
     Args:
         table: of pages.
-        placement: where values lie.
+        values: where values are.
         most_bytes: of a capture's values, uncompressed: `get` raises LongDocument for others.  None for no bound.
     """
 
-    def __init__(self, table: Table, placement: Values, *, most_bytes: int | None = None) -> None:
+    def __init__(self, table: Table, values: Values, *, most_bytes: int | None = None) -> None:
         self._table = table
-        self._placement = placement
+        self._values = values
         self._most_bytes = most_bytes
 
     def get(
@@ -315,7 +315,7 @@ class DocumentReader:
         """The live capture of a row at that very time; None if it is not there, or cannot be read, which is noted."""
         timestamp, row_key = pointer
         place = Place(row_key, *capture.BODY, timestamp)
-        found = self._placement.unreadable.attempt(lambda: self.get(row_key, at=timestamp), place)
+        found = self._values.unreadable.attempt(lambda: self.get(row_key, at=timestamp), place)
         return None if found is None or found.timestamp != timestamp else found
 
     def history(self, row_key: bytes) -> list[Document]:
@@ -382,26 +382,26 @@ class DocumentReader:
 
     def value(self, row_key: bytes, column: Column, timestamp: int) -> bytes | None:
         """One value of a version: b"" if it has none; None if it cannot be read, which is noted."""
-        return self._attempt(row_key, column, timestamp, self._placement.fetch)
+        return self._attempt(row_key, column, timestamp, self._values.fetch)
 
     def is_readable(self, row_key: bytes, column: Column, timestamp: int) -> bool:
         """Whether a value of a version is absent or can be read; it is not decoded."""
 
-        def verify(envelope: bytes) -> bytes:
-            self._placement.verify(envelope)
+        def verify(cell_value: bytes) -> bytes:
+            self._values.verify(cell_value)
             return b""
 
         return self._attempt(row_key, column, timestamp, verify) is not None
 
     def _attempt(self, row_key: bytes, column: Column, timestamp: int, read: Callable[[bytes], bytes]) -> bytes | None:
-        """What `read` makes of the cell of a version; b"" where there is none, None where it cannot be read."""
+        """What `read` makes of the cell of a version; b"" if there is none, None if it cannot be read."""
 
         def look_up() -> bytes:
             found = self._table.capture_at(row_key, timestamp)
             return INLINE_TAG if found is None else found.columns.get(column, INLINE_TAG)
 
         place = Place(row_key, *column, timestamp)
-        return self._placement.unreadable.attempt(lambda: through_moves(look_up, read), place)
+        return self._values.unreadable.attempt(lambda: through_moves(look_up, read), place)
 
     def get_many(
         self, row_keys: Iterable[bytes], *, at: int | None = None, families: Sequence[str] | None = None
@@ -432,9 +432,9 @@ class DocumentReader:
     def _assemble_all(
         self, ahead: list[tuple[bytes, LiveCapture | None]], end: int | None, wanted: tuple[str, ...]
     ) -> Iterator[Document | None]:
-        envelopes = [envelope for _, found in ahead if found for envelope in _needed(found, wanted)]
+        cell_values = [cell_value for _, found in ahead if found for cell_value in _needed(found, wanted)]
         try:
-            values = dict(zip(envelopes, self._placement.fetch_many(envelopes), strict=True))
+            values = dict(zip(cell_values, self._values.fetch_many(cell_values), strict=True))
         except CorruptionError:
             values = {}  # compaction may have moved some, or one is damaged
         for row_key, found in ahead:
@@ -464,11 +464,11 @@ class DocumentReader:
     def _bounded(self, found: LiveCapture, wanted: tuple[str, ...]) -> Capture:
         if self._most_bytes is not None and _raw_bytes(found, wanted) > self._most_bytes:
             raise LongDocument
-        if not self._placement.shares_values:  # each has a cell, and all of them are read in one call
+        if not self._values.shares_values:  # each has a cell, and all of them are read in one call
             needed = _needed(found, wanted)
-            values = dict(zip(needed, self._placement.fetch_many(needed), strict=True))
+            values = dict(zip(needed, self._values.fetch_many(needed), strict=True))
             return self._assemble(found, wanted, values.__getitem__)
-        return self._assemble(found, wanted, self._placement.fetch)
+        return self._assemble(found, wanted, self._values.fetch)
 
     def _assemble(self, found: LiveCapture, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]) -> Capture:
         columns = found.columns
@@ -524,9 +524,9 @@ def _wanted(families: Sequence[str] | None) -> tuple[str, ...]:
     return wanted
 
 
-def _body(envelope: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | None:
+def _body(cell_value: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | None:
     """A body; None if it was not kept."""
-    return None if is_absent(envelope) else fetch_value(envelope)
+    return None if is_absent(cell_value) else fetch_value(cell_value)
 
 
 def _needed(found: LiveCapture, wanted: tuple[str, ...]) -> list[bytes]:
@@ -535,7 +535,7 @@ def _needed(found: LiveCapture, wanted: tuple[str, ...]) -> list[bytes]:
 
 
 def _raw_bytes(found: LiveCapture, wanted: tuple[str, ...]) -> int:
-    return sum(envelope_raw_bytes(envelope) for envelope in _needed(found, wanted))
+    return sum(raw_bytes_of(cell_value) for cell_value in _needed(found, wanted))
 
 
 _TEXT_FIELDS = (

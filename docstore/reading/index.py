@@ -19,8 +19,8 @@ from docstore.reading.pages import StoredPages
 from docstore.reference import fingerprints
 from docstore.reference.ranking import IndexQuery
 from docstore.storage.engine import Engine, ReadsAhead
-from docstore.storage.parts import RunStorage
 from docstore.storage.port import Backend
+from docstore.storage.reports import RunStorage
 from docstore.storage.table import Table
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
@@ -33,7 +33,7 @@ _opening = threading.Lock()
 def open_buckets(opened: Backend, table: Table) -> Buckets:
     """The buckets of a store's index, opened once: runs where the backend has room for them, else rows.
 
-    Runs that are damaged or missing are made anew from the stored texts, which is logged; the store opens all the same.
+    Runs that are damaged or missing are made again from the stored texts, which is logged; the store opens.
     Those of an overlay lie over those of the lower store: a full bucket leaves out the texts as a real run would.
     """
     with _opening:
@@ -54,7 +54,7 @@ def _opened(opened: Backend, table: Table) -> Buckets:
 
 
 def _open_runs(opened: Backend, storage: RunStorage, table: Table) -> RunBuckets:
-    pages = StoredPages(table, opened.placement)
+    pages = StoredPages(table, opened.values)
 
     def texts() -> Iterator[IndexQuery]:
         return stored_texts(opened, pages, kernel_of(opened))
@@ -111,7 +111,7 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
-    """What a text is posted under, as `HashIndex.add` posts its page; None where it is too short."""
+    """What a text is posted under, as `HashIndex.add` posts its page; None if it is too short."""
     keys = kernel.text_keys(text)
     # A text has at least as many words as distinct shingles, so most need not be counted.
     if not keys.shingle_count or (keys.shingle_count < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):
@@ -124,7 +124,7 @@ class SeenPages:
 
     def __init__(self, opened: Backend, table: Table) -> None:
         self._kernel = kernel_of(opened)
-        self._pages = StoredPages(table, opened.placement)
+        self._pages = StoredPages(table, opened.values)
         self._engine = opened.engine
         self._buckets = open_buckets(opened, table)
         self.index = HashIndex(opened.engine, self._buckets)
@@ -134,7 +134,7 @@ class SeenPages:
         return self._buckets.damaged() if isinstance(self._buckets, RunBuckets) else []
 
     def rebuild_where_needed(self) -> None:
-        """Make runs anew that are not as they were written; the caller holds the writers' lock."""
+        """Make runs again that are not as they were written; the caller holds the writers' lock."""
         if isinstance(self._buckets, RunBuckets) and self._buckets.damaged():
             self._buckets.rebuild()
 
@@ -160,7 +160,7 @@ class SeenPages:
         return proposal.has_own or proposal.is_crowded  # full buckets leave later texts out
 
     def _posted(self, pointer: PagePointer) -> IndexQuery | None:
-        """What a page's text must be found by; None where that is not asked of it."""
+        """What a page's text must be found by; None if that is not asked of it."""
         try:
             page = self._pages.page(pointer)
             if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):

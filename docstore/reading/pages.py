@@ -37,9 +37,9 @@ class StoredPages:
     visibility_unknown = False
     postings = NOTHING_NEW
 
-    def __init__(self, table: Table, placement: Values) -> None:
+    def __init__(self, table: Table, values: Values) -> None:
         self._table = table
-        self._placement = placement
+        self._values = values
         self._unusable: set[PagePointer] = set()
         """Live versions that were found to be unreadable."""
 
@@ -76,20 +76,20 @@ class StoredPages:
         return int(self._column(pointer, STATUS) or b"0")
 
     def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None where it cannot be read."""
+        """Its stored text; None if it cannot be read."""
         text = self._column(pointer, MAIN)
         return None if text is None else text.decode("utf-8", "surrogatepass")
 
     def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None where it cannot be read."""
+        """Its stored body; None if it cannot be read."""
         return self._column(pointer, BODY)
 
     def is_readable(self, pointer: PagePointer) -> bool:
         """Whether its body can be read."""
         return self.body(pointer) is not None
 
-    def envelope(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """Where a value of a version lies; None where it has none."""
+    def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
+        """Where a value of a version lies; None if it has none."""
         found = self.capture(pointer)
         return None if found is None else found.columns.get(column)
 
@@ -112,17 +112,17 @@ class StoredPages:
         )
 
     def _value(self, columns: dict[Column, bytes], column: Column) -> bytes:
-        envelope = columns.get(column)
-        return b"" if envelope is None else self._placement.fetch(envelope)
+        cell_value = columns.get(column)
+        return b"" if cell_value is None else self._values.fetch(cell_value)
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """A value of a version, b"" where it has none; None where it cannot be read: no more is asked of it then."""
+        """A value of a version, b"" if it has none; None if it cannot be read: no more is asked of it then."""
 
         def look_up() -> bytes:
-            return self.envelope(pointer, column) or INLINE_TAG
+            return self.cell_value(pointer, column) or INLINE_TAG
 
         place = Place(pointer.row_key, *column, pointer.timestamp)
-        value = self._placement.unreadable.attempt(lambda: through_moves(look_up, self._placement.fetch), place)
+        value = self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
         if value is None:
             self._unusable.add(pointer)
         return value

@@ -15,8 +15,7 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Verdict, VerdictKind
-from docstore.reading.answers import Loss, Orphan, Similar
+from docstore.model.types import Loss, Orphan, Similar, Verdict, VerdictKind
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.reading.pages import StoredPages
@@ -36,7 +35,7 @@ class IndexQueries:
         self._thresholds = Thresholds.of(opened.schema)
         self._kernel = kernel_of(opened)
         self._buckets = open_buckets(opened, table)
-        self._reader = DocumentReader(table, opened.placement)
+        self._reader = DocumentReader(table, opened.values)
 
     def similar(self, page: bytes | str, *, threshold: float | None, limit: int) -> list[Similar]:
         """See `DocumentStore.similar`."""
@@ -47,7 +46,7 @@ class IndexQueries:
         least = self._thresholds.least if threshold is None else threshold
         row_key, body, content_type, status = self._query_page(page)
         analysis = self._kernel.analyse(body, content_type)
-        pages = StoredPages(self._table, self._opened.placement)
+        pages = StoredPages(self._table, self._opened.values)
         detector = Detector(
             self._index(), self._kernel, pages, self._thresholds, title_rule=self._opened.schema.title_rule
         )
@@ -109,32 +108,32 @@ def _similar(
 # Both scans give None for each row without a find: a stream that reads for many clients can let others go first.
 
 
-def rejected(table: Table, placement: Values) -> Iterator[tuple[str, int, Verdict] | None]:
+def rejected(table: Table, values: Values) -> Iterator[tuple[str, int, Verdict] | None]:
     """Captures that a policy rejected: URL, timestamp, verdict; in row-key order.  None for each other row."""
     for row in table.scan_captures():
         has_found = False
         for one in table.row_captures(row.cells):
             if one.kind == CAPTURE_REJECTED and capture.VERDICT in one.columns:
                 has_found = True
-                verdict = capture.decode_verdict(placement.fetch(one.columns[capture.VERDICT]))
+                verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
                 yield url_of(row.row_key), one.timestamp, capture.shown_verdict(verdict)
         if not has_found:
             yield None
 
 
-def orphans(table: Table, placement: Values) -> Iterator[Orphan | None]:
+def orphans(table: Table, values: Values) -> Iterator[Orphan | None]:
     """Orphans of a store, in row-key order; one scan of the captures, no body is read.  None for each other row."""
-    pages = StoredPages(table, placement)
+    pages = StoredPages(table, values)
     for row in table.scan_captures():
         newest = next((one for one in table.row_captures(row.cells) if capture.VERDICT in one.columns), None)
         if newest is None or newest.kind != CAPTURE_REJECTED:
             yield None
             continue
-        verdict = capture.decode_verdict(placement.fetch(newest.columns[capture.VERDICT]))
+        verdict = capture.decode_verdict(values.fetch(newest.columns[capture.VERDICT]))
         of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
         if pages.stands(of):
             yield None
             continue
         loss = Loss.GONE if pages.page(of) is None else Loss.CHANGED
-        checksum = placement.fetch(newest.columns[capture.CHECKSUM]) if capture.CHECKSUM in newest.columns else b""
+        checksum = values.fetch(newest.columns[capture.CHECKSUM]) if capture.CHECKSUM in newest.columns else b""
         yield Orphan(url_of(row.row_key), newest.timestamp, checksum, capture.shown_verdict(verdict), loss)

@@ -25,12 +25,12 @@ from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.engine import ReadsAhead, all_cells
-from docstore.storage.parts import Problem
 from docstore.storage.port import Backend
+from docstore.storage.reports import Problem
 from docstore.storage.table import Table, declared_families
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
-from docstore.writing.copystate import is_unfinished
+from docstore.writing.importing import is_unfinished
 
 if TYPE_CHECKING:  # types alone
     from docstore.serving.client_calls import Losses
@@ -72,7 +72,7 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
         "pages",
         families,
         now_micros,
-        opened.placement.same_value,
+        opened.values.same_value,
         captures=opened.schema.captures,
         bodies=opened.schema.bodies,
     )
@@ -126,7 +126,7 @@ def _check_cell(
     for column, stored in columns.items():
         if column != capture.BODY:
             try:
-                value = opened.placement.fetch(stored)
+                value = opened.values.fetch(stored)
                 if column == capture.VERDICT:
                     capture.decode_verdict(value)
             except CorruptionError as error:
@@ -148,10 +148,10 @@ def _check_capture(opened: Backend, seen: SeenPages, row_key: bytes, record: Cap
         yield Problem(where, "the capture has no body", RESTORE)
         return
     try:
-        body = opened.placement.fetch(stored)
-        checksum = opened.placement.fetch(record.columns.get(capture.CHECKSUM, INLINE_TAG))
+        body = opened.values.fetch(stored)
+        checksum = opened.values.fetch(record.columns.get(capture.CHECKSUM, INLINE_TAG))
         verdict = record.columns.get(capture.VERDICT)
-        kept_as = None if verdict is None else capture.decode_verdict(opened.placement.fetch(verdict)).stored
+        kept_as = None if verdict is None else capture.decode_verdict(opened.values.fetch(verdict)).stored
     except CorruptionError as error:
         yield Problem(where, str(error), RESTORE)
         return
@@ -168,10 +168,10 @@ def _check_capture(opened: Backend, seen: SeenPages, row_key: bytes, record: Cap
 
 
 def _check_bases(opened: Backend) -> Iterator[Problem]:
-    for name, envelope in opened.base_rows.scan():
+    for name, cell_value in opened.base_rows.scan():
         where = f"base {name.hex()}"
         try:
-            if value_name(opened.placement.fetch(envelope)) != name:
+            if value_name(opened.values.fetch(cell_value)) != name:
                 yield Problem(where, "the record has another value than its row names", RESTORE)
         except CorruptionError as error:
             yield Problem(where, str(error), RESTORE)

@@ -24,7 +24,7 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.values import INLINE_TAG, envelope_raw_bytes
+from docstore.storage.values import INLINE_TAG, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
 
@@ -153,7 +153,7 @@ def dedup_stats(store: DocumentStore, by: By | None = None, crawl: str = "") -> 
 class _Counting:
     def __init__(self, store: DocumentStore, by: By | None, crawl: str) -> None:
         self._store = store
-        self._fetch = store.opened.placement.fetch
+        self._fetch = store.opened.values.fetch
         self._by = by
         self._crawl = crawl
         self._stats = DedupStats()
@@ -173,7 +173,7 @@ class _Counting:
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
                 body = live.columns.get(capture.BODY)
-                stored_bytes = 0 if body is None else self._store.opened.placement.stored_bytes(body)
+                stored_bytes = 0 if body is None else self._store.opened.values.stored_bytes(body)
                 names = [_label(live)] if self._by is By.CRAWL else self._names(url)
                 groups = [self._stats.groups.setdefault(name, GroupCounts()) for name in names]
                 _count([self._stats.total, *groups], verdict, body, stored_bytes)
@@ -320,7 +320,7 @@ def _parameters(query: str) -> list[tuple[str, str]]:
 
 
 def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None, stored_bytes: int) -> None:
-    raw = 0 if body is None else envelope_raw_bytes(body)
+    raw = 0 if body is None else raw_bytes_of(body)
     saved = 0
     if body is not None:
         shared = verdict.stored == capture.STORED_CONFIRMED

@@ -46,7 +46,7 @@ from docstore.storage.captures import CaptureRecord, LiveCapture, sound_records
 from docstore.storage.files import PRIVATE, translated
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.unreadable import Place
-from docstore.storage.values import READ_AHEAD_BYTES, envelope_raw_bytes, through_moves
+from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of, through_moves
 from docstore.store import DocumentStore
 from docstore.text.finding import fold
 
@@ -74,7 +74,7 @@ _VALUES: Final = {
 }
 _NEEDED: Final = (*_VALUES.values(), capture.LANG, capture.STATUS)
 _FOLDED: Final = "".join(fold(chr(point)) or "\0" for point in range(0x2000)).encode("utf-16-le")
-"""Characters without accents; words have none behind it that `fold` would change."""
+"""Characters without accents; words have none after it that `fold` would change."""
 
 
 def search_text(text: str) -> str:
@@ -275,7 +275,7 @@ class _Pass:
     ) -> None:
         self._search = search
         self._table = search.store.table
-        self._placement = search.store.opened.placement
+        self._values = search.store.opened.values
         self._index = index
         self._again = again
         self._on_progress = on_progress
@@ -324,7 +324,7 @@ class _Pass:
                     (self._search.folder / SCRUB_FILE).touch()
                 self._remove(page.row)
             batch.append(page)
-            batch_bytes += sum(envelope_raw_bytes(value) for value in _needed(page.record))
+            batch_bytes += sum(raw_bytes_of(value) for value in _needed(page.record))
             if len(batch) == ROWS_AHEAD or batch_bytes >= READ_AHEAD_BYTES:
                 self._add(batch)
                 batch, batch_bytes = [], 0
@@ -356,9 +356,9 @@ class _Pass:
             yield _Page(row.row_key, record, cells, _number(blake3(row.row_key)), _number(state))
 
     def _add(self, pages: Sequence[_Page]) -> None:
-        envelopes = [value for page in pages for value in _needed(page.record)]
+        cell_values = [value for page in pages for value in _needed(page.record)]
         try:
-            values = dict(zip(envelopes, self._placement.fetch_many(envelopes), strict=True))
+            values = dict(zip(cell_values, self._values.fetch_many(cell_values), strict=True))
         except CorruptionError:  # compaction has moved some, or one is damaged
             values = {}
         for page in pages:
@@ -382,8 +382,8 @@ class _Pass:
                 return None if record is None else record.columns.get(column)
 
             place = Place(page.row_key, *column, page.record.timestamp)
-            fetch = self._placement.fetch
-            return self._placement.unreadable.attempt(
+            fetch = self._values.fetch
+            return self._values.unreadable.attempt(
                 lambda: through_moves(look_up, lambda value: b"" if value is None else fetch(value)), place
             )
 
@@ -405,7 +405,7 @@ class _Pass:
         fields["url"] = shown_url(url)
         lang = _text(texts.get(capture.LANG, b""))
         for cell in page.cells:
-            value = _text(self._placement.unreadable.attempt(partial(self._placement.fetch, cell.value)) or b"")
+            value = _text(self._values.unreadable.attempt(partial(self._values.fetch, cell.value)) or b"")
             if cell.family == NOTE_FAMILY:
                 note = capture.decode_note(value.encode())
                 if cell.qualifier == b"lang":

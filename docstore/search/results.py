@@ -153,7 +153,7 @@ def _hit(store: DocumentStore, group: _Group, marked: str, length: int) -> Hit |
     newest = store.table.newest_capture(group.row_key)
     if newest is None:
         return None
-    unreadable, fetch = store.opened.placement.unreadable, store.opened.placement.fetch
+    unreadable, fetch = store.opened.values.unreadable, store.opened.values.fetch
     values = (newest.columns.get(column) for column in (capture.TITLE, capture.STATUS, capture.VERDICT))
     title, status, verdict = ((value and unreadable.attempt(partial(fetch, value))) or b"" for value in values)
     url = url_of(group.row_key)

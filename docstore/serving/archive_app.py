@@ -59,7 +59,7 @@ from docstore.serving.archive_cdx import CdxAnswers, parse_query, wants_json
 from docstore.serving.request import ABORT, CHALLENGE, MemoryBudget, Tokens, takes_at_once
 from docstore.serving.settings import ArchiveSettings
 from docstore.storage.engine import ScannedRow
-from docstore.storage.values import envelope_raw_bytes
+from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 
 _LOG = logging.getLogger(__name__)
@@ -365,7 +365,7 @@ class ArchiveApp:
                 yield row
 
     def _find(self, page: Address, wanted: int, *, is_short: bool) -> tuple[list[Memento], bool]:
-        """Captures of a URL, oldest first, none where it was never captured; and whether these are all.
+        """Captures of a URL, oldest first, none if it was never captured; and whether these are all.
 
         If there are too many, they are the newest, and some around the wanted time.
         """
@@ -384,9 +384,9 @@ class ArchiveApp:
         return sorted(found), is_whole
 
     def _body_bytes(self, one: Memento) -> int:
-        """Length of a capture's body, without reading it; 0 where it is no more."""
+        """Length of a capture's body, without reading it; 0 if it is no more."""
         found = self._store.table.capture_at(one[1], one[0])
-        return envelope_raw_bytes(found.columns[capture.BODY]) if found is not None and has_body(found) else 0
+        return raw_bytes_of(found.columns[capture.BODY]) if found is not None and has_body(found) else 0
 
 
 def _header(scope: Scope, name: bytes) -> str:

@@ -32,7 +32,7 @@ from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.table import Table
-from docstore.storage.values import envelope_raw_bytes, is_absent, parse_envelope
+from docstore.storage.values import is_absent, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
 
 # --- URLs: row keys as archives address them, SURT, which merges http and https
@@ -473,7 +473,7 @@ def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget
                 media_type=media_type.decode("ascii") if _TYPE.fullmatch(media_type) else "unk",
                 digest=_sha1_digest(digest.decode("utf-8", "replace")),
                 fetched_at=fetched_at,
-                body_bytes=envelope_raw_bytes(body),
+                body_bytes=raw_bytes_of(body),
                 is_revisit=bool(listed) and (body, status) == before,
             )
         )
@@ -488,9 +488,9 @@ def _order(one: Listed) -> tuple[bytes, int, bytes]:
     return one.address.port, one.timestamp, one.address.row_key
 
 
-def _inline(envelope: bytes | None) -> bytes:
-    """A short value that stands in its cell; b"" for none, and for one that is longer than any that is listed."""
-    return b"" if envelope is None else parse_envelope(envelope).value
+def _inline(cell_value: bytes | None) -> bytes:
+    """A short value that is in its cell; b"" for none, and for one that is longer than any that is listed."""
+    return b"" if cell_value is None else parse_cell_value(cell_value).value
 
 
 # --- digests of payloads, worked out where none is recorded: base32 SHA-1 of the body

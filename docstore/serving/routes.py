@@ -35,9 +35,9 @@ from docstore.model.types import (
     ReadSpec,
     Schema,
     SetCell,
+    Similar,
 )
 from docstore.reading import queries
-from docstore.reading.answers import Similar
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document, rejection_of
@@ -474,7 +474,7 @@ async def rejected(request: AnyRequest, service: Asked) -> Stream:
     """Captures that a policy rejected."""
 
     def found() -> Iterator[Any]:
-        for one in queries.rejected(service.store.table, service.store.opened.placement):
+        for one in queries.rejected(service.store.table, service.store.opened.values):
             yield PAUSE if one is None else Rejected(*one)._asdict()
 
     return await stream(request, service, found)
@@ -485,7 +485,7 @@ async def orphans(request: AnyRequest, service: Asked) -> Stream:
     """Rejected pages to fetch again."""
 
     def found() -> Iterator[Any]:
-        for one in queries.orphans(service.store.table, service.store.opened.placement):
+        for one in queries.orphans(service.store.table, service.store.opened.values):
             yield PAUSE if one is None else one
 
     return await stream(request, service, found)

@@ -34,7 +34,7 @@ from docstore.serving.settings import Settings
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import plain, read
 from docstore.storage.files import Files
-from docstore.storage.values import envelope_raw_bytes
+from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import APPLIED_KINDS, SweepOptions, sweep
@@ -94,7 +94,7 @@ class Service:
         self.boot = boot
         self.jobs = jobs
         self.archive_url = ""
-        self._short_reader = DocumentReader(store.table, store.opened.placement, most_bytes=SHORT_BYTES)
+        self._short_reader = DocumentReader(store.table, store.opened.values, most_bytes=SHORT_BYTES)
         self._readers = ThreadPoolExecutor(READERS, "docstore-read")
         self._streamers = ThreadPoolExecutor(STREAMERS, "docstore-stream")
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
@@ -142,7 +142,7 @@ class Service:
         """Call what reads values of one page: at once where they are short, as `read_page` does."""
         newest = self.store.table.newest_capture(keys.row_key(url))
         values = [] if newest is None else [newest.columns.get(column) for column in (BODY, MAIN)]
-        is_short = sum(envelope_raw_bytes(value) for value in values if value is not None) <= SHORT_BYTES
+        is_short = sum(raw_bytes_of(value) for value in values if value is not None) <= SHORT_BYTES
         return call() if is_short else await self.read(call)
 
     async def read_much(self, call: Callable[..., _T], *args: Any) -> _T:

@@ -39,13 +39,13 @@ class Base(NamedTuple):
     Attributes:
         name: of its row.
         raw: the value.
-        envelope: its cell value.
+        cell_value: its cell value.
         pointer: a page that has this value, or a delta against it.
     """
 
     name: bytes
     raw: bytes
-    envelope: bytes
+    cell_value: bytes
     pointer: PagePointer
 
 
@@ -61,14 +61,14 @@ class BaseRows:
         self.retired: set[bytes] = set()
         self._engine = engine
 
-    def envelope(self, name: bytes) -> bytes | None:
+    def cell_value(self, name: bytes) -> bytes | None:
         """The cell value of a base; None if there is no base of that name."""
         cells = self._engine.read_row(TABLE, name)
         return cells[0].value if cells else None
 
-    def envelope_of_likely_absent(self, name: bytes) -> bytes | None:
-        """As `envelope`, but faster if there is no such base."""
-        return None if self._engine.absent_rows(TABLE, [name]) else self.envelope(name)
+    def value_of_likely_absent(self, name: bytes) -> bytes | None:
+        """As `cell_value`, but faster if there is no such base."""
+        return None if self._engine.absent_rows(TABLE, [name]) else self.cell_value(name)
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """Names and cell values of all bases."""
@@ -76,9 +76,9 @@ class BaseRows:
             for cell in row.cells:
                 yield row.row_key, cell.value
 
-    def row(self, name: bytes, envelope: bytes) -> RowMutations:
+    def row(self, name: bytes, cell_value: bytes) -> RowMutations:
         """The mutation that writes the row of a base."""
-        return RowMutations(TABLE, name, [SetCell(BASE_FAMILY, b"", 0, envelope)])
+        return RowMutations(TABLE, name, [SetCell(BASE_FAMILY, b"", 0, cell_value)])
 
     def freed(self, name: bytes) -> RowMutations:
         """The mutation that frees a base."""

@@ -51,7 +51,7 @@ from docstore.model.format import (
     CAPTURE_STORED,
 )
 from docstore.model.types import Cell, GCPolicy, Previous, SetCell
-from docstore.storage.values import INLINE_TAG, REF_TAG, encode_absent, envelope_raw_bytes, is_absent
+from docstore.storage.values import INLINE_TAG, REF_TAG, encode_absent, is_absent, raw_bytes_of
 
 MICROS_PER_SECOND = 1_000_000
 _decode = None if compiled.WHY_NOT else compiled.docstore_native.decode_capture
@@ -185,7 +185,7 @@ def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
 
 def without_body(record: CaptureRecord) -> CaptureRecord:
     """The record with its body dropped: the length of the body, text and fingerprints stay."""
-    return record._replace(columns=record.columns | {BODY: encode_absent(envelope_raw_bytes(record.columns[BODY]))})
+    return record._replace(columns=record.columns | {BODY: encode_absent(raw_bytes_of(record.columns[BODY]))})
 
 
 def sound_records(cells: Iterable[Cell]) -> Iterator[CaptureRecord]:
@@ -346,7 +346,7 @@ def _shown(record: CaptureRecord, source: CaptureRecord | None, shows_body: bool
             } | columns
     body = None if shows_body else columns.get(BODY)
     if body is not None and not is_absent(body):
-        columns = columns | {BODY: encode_absent(envelope_raw_bytes(body))}
+        columns = columns | {BODY: encode_absent(raw_bytes_of(body))}
     if source is None:
         return LiveCapture(record.timestamp, record.kind, columns, 0, record.arrived)
     return LiveCapture(record.timestamp, record.kind, columns, source.timestamp, record.arrived, source.body_name)

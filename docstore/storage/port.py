@@ -4,7 +4,7 @@ Types only, which a reader of pages does not load.  A backend is one package: `t
 directory.  It offers:
 
     rows         `engine`: cells by row; read at any time, written only by plans
-    values       `placement`: long values
+    values       `values`: long values
     bases        `base_rows`: values that deltas are made against
     postings     rows of `engine`; if `runs` is not None, buckets may be files instead
     lease        from open to `close`: this process is the only writer
@@ -23,9 +23,8 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.bases import Base, BaseRows
 from docstore.storage.engine import Engine
-from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan
-from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column
@@ -101,7 +100,7 @@ class Values(Protocol):
         """Record a delete next to the values, so that a salvage from the values does not restore what was deleted."""
         ...
 
-    def fetch(self, envelope: bytes) -> bytes:
+    def fetch(self, cell_value: bytes) -> bytes:
         """The value of a cell.
 
         Raises:
@@ -109,7 +108,7 @@ class Values(Protocol):
         """
         ...
 
-    def fetch_many(self, envelopes: Sequence[bytes]) -> list[bytes]:
+    def fetch_many(self, cell_values: Sequence[bytes]) -> list[bytes]:
         """Values of cells, in the given order; read in their order on disk.
 
         All are in memory at once, so ask for `READ_AHEAD_BYTES` at a time.
@@ -119,15 +118,15 @@ class Values(Protocol):
         """
         ...
 
-    def fetch_with_base(self, envelope: bytes) -> tuple[bytes, bytes]:
+    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
         """The value of a cell, and the name of its base if it is a delta, else b""."""
         ...
 
-    def fetch_with_owner(self, envelope: bytes) -> tuple[bytes, Column, bytes]:
+    def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
         """A value that may be shared: the row key and column for which it was stored, and the value."""
         ...
 
-    def verify(self, envelope: bytes) -> None:
+    def verify(self, cell_value: bytes) -> None:
         """Check that the value of a cell can be read, without decoding it.
 
         Raises:
@@ -139,7 +138,7 @@ class Values(Protocol):
         """Whether two cells have the same value, in any form; an unreadable value equals no other."""
         ...
 
-    def stored_bytes(self, envelope: bytes) -> int:
+    def stored_bytes(self, cell_value: bytes) -> int:
         """Bytes that a value takes on disk."""
         ...
 
@@ -224,7 +223,7 @@ class Backend(Protocol):
     session: bytes
 
     @property
-    def placement(self) -> Values:
+    def values(self) -> Values:
         """Values of cells."""
         ...
 

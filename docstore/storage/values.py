@@ -39,12 +39,12 @@ def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value])
 
 
 INLINE_TAG = bytes((VALUE_INLINE,))
-"""Goes before a value that stands in its cell."""
+"""Goes before a value that is in its cell."""
 REF_TAG = bytes((VALUE_REF,))
 _ABSENT = bytes((VALUE_ABSENT,))
 
 
-class Envelope(NamedTuple):
+class CellValue(NamedTuple):
     """What a cell holds: the value itself, with no ref, or a ref, with no value; neither if it was not kept."""
 
     value: bytes
@@ -52,62 +52,62 @@ class Envelope(NamedTuple):
 
 
 def encode_inline(value: bytes) -> bytes:
-    """The envelope of a value that stands in the cell."""
+    """The cell value of a value that is in the cell itself."""
     return INLINE_TAG + value
 
 
-def encode_ref_envelope(raw_bytes: int, ref: bytes) -> bytes:
-    """The envelope of a value that lies in Bodies; its raw length can be told without reading it."""
+def encode_ref_value(raw_bytes: int, ref: bytes) -> bytes:
+    """The cell value of a value that is a record; its raw length can be told without reading it."""
     return REF_TAG + encode_varint(raw_bytes) + ref
 
 
 def encode_absent(raw_bytes: int) -> bytes:
-    """The envelope of a value that is not kept; it reads as an empty one."""
+    """The cell value of a value that is not kept; it reads as an empty one."""
     return _ABSENT + encode_varint(raw_bytes)
 
 
-def is_absent(envelope: bytes) -> bool:
+def is_absent(cell_value: bytes) -> bool:
     """Whether the value was not kept."""
-    return envelope[:1] == _ABSENT
+    return cell_value[:1] == _ABSENT
 
 
-def parse_envelope(envelope: bytes) -> Envelope:
-    """Take an envelope apart.
+def parse_cell_value(cell_value: bytes) -> CellValue:
+    """Take a cell value apart.
 
     Raises:
         CorruptionError: it is empty, or of an unknown tag.
     """
-    tag = envelope[0] if envelope else -1
+    tag = cell_value[0] if cell_value else -1
     if tag == VALUE_INLINE:
-        return Envelope(envelope[1:], None)
-    if tag == VALUE_ABSENT and len(envelope) > 1 and envelope[-1] < 0x80 <= min(envelope[1:-1], default=0x80):
-        return Envelope(b"", None)  # its length is one varint, and nothing follows
+        return CellValue(cell_value[1:], None)
+    if tag == VALUE_ABSENT and len(cell_value) > 1 and cell_value[-1] < 0x80 <= min(cell_value[1:-1], default=0x80):
+        return CellValue(b"", None)  # its length is one varint, and nothing follows
     if tag == VALUE_REF:
         offset = 1
-        while offset < len(envelope) and envelope[offset] >= 0x80:
+        while offset < len(cell_value) and cell_value[offset] >= 0x80:
             offset += 1
-        if offset + 1 < len(envelope):
-            return Envelope(b"", envelope[offset + 1 :])
+        if offset + 1 < len(cell_value):
+            return CellValue(b"", cell_value[offset + 1 :])
     raise CorruptionError(
-        "a cell's envelope is damaged", expected="tag 00, 01 or 02", found=envelope[:8].hex() or "nothing"
+        "a cell value is damaged", expected="tag 00, 01 or 02", found=cell_value[:8].hex() or "nothing"
     )
 
 
-def envelope_raw_bytes(envelope: bytes) -> int:
+def raw_bytes_of(cell_value: bytes) -> int:
     """Length of the raw value of a cell; 0 if it was not kept."""
-    found = parse_envelope(envelope)
+    found = parse_cell_value(cell_value)
     if found.ref is None:
         return len(found.value)
-    return decode_varint(envelope, 1)[0]
+    return decode_varint(cell_value, 1)[0]
 
 
-def is_ref(envelope: bytes) -> bool:
-    """Whether the value lies behind a ref."""
-    return parse_envelope(envelope).ref is not None
+def is_ref(cell_value: bytes) -> bool:
+    """Whether the value lies after a ref."""
+    return parse_cell_value(cell_value).ref is not None
 
 
 Sorted = tuple[dict[Column, bytes], dict[Column, bytes]]
-"""Cell values of those that stand in their cells; and the values that do not."""
+"""Cell values of those that is in their cell; and the values that do not."""
 
 
 def sort_values(values: Mapping[Column, bytes]) -> Sorted:

@@ -198,7 +198,7 @@ def sweep(
         InvalidArgument: an option has an invalid value.
         StorageError: disk full or I/O; what is committed stays, and the same sweep again continues.
     """
-    with store.opened.placement.unreadable.collecting() as unreadable:
+    with store.opened.values.unreadable.collecting() as unreadable:
         work = _Sweep(store, options, on_progress)
         try:
             report = work.run()
@@ -213,7 +213,7 @@ class _Sweep:
         self._began = self._stage_began = time.monotonic()
         schema = store.schema
         self._store = store
-        self._reader = DocumentReader(store.table, store.opened.placement)
+        self._reader = DocumentReader(store.table, store.opened.values)
         self._options = options
         self._on_progress = on_progress
         self._threshold = schema.near_threshold if options.threshold is None else options.threshold

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     REASON_BLANK,
-    says_nothing,
+    is_blank,
     status_class,
     text_compares,
 )
@@ -39,7 +39,7 @@ from docstore.reference.fingerprints import BINS, Numbers
 from docstore.storage.bases import value_name
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
-from docstore.storage.values import envelope_raw_bytes, is_absent, is_ref, parse_envelope
+from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
 
@@ -162,8 +162,8 @@ def read_versions(store: DocumentStore, on_progress: Callable[[int], None] | Non
 class _Reading:
     def __init__(self, store: DocumentStore) -> None:
         self._table = store.table
-        self._fetch = store.opened.placement.fetch
-        self._reader = DocumentReader(store.table, store.opened.placement)
+        self._fetch = store.opened.values.fetch
+        self._reader = DocumentReader(store.table, store.opened.values)
         self._row_keys, self._texts, self._titles = Blobs(), Blobs(), Blobs()
         self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
         self._identity, self._bodies = bytearray(), bytearray()
@@ -240,7 +240,7 @@ class _Reading:
         elif sketched and shingle_count >= MIN_NEAR_WORDS:
             equal_by, identity = BY_TEXT, text_identity(text_checksum, title)
         else:
-            is_long = bool(main) and envelope_raw_bytes(main) > LONG_TEXT_BYTES
+            is_long = bool(main) and raw_bytes_of(main) > LONG_TEXT_BYTES
             word_count = MIN_NEAR_WORDS if is_long else len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
             equal_by, identity = identify(word_count, text_checksum, title, body)
         self._row_keys.append(row_key)
@@ -278,11 +278,11 @@ class _Reading:
 
     def _value(self, row_key: bytes, timestamp: int, columns: dict[Column, bytes], column: Column) -> bytes:
         """A value, or b"" if it is absent or unreadable; an unreadable value is recorded."""
-        envelope = columns.get(column)
-        if envelope is None:
+        cell_value = columns.get(column)
+        if cell_value is None:
             return b""
         try:
-            return self._fetch(envelope)
+            return self._fetch(cell_value)
         except CorruptionError:  # a compaction may have moved it since the scan
             return self._reader.value(row_key, column, timestamp) or b""
 
@@ -347,10 +347,10 @@ class _Reading:
 
 def _is_blank(columns: dict[Column, bytes], verdict: StoredVerdict | None) -> bool:
     """Whether a body is blank; if it is not in its cell, the verdict decides."""
-    envelope = columns[capture.BODY]
-    if is_ref(envelope) or is_absent(envelope):
+    cell_value = columns[capture.BODY]
+    if is_ref(cell_value) or is_absent(cell_value):
         return verdict is not None and verdict.reason == REASON_BLANK
-    return says_nothing(parse_envelope(envelope).value)
+    return is_blank(parse_cell_value(cell_value).value)
 
 
 def anchor_counts(store: DocumentStore, versions: Versions, chosen: Numbers) -> Numbers:

@@ -16,7 +16,7 @@ from docstore.model.capture import Column
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
 from docstore.model.pointers import PagePointer
 from docstore.reading.index import SeenPages
-from docstore.storage.values import envelope_raw_bytes, is_absent
+from docstore.storage.values import is_absent, raw_bytes_of
 from docstore.store import DocumentStore
 
 GROUP_PAGES = 64
@@ -78,12 +78,12 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
     if not dry_run:
         with store.committer.lock:
             seen.rebuild_where_needed()
-    fetch = store.opened.placement.fetch
+    fetch = store.opened.values.fetch
     for row in store.table.scan_captures():
         for live in reversed(list(store.table.row_captures(row.cells))):
             timestamp, columns = live.timestamp, live.columns
             body = columns.get(capture.BODY)
-            if body is None or capture.CHECKSUM not in columns or not (envelope_raw_bytes(body) or is_absent(body)):
+            if body is None or capture.CHECKSUM not in columns or not (raw_bytes_of(body) or is_absent(body)):
                 continue
             verdict = capture.decode_verdict(fetch(columns[capture.VERDICT])) if capture.VERDICT in columns else None
             if live.kind != CAPTURE_STORED or not (verdict is None or verdict.stored in capture.STORED_POSTED):

@@ -21,7 +21,7 @@ from docstore.model.errors import CorruptionError
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers, Sets
-from docstore.storage.values import envelope_raw_bytes
+from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions
@@ -57,8 +57,8 @@ class Maker:
     def __init__(
         self, store: DocumentStore, versions: Versions, rule: TextRule, *, from_bodies: bool, engine: Engine
     ) -> None:
-        self._fetch = store.opened.placement.fetch
-        self._reader = DocumentReader(store.table, store.opened.placement)
+        self._fetch = store.opened.values.fetch
+        self._reader = DocumentReader(store.table, store.opened.values)
         self._versions = versions
         self._rule = rule
         self._kernel = rule.kernel()
@@ -125,8 +125,8 @@ class Maker:
         size = 0
         for number in chosen.tolist():
             batch.append(number)
-            envelope = self._versions.texts[number]
-            size += envelope_raw_bytes(envelope) if envelope else 0
+            cell_value = self._versions.texts[number]
+            size += raw_bytes_of(cell_value) if cell_value else 0
             if len(batch) == BATCH_TEXTS or size >= BATCH_BYTES:
                 yield batch
                 batch, size = [], 0
@@ -165,11 +165,11 @@ class Maker:
         return header_of(capture.decode_headers(encoded) if encoded else (), "content-type")
 
     def _text(self, number: int) -> bytes:
-        envelope = self._versions.texts[number]
-        if not envelope:
+        cell_value = self._versions.texts[number]
+        if not cell_value:
             return b""
         try:
-            return self._fetch(envelope)
+            return self._fetch(cell_value)
         except CorruptionError:  # a compaction may have moved it since the scan; or another version has this text
             versions = self._versions
             equal = (versions.identity == versions.identity[number]).all(axis=1) & (versions.equal_by == BY_TEXT)

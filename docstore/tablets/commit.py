@@ -15,8 +15,8 @@ from docstore.model.types import Durability
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.placement import Placement
 from docstore.tablets.reserve import Reserve
+from docstore.tablets.values import LocalValues
 
 Result = TypeVar("Result")
 
@@ -36,7 +36,7 @@ class Committer:
     def __init__(
         self,
         engine: Engine,
-        placement: Placement,
+        values: LocalValues,
         manifest: Manifest,
         durability: Durability,
         check_writable: Callable[[], None],
@@ -51,10 +51,10 @@ class Committer:
         self.lost: Collection[PagePointer] = ()
         self.watch: Callable[[Plan], None] | None = None
         self._engine = engine
-        self._placement = placement
+        self._values = values
         self._check_writable = check_writable
         self._reserve = reserve
-        placement.records.begin_group(manifest.group + 1)
+        values.records.begin_group(manifest.group + 1)
 
     def commit(self, plan: Plan) -> None:
         """See `Committer` of the port."""
@@ -65,12 +65,12 @@ class Committer:
         if self.watch is not None:
             self.watch(plan)
         try:
-            self._placement.sync(self.durability)
+            self._values.sync(self.durability)
         except BaseException:
-            self._placement.records.drop()
+            self._values.records.drop()
             raise
-        plan.write(Stage.ALLOCATION, self._placement.dictionaries.mutations())
-        self.manifest.add_to(plan, self._placement.records.progress())
+        plan.write(Stage.ALLOCATION, self._values.dictionaries.mutations())
+        self.manifest.add_to(plan, self._values.records.progress())
         known = False
         try:
             apply(self._engine, plan, self.durability)
@@ -78,17 +78,17 @@ class Committer:
             self.manifest.committed()
         except BaseException:
             self.manifest.aborted()
-            self._placement.records.abandon()
+            self._values.records.abandon()
             raise
         finally:
             for follower in self.followers:
                 follower(plan, known)
-        self._placement.records.begin_group(self.manifest.group + 1)
+        self._values.records.begin_group(self.manifest.group + 1)
         self.manifest.split_grown(self.durability)
 
     def drop_placed(self) -> None:
         """See `Committer` of the port: else they would be written with the next group, though the disk was full."""
-        self._placement.records.drop()
+        self._values.records.drop()
 
     def wait(self) -> None:
         """See `Committer` of the port: there is no other process."""

@@ -42,8 +42,8 @@ from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.unreadable import UnreadableValues
+from docstore.tablets.codec import PACK_LEVEL, Dictionary, checksum16, pack, unpack
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.values import PACK_LEVEL, Dictionary, checksum16, pack, unpack
 
 PIECE_BYTES = 1024
 PREPARED_BYTES = 96 << 20

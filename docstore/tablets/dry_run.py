@@ -27,20 +27,19 @@ from docstore.model.format import (
 from docstore.model.types import Cell, Condition, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
-from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.port import Backend, Upkeep
-from docstore.storage.reports import CompactionReport
+from docstore.storage.reports import CompactionReport, Problem, RunStorage
 from docstore.storage.table import Table
+from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.placement import Placement
 from docstore.tablets.record import Record, decode_ref
 from docstore.tablets.reserve import Reserve
-from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.values import ValueCodec
+from docstore.tablets.segment import ValueLog
+from docstore.tablets.values import LocalValues
 
 
 class OverlayEngine:
@@ -167,7 +166,7 @@ FIRST_SEGMENT = 1 << 40
 class OverlayBodies:
     """Reads from `upper` or `lower` by the segment of a ref; writes to `upper` alone."""
 
-    def __init__(self, lower: SegmentBodies, upper: SegmentBodies) -> None:
+    def __init__(self, lower: ValueLog, upper: ValueLog) -> None:
         self._lower = lower
         self._upper = upper
         self.begin_group = upper.begin_group
@@ -180,15 +179,15 @@ class OverlayBodies:
         self.close = upper.close  # the upper one alone
 
     def source(self, segment: int, offset: int, length: int) -> bytes:
-        """See `SegmentBodies`."""
+        """See `ValueLog`."""
         return (self._upper if segment >= FIRST_SEGMENT else self._lower).source(segment, offset, length)
 
     def read(self, ref: bytes) -> Record:
-        """See `SegmentBodies`."""
+        """See `ValueLog`."""
         return (self._upper if decode_ref(ref).segment >= FIRST_SEGMENT else self._lower).read(ref)
 
     def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
-        """See `SegmentBodies`."""
+        """See `ValueLog`."""
         for number, ref in enumerate(refs):
             yield number, self.read(ref)
 
@@ -239,7 +238,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
         lower.files.make_folder(path / name)
-    scratch = SegmentBodies(lower.files, path / SEGMENT_DIRECTORY)
+    scratch = ValueLog(lower.files, path / SEGMENT_DIRECTORY)
     scratch.recover([], FIRST_SEGMENT)
     engine = OverlayEngine(lower.engine, upper)
     bodies: Any = OverlayBodies(lower.bodies, scratch)
@@ -253,7 +252,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
         "base_rows": base_rows,
         "manifest": manifest,
         "dictionaries": dictionary_files,
-        "placement": Placement(bodies, ValueCodec(), dictionaries, base_rows.envelope),
+        "values": LocalValues(bodies, ValueCodec(), dictionaries, base_rows.cell_value),
         "scratch": None,
         "reserve": Reserve(lower.files, path / RESERVE_FILE),
         "runs": lower.runs and RunStorage(upper, path / INDEX_DIRECTORY, lower.files),

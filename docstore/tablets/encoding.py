@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.model.errors import CorruptionError
-from docstore.storage.values import envelope_raw_bytes
+from docstore.storage.values import raw_bytes_of
+from docstore.tablets.codec import PACK_LEVEL, Dictionary, ValueCodec
 from docstore.tablets.dictionaries import DictionaryFiles
-from docstore.tablets.placement import Placement
-from docstore.tablets.values import PACK_LEVEL, Dictionary, ValueCodec
+from docstore.tablets.values import LocalValues
 
 PIECE_BYTES = 1024
 GRAM_BYTES = 16
@@ -67,28 +67,28 @@ LEAST_DICTIONARY_RAW_BYTES = 64 << 10
 
 
 def make_dictionaries(
-    envelopes: dict[Column, list[bytes]],
-    placement: Placement,
+    cell_values: dict[Column, list[bytes]],
+    values: LocalValues,
     level: Level,
     files: DictionaryFiles,
 ) -> dict[Column, Dictionary]:
     """Dictionaries for the columns of a tablet; their files are durable on return.
 
     Args:
-        envelopes: of the values of each column, in row-key order.
-        placement: where the values lie; one that is a delta needs no dictionary.
+        cell_values: of the values of each column, in row-key order.
+        values: where the values lie; one that is a delta needs no dictionary.
         level: how hard to try.
         files: where dictionaries are kept.
     """
     made = {}
-    for column, found in envelopes.items():
+    for column, found in cell_values.items():
         if level.chooses:
-            found = [envelope for envelope in found if not placement.is_delta(envelope)]
-        raw_bytes = sum(envelope_raw_bytes(envelope) for envelope in found)
+            found = [cell_value for cell_value in found if not values.is_delta(cell_value)]
+        raw_bytes = sum(raw_bytes_of(cell_value) for cell_value in found)
         if raw_bytes < LEAST_DICTIONARY_RAW_BYTES:
             continue
         wanted_bytes = min(level.dictionary_bytes, int(raw_bytes * level.dictionary_share))
-        pieces = list(_pieces(found, placement.fetch, even_places(raw_bytes, wanted_bytes * level.samples)))
+        pieces = list(_pieces(found, values.fetch, even_places(raw_bytes, wanted_bytes * level.samples)))
         content = b"".join(greedy_cover(pieces, wanted_bytes) if level.samples > 1 else pieces)
         if content:
             files.save(content, max(level.zstd, PACK_LEVEL))
@@ -96,16 +96,16 @@ def make_dictionaries(
     return made
 
 
-def _pieces(envelopes: list[bytes], fetch: Callable[[bytes], bytes], places: Iterable[int]) -> Iterator[bytes]:
+def _pieces(cell_values: list[bytes], fetch: Callable[[bytes], bytes], places: Iterable[int]) -> Iterator[bytes]:
     """Pieces at these places of the values laid end to end; a piece ends where its value does."""
     position = 0
     upcoming = iter(places)
     place = next(upcoming, None)
-    for envelope in envelopes:
-        end = position + envelope_raw_bytes(envelope)
+    for cell_value in cell_values:
+        end = position + raw_bytes_of(cell_value)
         if place is not None and place < end:
             try:
-                raw = fetch(envelope)
+                raw = fetch(cell_value)
             except CorruptionError:
                 raw = b""
             while place is not None and place < end:

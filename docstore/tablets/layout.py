@@ -52,10 +52,11 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.reports import Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
+from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
@@ -70,12 +71,10 @@ from docstore.tablets.losses import (
     record_lost_commits,
 )
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.placement import Placement
-from docstore.tablets.record import SegmentNames
+from docstore.tablets.record import Damage, SegmentNames, walk_records
 from docstore.tablets.reserve import Reserve
-from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.values import ValueCodec
-from docstore.tablets.walk import Damage, walk_records
+from docstore.tablets.segment import ValueLog
+from docstore.tablets.values import LocalValues
 from docstore.version import __version__
 
 if TYPE_CHECKING:
@@ -111,9 +110,9 @@ class LocalBackend:
         lock: StoreLock,
         files: Files,
         engine: LevelDBEngine,
-        bodies: SegmentBodies,
+        bodies: ValueLog,
         manifest: Manifest,
-        placement: Placement,
+        values: LocalValues,
         dictionaries: DictionaryFiles,
         base_rows: BaseRows,
         schema: Schema,
@@ -132,7 +131,7 @@ class LocalBackend:
         self.engine = engine
         self.bodies = bodies
         self.manifest = manifest
-        self.placement = placement
+        self.values = values
         self.dictionaries = dictionaries
         self.base_rows = base_rows
         self.schema = schema
@@ -150,7 +149,7 @@ class LocalBackend:
 
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
-        return Committer(self.engine, self.placement, self.manifest, durability, self.check_writable, self.reserve)
+        return Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
 
     def overlay(self) -> Backend:
         """See `Backend`."""
@@ -271,7 +270,7 @@ class LocalBackend:
             ],
             "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
             "lost": [lost._asdict() for lost in self.lost],
-            "unreadable": [value.as_dict() for value in self.placement.unreadable.listed()],
+            "unreadable": [value.as_dict() for value in self.values.unreadable.listed()],
             "lost_commits": sum(lost.last - lost.first + 1 for lost in self.lost_commits),
             "set_aside_bytes": sum(file.length_bytes for file in self.set_aside),
         }
@@ -353,7 +352,7 @@ class Layout:
                 raise self._missing(SEGMENT_DIRECTORY)
             files.make_folder(segments)
             aside = self._path / SET_ASIDE_DIRECTORY
-            bodies = SegmentBodies(files, segments, aside=aside, read_only=read_only)
+            bodies = ValueLog(files, segments, aside=aside, read_only=read_only)
             undo.callback(bodies.close)
             recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
             if recovery.lost:
@@ -366,7 +365,7 @@ class Layout:
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
-            placement = Placement(bodies, ValueCodec(), dictionaries, base_rows.envelope)
+            values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.cell_value)
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
@@ -377,7 +376,7 @@ class Layout:
             engine,
             bodies,
             manifest,
-            placement,
+            values,
             dictionary_files,
             base_rows,
             stored,

@@ -25,10 +25,10 @@ from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.table import is_later
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import body_ref
-from docstore.tablets.segment import Recovery, SegmentBodies
+from docstore.tablets.segment import Recovery, ValueLog
 
 BATCH_ROWS = 256
 _META = "meta"
@@ -103,7 +103,7 @@ def record_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
 # --- dropping
 
 
-def drop_lost(engine: Engine, bodies: SegmentBodies, manifest: Manifest, recovery: Recovery) -> None:
+def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Recovery) -> None:
     """Drop and record captures with missing bytes, then drop lost bases."""
     losses = _Losses(engine, bodies, manifest, recovery)
     plan = Plan()
@@ -119,7 +119,7 @@ def drop_lost(engine: Engine, bodies: SegmentBodies, manifest: Manifest, recover
 class _Losses:
     """Finds cells that refer to missing bytes, or to deltas against lost bases."""
 
-    def __init__(self, engine: Engine, bodies: SegmentBodies, manifest: Manifest, recovery: Recovery) -> None:
+    def __init__(self, engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Recovery) -> None:
         self._recovery = recovery
         self._found = _now()
         self._deltas: set[bytes] = set()
@@ -130,16 +130,16 @@ class _Losses:
                 if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
                     self._deltas.add(ref)
         self.base_rows = BaseRows(engine)
-        self.bases = {name for name, envelope in self.base_rows.scan() if self._is_lost(envelope)}
+        self.bases = {name for name, cell_value in self.base_rows.scan() if self._is_lost(cell_value)}
         for segment in manifest.segments() if self.bases else ():
             for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
                 if record.codec == CODEC_ZSTD_DELTA and record.related in self.bases:
                     self._deltas.add(ref)
 
-    def _is_lost(self, envelope: bytes) -> bool:
-        if not envelope:
+    def _is_lost(self, cell_value: bytes) -> bool:
+        if not cell_value:
             return False
-        ref = parse_envelope(envelope).ref
+        ref = parse_cell_value(cell_value).ref
         return ref is not None and (ref in self._deltas or self._recovery.is_lost(ref))
 
     def add_row(self, plan: Plan, row_key: bytes, cells: Sequence[Cell]) -> None:

@@ -1,493 +1,359 @@
-"""How a raw value becomes a record's payload and back: delta, dictionary or plain (`ValueCodec.choose`).
+"""Values of cells: inline in the cell up to 512 bytes, else in records of segments.
 
-The only importer of zstandard.  Must not know where records lie, nor where bases and dictionaries come from: they are
-handed in when encoding, and asked for by their checksum when decoding.
-
-Frames are written without magic and content size, 5 to 7 bytes that a delta of 200 bytes would feel: the record's codec
-says that it is zstd, and its raw length bounds the output.
+An appended value can be fetched at once, and is durable after `sync`.  The committer calls `sync`, and then writes the
+rows.  Fetching decodes in one native call, if native code is there; the Python code below it defines the result.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
-from functools import cache
-from importlib import import_module
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-import zstandard
-from blake3 import blake3
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from docstore import compiled
-from docstore.model.capture import BODY, MAIN, Column
+from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
-    CODEC_STORED,
-    CODEC_ZSTD,
     CODEC_ZSTD_BODY,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
-    RECORD_RELATED_BYTES,
-    ZSTD_FRAME_MAGIC,
+    INLINE_LIMIT_BYTES,
+    RECORD_BODY_LENGTH_BYTES,
+    RECORD_VALUE,
 )
+from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
 from docstore.storage.bases import Base
 from docstore.storage.cache import LruCache
-from docstore.tablets.record import Record
+from docstore.storage.values import (
+    READ_AHEAD_BYTES,
+    Column,
+    encode_inline,
+    encode_ref_value,
+    parse_cell_value,
+    raw_bytes_of,
+    through_moves,
+)
+from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, ValueCodec
+from docstore.tablets.dictionaries import SiteDictionaries
+from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
+from docstore.tablets.segment import ValueLog
 
-if TYPE_CHECKING:
-    from docstore.tablets.frames import IndexedDictionary
-
-LEVEL = 3
-"""zstd's own default: 17.7% of the raw bytes of manual pages, at some 250 MB/s."""
-DELTA_LEVEL = 6
-"""At least this: deltas take 2.5% of manual pages in place of 3.0 at level 3, in the same time with tables that fit."""
-PACK_LEVEL = 6
-"""Of dictionary files: one of 600 KB takes 4 ms."""
-DECODING_BYTES = 128 << 20
-"""Dictionaries held for reading, shared by all threads: those of 235 sites of manuals are 93 MB."""
-COMPRESSORS_HELD = 16
-"""A thread's compressors with a dictionary, of some 1 MB each: where native code does not make the frames."""
-BASE_LIMIT_BYTES = 8 << 20
-"""A longer base is not used: decoding would have to make all of it again for one page."""
-_WINDOW_LOG_MAX = 27
-_WINDOW_LOG_MIN = 10
-_HASH_LOG_MAX = 21
-"""8 MB of table: indexes 16 MB of base, more than `BASE_LIMIT_BYTES`: zstd indexes no more of a raw dictionary than
-eight bytes an entry of its tables, and takes the end of it."""
-_CONTENT_SIZE_BITS = 0xE0
-"""Of a frame's first byte: content size present, or a single segment, which implies it."""
-_SIZE_IN_FOUR_BYTES = 0x80
-_ONE_SEGMENT_SIZE_IN_FOUR_BYTES = ZSTD_FRAME_MAGIC + b"\xa0"
-_BLOCK_BYTES = 128 << 10
-"""A zstd block holds at most so much."""
-
-_ZSTD_TABLES_BYTES = (4 << 17) + (4 << 16)
-"""Of a dictionary that zstd itself compresses with: see `_dictionary_parameters`."""
-
-FRAMES = "docstore.tablets.frames"
-"""Makes frames in native code; loaded at the first one, for reading does without."""
+_value_place = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
+"""Place of a value, by native code; None for an inline value, and for what the reference has to check."""
+_decode_value: Any = None if compiled.WHY_NOT else compiled.docstore_native.decode_value
+MAX_CACHED_BASE_ROWS = 50_000
+"""Cell values of bases, about 8 MB: saves a look-up for each read of a delta.  Segment numbers are never reused, so a
+stale ref is missing, and never another value."""
+MAX_CACHED_BASES_BYTES = 16 << 20
+"""LRU cache of decoded bases.  Versions of a page are deltas against one base, results of a search against few."""
 
 
-Resolve: TypeAlias = Callable[[bytes], bytes]
-"""From the checksum of a dictionary or base to its raw bytes."""
-
-
-class Encoded(NamedTuple):
-    """What becomes part of a record.
+class LocalValues:
+    """Appends values and fetches them.  Fetching is thread-safe; appending takes the committer's lock.
 
     Attributes:
-        codec: one of CODEC_.
-        related: checksum of dictionary or base; else b"".  Of CODEC_ZSTD_BODY, b"": the length of the body's record is
-            to be filled in.
-        payload: the frame.
-        text: of a body, the frame of its text against it, if that was made in the same pass; else b"".
+        records: the segments.
+        dictionaries: of the write path.
+        unreadable: values and dictionaries that could not be read.
     """
 
-    codec: int
-    related: bytes
-    payload: bytes
-    text: bytes = b""
-
-
-DELTA_COST = {BODY: (12, 200), MAIN: (6, 50)}
-"""What a delta is weighed against, by column: below one part in so many of the raw bytes it is taken at once; another
-has to save so many bytes, for the row of its base and a second decode at every read.  zstd alone hardly ever gets a
-body to a twelfth, a text hardly to a quarter; and the body of such a text is mostly a delta as well."""
-ON_BODY_COST = (4, 100)
-"""The same of a text against its own body."""
-LONGEST_OWN_BODY_BYTES = 4 << 20
-MOST_OWN_BODY_SHARE = 16
-"""A body is no base of a text that is so many times shorter: each read of the text decodes all of it."""
-
-
-class Dictionary:
-    """A raw-content dictionary, prepared once for any number of threads.
-
-    Attributes:
-        checksum: 16 bytes; names it in records.
-        indexed: makes frames in native code; None without it, or above `LEVEL`.
-
-    Args:
-        content: its raw bytes.
-        level: of zstd.
-        load: gives the content again, so that it is not held beside what native code makes of it; None holds it.
-    """
-
-    def __init__(self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None) -> None:
-        self.checksum = checksum16(content)
-        self.indexed: IndexedDictionary | None = import_module(FRAMES).index(content) if level <= LEVEL else None
-        self._load = load
-        self._content = None if load is not None and self.indexed else content
-        self._level = level
-        self._prepared: zstandard.ZstdCompressionDict | None = None if self.indexed else self._prepare()
-
-    @property
-    def content(self) -> bytes:
-        """Its raw bytes.
-
-        Raises:
-            CorruptionError: they are loaded again, and cannot be read.
-        """
-        if self._content is not None or self._load is None:
-            return self._content or b""
-        return self._load()
-
-    @property
-    def memory_bytes(self) -> int:
-        """What is held for it, but for what `prepared` makes where native code fails."""
-        held = 0 if self._content is None else len(self._content)
-        return held + (self.indexed.memory_bytes if self.indexed else held + _ZSTD_TABLES_BYTES)
-
-    @property
-    def prepared(self) -> zstandard.ZstdCompressionDict:
-        """For zstd's own compression; prepared when first asked for where native code does the work."""
-        if self._prepared is None:
-            self._prepared = self._prepare()
-        return self._prepared
-
-    def _prepare(self) -> zstandard.ZstdCompressionDict:
-        prepared = zstandard.ZstdCompressionDict(self.content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        prepared.precompute_compress(compression_params=_dictionary_parameters(self._level))
-        return prepared
-
-
-@cache
-def _dictionary_parameters(level: int) -> zstandard.ZstdCompressionParameters:
-    """How values are compressed with a dictionary.
-
-    While pages come in: greedy, with the tables of level 3.  For each page zstd takes the dictionary's tables over, by
-    copying them where the page is long, and what is small is copied quickly.  Measured on pages of six manuals: 9.4% in
-    56 us, where level 3 takes 10.7% in 33 us, level 5 9.3% in 67 us, level 6 8.9% in 99 us.
-    """
-    frame = {"write_content_size": False, "write_dict_id": False}
-    if level > LEVEL:
-        return zstandard.ZstdCompressionParameters.from_level(level, **frame)
-    return zstandard.ZstdCompressionParameters(
-        window_log=21,
-        hash_log=17,
-        chain_log=16,
-        search_log=3,
-        min_match=6,
-        target_length=0,
-        strategy=zstandard.STRATEGY_GREEDY,
-        **frame,
-    )
-
-
-@cache
-def _delta_parameters(level: int, window_log: int) -> zstandard.ZstdCompressionParameters:
-    """How a value is compressed against a base: a window that spans both, and tables no larger than that needs."""
-    frame = {"write_content_size": False, "write_dict_id": False}
-    if level > DELTA_LEVEL:
-        size = 1 << window_log
-        made = zstandard.ZstdCompressionParameters.from_level(level, source_size=size, window_log=window_log, **frame)
-        if made.hash_log >= min(window_log - 2, _HASH_LOG_MAX):
-            return made
-    if window_log > _HASH_LOG_MAX:  # an entry for each place would not reach back to the base's beginning
-        tables = {"hash_log": min(window_log - 2, _HASH_LOG_MAX), "chain_log": min(window_log - 3, _HASH_LOG_MAX - 1)}
-        return zstandard.ZstdCompressionParameters.from_level(LEVEL, window_log=window_log, **tables, **frame)
-    tables = {"hash_log": window_log - 1, "chain_log": window_log - 1}
-    return zstandard.ZstdCompressionParameters.from_level(level, window_log=window_log, **tables, **frame)
-
-
-class _Contexts(threading.local):
-    """zstd contexts of one thread: they hold state during a call, and cost more to make than to use."""
-
-    def __init__(self, level: int) -> None:
-        self.compress = zstandard.ZstdCompressor(level=level, write_content_size=False).compress
-        self.compressors: LruCache[bytes, zstandard.ZstdCompressor] = LruCache(COMPRESSORS_HELD)
-        self.renew_decompressor()
-
-    def renew_decompressor(self) -> None:
-        decompressor = zstandard.ZstdDecompressor()
-        self.decompress = decompressor.decompress
-        self.decompress_chain = decompressor.decompress_content_dict_chain
-
-
-class ValueCodec:
-    """Encodes and decodes values; thread-safe.
-
-    Args:
-        level: of zstd, when writing.
-        tries: bases tried for a value at most; None for all that are offered.
-        small: see `DeltaCost`; 0 takes that of the column.
-        compares: all bases are tried, at `LEVEL`, and the best one is taken at `level`; else the first small delta.
-        guesses: what looks longer than a delta is not encoded to its end.
-    """
+    shares_values = True
 
     def __init__(
         self,
-        level: int = LEVEL,
-        *,
-        tries: int | None = None,
-        small: int = 0,
-        compares: bool = False,
-        guesses: bool = True,
+        bodies: ValueLog,
+        codec: ValueCodec,
+        dictionaries: SiteDictionaries,
+        base_value: Callable[[bytes], bytes | None],
     ) -> None:
-        self._level = level
-        self._tries = tries
-        self._small = small
-        self._guesses = guesses
-        self._quick = ValueCodec() if compares else None
-        self._contexts = _Contexts(level)
-        self._dictionaries: LruCache[bytes, bytes] = LruCache(DECODING_BYTES, len)
+        self.records = bodies
+        self._codec = codec
+        self.dictionaries = dictionaries
+        self._base_value = base_value
+        self._cell_values: dict[bytes, bytes] = {}
+        self._cached_bases: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASES_BYTES, len)
+        self._last: tuple[tuple[int, ...], bytes] = ((), b"")
+        """Place and bytes of the value decoded last: after a body its text is read, which may be a delta of it."""
+        self._load = dictionaries.load
+        self._dictionary = partial(codec.dictionary, resolve=dictionaries.load)
+        self.unreadable = dictionaries.unreadable
 
-    def encode(
+    # --- appending
+
+    def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
+        """See `Values`."""
+        return self.append_near(row_key, column, timestamp, raw, ())[0]
+
+    def append_near(
+        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, Base | None]:
+        """See `Values`."""
+        if len(raw) <= INLINE_LIMIT_BYTES:
+            return encode_inline(raw), None
+        ref, _, base = self._append(row_key, column, timestamp, raw, bases)
+        return encode_ref_value(len(raw), ref), base
+
+    def append_page(
+        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
+    ) -> tuple[bytes, bytes | None, Base | None]:
+        """See `Values`: the text of a body that is no delta is encoded against that."""
+        if min(len(body), len(text)) <= INLINE_LIMIT_BYTES:
+            value, base = self.append_near(row_key, BODY, timestamp, body, bases)
+            return value, None if base is not None else self.append(row_key, MAIN, timestamp, text), base
+        ref, frame, base = self._append(row_key, BODY, timestamp, body, bases, text=text)
+        value = encode_ref_value(len(body), ref)
+        if base is not None:
+            return value, None, base
+        length = decode_ref(ref).length
+        ref, _, _ = self._append(row_key, MAIN, timestamp, text, (), body=(body, frame), body_bytes=length)
+        return value, encode_ref_value(len(text), ref), None
+
+    def _append(
         self,
-        raw: bytes,
-        *,
-        dictionary: Dictionary | None = None,
-        base: tuple[bytes, bytes] | None = None,
-        text: bytes = b"",
-    ) -> Encoded:
-        """Encode a value in the way asked for, or plainer where that does not pay.
-
-        Args:
-            raw: the value.
-            dictionary: compress with it.
-            base: (checksum, raw bytes) of a relative; goes before the dictionary.
-            text: with a body: its frame against the body is made, too, if that takes no second pass.
-        Returns:
-            Delta, dictionary, zstd or stored: the first whose bytes, checksum counted, are fewer than the raw ones.
-        """
-        if base is not None and 0 < len(base[1]) <= BASE_LIMIT_BYTES:
-            if len(base[0]) != RECORD_RELATED_BYTES:
-                raise InvalidArgument(f"a base is named by {RECORD_RELATED_BYTES} bytes, not {len(base[0])}")
-            payload = self._delta_frame(raw, base[1])
-            if len(payload) + RECORD_RELATED_BYTES < len(raw):
-                return Encoded(CODEC_ZSTD_DELTA, base[0], payload)
-        elif dictionary is not None:
-            encoded = self._with_dictionary(raw, dictionary, None, text)
-            if encoded is not None:
-                return encoded
-        payload = _strip(self._contexts.compress(raw))
-        return Encoded(CODEC_ZSTD, b"", payload) if len(payload) < len(raw) else Encoded(CODEC_STORED, b"", raw)
-
-    def choose(
-        self,
+        row_key: bytes,
         column: Column,
+        timestamp: int,
         raw: bytes,
-        bases: Iterable[Base],
-        dictionary: Callable[[], Dictionary | None],
+        bases: Sequence[Base],
         *,
-        saves: Callable[[Base], int] | None = None,
         text: bytes = b"",
         body: tuple[bytes, bytes] | None = None,
-    ) -> tuple[Encoded, Base | None]:
-        """Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
+        body_bytes: int = 0,
+    ) -> tuple[bytes, bytes, Base | None]:
+        """Append a long value; `body_bytes` is the length of its body's record, the last one that was appended.
 
-        The plain way is tried only where no delta is small.
-
-        Args:
-            column: of the value.
-            raw: the value.
-            bases: to try, the likeliest first.
-            dictionary: gives that of the column; asked if no delta is small.
-            saves: bytes that a delta against a base is thought to save elsewhere.
-            text: with a body: the text that follows it.
-            body: with a text: the body whose record stands directly before it, and the text's frame against it if that
-                is made already, else b"".
         Returns:
-            How it is encoded, and the base that it is a delta against, or None.
+            Its ref, the frame of its text if that was made, and the base that it is a delta against.
         """
-        small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
-        small = self._small or small
-        best: Encoded | None = None
-        chosen: Base | None = None
-        for base in islice(bases, self._tries):
-            encoded = (self._quick or self).encode(raw, base=(base.name, base.raw))
-            if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):
-                best, chosen = encoded, base
-                if self._quick is None and len(best.payload) * small < len(raw):
-                    return best, chosen
-        if chosen is not None and self._quick is not None:
-            again = self.encode(raw, base=(chosen.name, chosen.raw))
-            best = again if again.codec == CODEC_ZSTD_DELTA else best
-            if best is not None and len(best.payload) * small < len(raw):
-                return best, chosen
-        if body is not None and _may_be_base(body[0], raw):
-            frame = body[1] or self._delta_frame(raw, body[0])
-            if len(frame) < (len(raw) if best is None else len(best.payload)):
-                best, chosen = Encoded(CODEC_ZSTD_BODY, b"", frame), None
-                small, cost_bytes = ON_BODY_COST
-                if len(frame) * small < len(raw):
-                    return best, None
-        if best is None:
-            return self.encode(raw, dictionary=dictionary(), text=text), None
-        limit = len(best.payload) + cost_bytes - (saves(chosen) if saves and chosen else 0)
-        plain = self.encode_within(raw, dictionary(), limit)
-        return (best, chosen) if plain is None else (plain, None)
+        dictionary = partial(self.dictionaries.get, row_key, column)
+        encoded, base = self._codec.choose(column, raw, bases, dictionary, text=text, body=body)
+        codec, related, payload, frame = encoded
+        if codec == CODEC_ZSTD_BODY:
+            related = body_bytes.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
+        if column != MAIN or codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):  # such texts need no dictionary
+            used = related if codec == CODEC_ZSTD_DICTIONARY else b""
+            self.dictionaries.learn(row_key, column, raw, len(payload), used)
+        record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
+        (ref,) = self.records.append((record,))
+        return ref, frame, base
 
-    def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
-        """Encode a value as `encode` does without a base, but only where its payload may be of use.
-
-        If the codec guesses, a hopeless one is not made to its end: native code looks at an eighth of a long value.
-        That is right but for payloads near the limit.
-
-        Args:
-            raw: the value.
-            dictionary: compress with it.
-            limit: payloads of more bytes are of no use.
-        Returns:
-            None where the payload would be longer.
-        """
-        guessed = limit if self._guesses else None
-        encoded = None if dictionary is None else self._with_dictionary(raw, dictionary, guessed)
-        if encoded is None:
-            encoded = self.encode(raw)
-        return encoded if 0 < len(encoded.payload) <= limit else None
-
-    def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:
-        """The raw value of a record.
-
-        Args:
-            record: as read from Bodies.
-            resolve: gives the dictionary or base that the record names; needed only for those codecs.
-        Raises:
-            CorruptionError: the payload is no sound frame, or not of the record's raw length.
-        """
-        codec = record.codec
-        payload = record.payload
-        raw_bytes = record.raw_bytes
-        if codec == CODEC_STORED:
-            raw = payload
+    def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
+        """See `Values`: a record of its own."""
+        if isinstance(mutation, DeleteRow):
+            record = delete_row(row_key, now)
+        elif isinstance(mutation, DeleteFamily):
+            record = delete_family(row_key, mutation.family, now)
+        elif isinstance(mutation, DeleteCells):
+            record = delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.start, mutation.end)
         else:
-            if not payload or payload[0] & _CONTENT_SIZE_BITS:
-                raise _damaged(record, "a frame without content size", payload[:4].hex() or "nothing")
-            if codec == CODEC_ZSTD:
-                before = b""
-            elif codec == CODEC_ZSTD_DICTIONARY:
-                before = self.dictionary(record.related, resolve)
-            elif codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
-                before = _related(record.related, resolve)
+            return
+        self.records.append([record])
+
+    def sync(self, durability: Durability) -> None:
+        """Make appended values durable at a level, before their rows are committed."""
+        self.dictionaries.sync()
+        if durability is Durability.SYNC:
+            self.records.sync()
+        else:
+            self.records.flush()
+
+    def forget_dictionaries(self) -> None:
+        """Drop cached dictionaries in use and refs of bases, because compaction has changed them."""
+        self.dictionaries.forget()
+        self._cell_values.clear()
+
+    # --- fetching
+
+    def fetch(self, cell_value: bytes) -> bytes:
+        """The value of a cell.
+
+        Raises:
+            CorruptionError: its record is damaged or not there.
+        """
+        place = _value_place(cell_value)
+        if place is not None:  # in one call; the reference reports damage
+            last = self._last
+            raw: bytes | None = _decode_value(
+                self.records.source(*place), place[0], place[1], self._dictionary, self.base, self._body
+            )
+            if raw is not None:
+                if self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:  # else it was decoded from a body
+                    self._last = place, raw
+                return raw
+        value, ref = parse_cell_value(cell_value)
+        if ref is None:
+            return value
+        return self._read(ref)
+
+    def same_value(self, one: bytes, other: bytes) -> bool:
+        """Whether two cells have the same value; an unreadable value equals no other."""
+        if one == other:
+            return True
+        first, second = parse_cell_value(one), parse_cell_value(other)
+        if (first.ref is None and second.ref is None) or raw_bytes_of(one) != raw_bytes_of(other):
+            return False
+        try:
+            return self.fetch(one) == self.fetch(other)
+        except CorruptionError:
+            return False
+
+    def fetch_many(self, cell_values: Sequence[bytes]) -> list[bytes]:
+        """Values of cells, in the given order; records and their bases are read in file order.
+
+        All are in memory at once, so ask for `READ_AHEAD_BYTES` at a time.
+
+        Raises:
+            CorruptionError: a record is damaged or missing; fetch one by one to learn which.
+        """
+        values: list[bytes] = []
+        refs, places = [], []
+        for place, cell_value in enumerate(cell_values):
+            value, ref = parse_cell_value(cell_value)
+            values.append(value)
+            if ref is not None:
+                refs.append(ref)
+                places.append(place)
+        records = list(self.records.read_many(refs))
+        bases = self._bases({record.related for _, record in records if record.codec == CODEC_ZSTD_DELTA})
+        for number, record in records:
+            base = bases.get(record.related)
+            if base is None:
+                values[places[number]] = self._decode(record, refs[number])
             else:
-                raise _damaged(record, "a codec of docs/format.md", f"codec {codec}")
-            made = None if compiled.WHY_NOT else compiled.docstore_native.decode_frame(payload, raw_bytes, before)
-            raw = self._decode_frame(record, before) if made is None else made
-        if len(raw) != raw_bytes:
-            raise _damaged(record, f"{raw_bytes} raw bytes", f"{len(raw)}")
+                values[places[number]] = self._codec.decode(record, lambda _, base=base: base)  # type: ignore[misc]
+        return values
+
+    def _bases(self, wanted: set[bytes]) -> dict[bytes, bytes]:
+        """Bases that are read together, up to READ_AHEAD_BYTES; others are read when they are needed."""
+        known = self._cell_values
+        for cached in (known, {}):  # compaction may have moved a base: look again without the cache
+            chosen: dict[bytes, bytes] = {}
+            room_bytes = READ_AHEAD_BYTES
+            for name in wanted:
+                cell_value = cached.get(name) or self._base_value(name)
+                if cell_value is not None and raw_bytes_of(cell_value) <= room_bytes:
+                    room_bytes -= raw_bytes_of(cell_value)
+                    chosen[name] = cell_value
+            try:
+                found = dict(zip(chosen, self.fetch_many(list(chosen.values())) if chosen else (), strict=True))
+            except CorruptionError:
+                continue
+            if len(known) + len(chosen) < MAX_CACHED_BASE_ROWS:
+                known.update(chosen)
+            return found
+        return {}
+
+    def verify(self, cell_value: bytes) -> None:
+        """Make sure that the value of a cell can be read, without decoding it.
+
+        Raises:
+            CorruptionError: its record is damaged or not there, or the dictionary or base that it needs.
+        """
+        ref = parse_cell_value(cell_value).ref
+        if ref is None:
+            return
+        record = self.records.read(ref)
+        if record.codec == CODEC_ZSTD_DELTA:
+            if self._cached_bases.get(record.related) is None:
+                through_moves(lambda: self._base_value(record.related), self._verify_base)
+        elif record.codec == CODEC_ZSTD_BODY:
+            self.verify(encode_ref_value(0, body_ref(ref, record)))
+        elif record.codec == CODEC_ZSTD_DICTIONARY:
+            self._load(record.related)
+
+    def _verify_base(self, cell_value: bytes | None) -> None:
+        if cell_value is None:
+            raise CorruptionError("a delta's base is not there", expected="a base", found="no row")
+        self.verify(cell_value)
+
+    def fetch_with_base(self, cell_value: bytes) -> tuple[bytes, bytes]:
+        """See `Values`."""
+        value, ref = parse_cell_value(cell_value)
+        if ref is None:
+            return value, b""
+        record = self.records.read(ref)
+        return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
+
+    def fetch_record(self, cell_value: bytes) -> tuple[Record, bytes]:
+        """The record of a value that is in Bodies, and the value."""
+        ref = parse_cell_value(cell_value).ref
+        if ref is None:
+            raise InvalidArgument("this value is in its cell: take it from the cell value")
+        record = self.records.read(ref)
+        return record, self._decode(record, ref)
+
+    def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:
+        """See `Values`."""
+        record, raw = self.fetch_record(cell_value)
+        return record.row_key, (record.family, record.qualifier), raw
+
+    def is_delta(self, cell_value: bytes) -> bool:
+        """Whether the record of a value is a delta, of a base or its body; one that cannot be read is none."""
+        ref = parse_cell_value(cell_value)[1]
+        if ref is None:
+            return False
+        try:
+            return self.records.read(ref).codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY)
+        except CorruptionError:
+            return False
+
+    def stored_bytes(self, cell_value: bytes) -> int:
+        """See `Values`."""
+        value, ref = parse_cell_value(cell_value)
+        return len(value) if ref is None else decode_ref(ref).length
+
+    def _read(self, ref: bytes) -> bytes:
+        return self._decode(self.records.read(ref), ref)
+
+    def _decode(self, record: Record, ref: bytes) -> bytes:
+        if record.codec == CODEC_ZSTD_DELTA:
+            return self._codec.decode(record, self.base)
+        if record.codec == CODEC_ZSTD_BODY:
+            return self._codec.decode(record, lambda _: self._body(*decode_ref(body_ref(ref, record))))
+        raw = self._codec.decode(record, self._load)
+        if record.family == BODY[0] and len(raw) <= LONGEST_OWN_BODY_BYTES:
+            self._last = decode_ref(ref), raw
         return raw
 
-    def _decode_frame(self, record: Record, before: bytes) -> bytes:
-        """The value of a frame that copies from a dictionary or base, or from nothing: what native code is to give.
+    def _body(self, *place: int) -> bytes:
+        """The body at a place (segment, offset, length), of which a text is a delta: mostly the value read last."""
+        last, raw = self._last
+        if last == place:
+            self._last = place, raw  # so that `fetch` keeps it
+            return raw
+        record = self.records.read(encode_ref(*place))
+        if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
+            raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")
+        return self._decode(record, encode_ref(*place))
 
-        A context for this base alone would cost as much as the decoding.  So the base goes through the thread's one
-        context as a frame that holds it as it is, and zstd lets the frame after it copy from that.
+    def base(self, name: bytes) -> bytes:
+        """The value of a base.
+
+        Raises:
+            CorruptionError: it is damaged or not there.
         """
-        frame = _sized_frame(record.payload, record.raw_bytes)
-        try:
-            if not before:
-                return self._contexts.decompress(frame)
-            return self._contexts.decompress_chain([_stored_frame(before), frame])
-        except (zstandard.ZstdError, ValueError) as error:  # ValueError: a frame too short to have a header
-            self._contexts.renew_decompressor()  # the one that failed may still refer to this base
-            raise _damaged(record, f"{record.raw_bytes} raw bytes", str(error)) from error
+        raw = self._cached_bases.get(name)
+        if raw is None:
+            raw = self._read_base(name)
+            self._cached_bases.put(name, raw)
+        return raw
 
-    def _delta_frame(self, raw: bytes, base: bytes) -> bytes:
-        made: bytes | None = import_module(FRAMES).delta(raw, base) if self._level <= LEVEL else None
-        return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
+    def _read_base(self, name: bytes) -> bytes:
+        known = self._cell_values
+        cached = known.get(name)
+        if cached is not None:
+            try:
+                return self.fetch(cached)
+            except CorruptionError:
+                known.pop(name, None)  # compaction may have moved the base: look again
 
-    def _with_dictionary(
-        self, raw: bytes, dictionary: Dictionary, limit: int | None, text: bytes = b""
-    ) -> Encoded | None:
-        """None where the dictionary does not pay; no payload where that is hopeless to be within the limit."""
-        indexed = dictionary.indexed if self._level <= LEVEL else None
-        payload: bytes | None = None
-        text_frame = b""
-        if indexed is not None and text and _may_be_base(raw, text):
-            payload, text_frame = indexed.frames(raw, text) or (None, b"")
-        elif indexed is not None:
-            payload = indexed.frame(raw, limit)
-        if payload is None:
-            payload = _strip(self._dictionary_compressor(dictionary).compress(raw))
-        if len(payload) + RECORD_RELATED_BYTES < len(raw):
-            return Encoded(CODEC_ZSTD_DICTIONARY, dictionary.checksum, payload, text_frame)
-        return None
+        def fetch(cell_value: bytes | None) -> bytes:
+            if cell_value is None:
+                raise CorruptionError("a delta's base is not there", expected=f"base {name.hex()}", found="no row")
+            raw = self.fetch(cell_value)
+            if len(known) >= MAX_CACHED_BASE_ROWS:
+                known.clear()
+            known[name] = cell_value
+            return raw
 
-    def _delta_compressor(self, base: bytes, raw_bytes: int) -> zstandard.ZstdCompressor:
-        # The window spans base and value, so that the last byte can still be a copy of the first.
-        window_log = min(_WINDOW_LOG_MAX, max(_WINDOW_LOG_MIN, (len(base) + raw_bytes).bit_length()))
-        parameters = _delta_parameters(max(self._level, DELTA_LEVEL), window_log)
-        raw_dictionary = zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        return zstandard.ZstdCompressor(compression_params=parameters, dict_data=raw_dictionary)
-
-    def _dictionary_compressor(self, dictionary: Dictionary) -> zstandard.ZstdCompressor:
-        held = self._contexts.compressors
-        compressor = held.get(dictionary.checksum)
-        if compressor is None:
-            parameters = _dictionary_parameters(self._level)
-            compressor = zstandard.ZstdCompressor(compression_params=parameters, dict_data=dictionary.prepared)
-            held.put(dictionary.checksum, compressor)
-        return compressor
-
-    def dictionary(self, checksum: bytes, resolve: Resolve | None) -> bytes:
-        """The content of a dictionary."""
-        held = self._dictionaries.get(checksum)
-        if held is None:
-            held = _related(checksum, resolve)
-            self._dictionaries.put(checksum, held)
-        return held
-
-
-def _may_be_base(body: bytes, text: bytes) -> bool:
-    return len(body) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text))
-
-
-def checksum16(raw: bytes) -> bytes:
-    """The first 16 bytes of the BLAKE3 of raw bytes: names dictionaries and bases."""
-    return blake3(raw).digest(16)
-
-
-def pack(raw: bytes, level: int = PACK_LEVEL) -> bytes:
-    """One whole zstd frame, for files that are written once and read rarely."""
-    return zstandard.ZstdCompressor(level=level).compress(raw)
-
-
-def unpack(frame: bytes, raw_bytes: int) -> bytes:
-    """The content of a frame of `pack`.
-
-    Raises:
-        CorruptionError: it is no sound frame of that length.
-    """
-    try:
-        raw = zstandard.ZstdDecompressor().decompress(frame, raw_bytes)
-    except zstandard.ZstdError as error:
-        raise CorruptionError(f"a zstd frame does not decode: {error}") from error
-    if len(raw) != raw_bytes:
-        raise CorruptionError("a zstd frame has another length", expected=str(raw_bytes), found=str(len(raw)))
-    return raw
-
-
-def _related(checksum: bytes, resolve: Resolve | None) -> bytes:
-    """The dictionary or base of that checksum."""
-    if resolve is None:
-        raise InvalidArgument("this record needs a dictionary or base: pass `resolve`")
-    return resolve(checksum)
-
-
-def _stored_frame(raw: bytes) -> bytes:
-    """A zstd frame of blocks that hold raw bytes as they are."""
-    parts = [_ONE_SEGMENT_SIZE_IN_FOUR_BYTES, len(raw).to_bytes(4, "little")]
-    for start in range(0, len(raw), _BLOCK_BYTES):
-        block = raw[start : start + _BLOCK_BYTES]
-        is_last = start + _BLOCK_BYTES >= len(raw)
-        parts += ((len(block) << 3 | is_last).to_bytes(3, "little"), block)
-    return b"".join(parts)
-
-
-def _sized_frame(payload: bytes, raw_bytes: int) -> bytes:
-    """The whole frame of a payload, with magic and content size; zstd then decodes straight into a value that long."""
-    descriptor = bytes((payload[0] | _SIZE_IN_FOUR_BYTES,))
-    return b"".join((ZSTD_FRAME_MAGIC, descriptor, payload[1:2], raw_bytes.to_bytes(4, "little"), payload[2:]))
-
-
-def _strip(frame: bytes) -> bytes:
-    return frame[len(ZSTD_FRAME_MAGIC) :]
-
-
-def _damaged(record: Record, expected: str, found: str) -> CorruptionError:
-    where = (
-        f"{record.family}:{record.qualifier.decode(errors='replace')} of row {record.row_key.decode(errors='replace')}"
-    )
-    return CorruptionError("a value cannot be decoded", path=where, expected=expected, found=found)
+        return through_moves(lambda: self._base_value(name), fetch)

@@ -26,7 +26,7 @@ from docstore.reference.blocks import (
 )
 from docstore.reference.page import extractor as extractor_of
 from docstore.reference.page import visible
-from docstore.reference.scored import strays
+from docstore.reference.scored import outlier_blocks
 from docstore.reference.tokens import HIDDEN, split
 from docstore.reference.words import words
 
@@ -146,7 +146,7 @@ def _of_scored(full: Outline, page: Outline, taken: Sequence[int], title: str) -
     scores = [scored.score(features) for features in features_of]
     chosen = scored.choose(page, scores)
     shown = scored.without_never(full)
-    outliers = {id(shown.blocks[number]) for number in strays(shown)}
+    outliers = {id(shown.blocks[number]) for number in outlier_blocks(shown)}
     threshold = scored.best_bar(page, scores)
     number = 0
     for block in full.blocks:

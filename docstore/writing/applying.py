@@ -65,10 +65,10 @@ class DuplicateApplier:
     def __init__(self, side: WriteSide) -> None:
         self._side = side
         self._table = side.table
-        self._placement = side.opened.placement
+        self._values = side.opened.values
         self._base_rows = side.opened.base_rows
         self._pages = side.pages
-        self._reader = DocumentReader(side.table, side.opened.placement)
+        self._reader = DocumentReader(side.table, side.opened.values)
 
     def apply(
         self,
@@ -144,7 +144,7 @@ class DuplicateApplier:
             gone, added = self._reject(pointer.row_key, judgement, [first, *visits], plan), set[bytes]()
         else:
             gone, added = self._refer(one, pointer, judgement, first, visits, base, plan)
-        size = self._placement.stored_bytes
+        size = self._values.stored_bytes
         return Applied(str(judgement.kind), "", sum(map(size, gone - kept)) - sum(map(size, added)))
 
     def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:
@@ -165,8 +165,8 @@ class DuplicateApplier:
         for column in (capture.BODY, capture.MAIN):
             value = record.columns.get(column, INLINE_TAG)
             if is_ref(value):
-                raw, base = self._placement.fetch_with_base(value)
-                if not base and self._base_rows.envelope(value_name(raw)) == value:
+                raw, base = self._values.fetch_with_base(value)
+                if not base and self._base_rows.cell_value(value_name(raw)) == value:
                     found.add(value)
         return found
 
@@ -214,16 +214,16 @@ class DuplicateApplier:
         columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judgement)}
         is_base = base is not None and base.raw == body  # the canonical page shares this body, or is a delta against it
         shares = is_base and judgement.kind is VerdictKind.EXACT
-        is_small = is_base or bool(self._placement.fetch_with_base(columns[capture.BODY])[1])  # a delta already
-        if base is not None and columns[capture.BODY] != base.envelope and (shares or not is_small):
+        is_small = is_base or bool(self._values.fetch_with_base(columns[capture.BODY])[1])  # a delta already
+        if base is not None and columns[capture.BODY] != base.cell_value and (shares or not is_small):
             write = Write(one, pointer.timestamp, referred._replace(kind=judgement.kind))
             write.judgement = judgement
             batch = Batch()
-            self._side.sequencer.values.write(write, batch)
+            self._side.sequencer.value_writer.write(write, batch)
             plan.write(Stage.BASES, batch.plan.written(Stage.BASES))
             columns |= write.columns
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
-        added = after - before - ({base.envelope} if base is not None else set())
+        added = after - before - ({base.cell_value} if base is not None else set())
         changed: list[Mutation] = [first._replace(columns=columns).cell()]
         for record in visits:
             stored = self._stored_verdict(record)
@@ -235,12 +235,12 @@ class DuplicateApplier:
 
     def _stored_verdict(self, record: CaptureRecord) -> capture.StoredVerdict | None:
         encoded = record.columns.get(capture.VERDICT)
-        return None if encoded is None else capture.decode_verdict(self._placement.fetch(encoded))
+        return None if encoded is None else capture.decode_verdict(self._values.fetch(encoded))
 
     def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
         encoded = capture.encode_verdict(stored_verdict(judgement, verdict))
-        return self._placement.append(row_key, capture.VERDICT, timestamp, encoded)
+        return self._values.append(row_key, capture.VERDICT, timestamp, encoded)
 
 
 class Repaired(NamedTuple):
@@ -267,7 +267,7 @@ class Repairer:
         self._side = side
         self._table = side.table
         self._base_rows = side.opened.base_rows
-        self._placement = side.opened.placement
+        self._values = side.opened.values
 
     def run(self) -> Repaired:
         """Repair what can be repaired; run again, it finds nothing to do."""
@@ -285,7 +285,7 @@ class Repairer:
 
     def _reads(self, value: bytes) -> bytes | None:
         try:
-            return self._placement.fetch(value)
+            return self._values.fetch(value)
         except CorruptionError:
             return None
 
@@ -294,7 +294,7 @@ class Repairer:
 
     def _repair_bases(self) -> int:
         """Let the rows of bases that cannot be read name other records of the same bytes; -> how many could."""
-        damaged = {name for name, envelope in self._base_rows.scan() if self._reads(envelope) is None}
+        damaged = {name for name, cell_value in self._base_rows.scan() if self._reads(cell_value) is None}
         repaired = 0
         for pointer, record in self._stored() if damaged else ():
             for column in (capture.BODY, capture.MAIN):
@@ -303,7 +303,7 @@ class Repairer:
                 if raw is None or name not in damaged:
                     continue
                 with self._side.committer.lock:
-                    value = self._placement.append(pointer.row_key, column, pointer.timestamp, raw)
+                    value = self._values.append(pointer.row_key, column, pointer.timestamp, raw)
                     self._side.committer.commit(Plan().write(Stage.BASES, [self._base_rows.row(name, value)]))
                 damaged.remove(name)
                 repaired += 1
@@ -335,7 +335,7 @@ class Repairer:
         values = capture.text_values(analysis) | capture.fingerprint_values(analysis) | {capture.BODY: body}
         with self._side.committer.lock:
             columns = old.columns | {
-                column: self._placement.append(row_key, column, timestamp, values[column])
+                column: self._values.append(row_key, column, timestamp, values[column])
                 for column in lost & values.keys()
             }
             row = self._table.replacement(row_key, old, old._replace(columns=columns))

@@ -25,7 +25,7 @@ from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import envelope_raw_bytes, is_absent, is_ref
+from docstore.storage.values import is_absent, is_ref, raw_bytes_of
 from docstore.writing.prepare import Prepared
 
 PAGES = "pages"
@@ -154,55 +154,55 @@ class Bases:
     """Reads values that deltas are made against.  Not thread-safe: the sequencer owns it.
 
     Args:
-        placement: reads values.
+        values: reads values.
         rows: of bases.
         caches: cache these rows too.  The caller must then call `forget` after each commit of another writer.
     """
 
-    def __init__(self, placement: Values, rows: BaseRows, *, caches: bool) -> None:
-        self._placement = placement
+    def __init__(self, values: Values, rows: BaseRows, *, caches: bool) -> None:
+        self._values = values
         self._stored = rows
         self._rows: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_ROWS if caches else 0)
         """Cell value of a base by name; b"" if there is no such row."""
         self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
         """By the cell value of a body or text: the base to use for a similar page."""
 
-    def at(self, envelope: bytes, column: Column, pointer: PagePointer) -> Base | None:
+    def at(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         """The base to use for a value that resembles a stored one: that value, or its base if it is a delta.
 
         None if the stored value is too small or too large for a base, or cannot be read.
 
         Args:
-            envelope: cell value of the stored one.
+            cell_value: cell value of the stored one.
             column, pointer: its column and page.
         """
-        cached = self._bases.get(envelope)
+        cached = self._bases.get(cell_value)
         if cached is not None:
             return cached
-        if not is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+        if not is_ref(cell_value) or raw_bytes_of(cell_value) > LARGEST_BASE_BYTES:
             return None
         place = Place(pointer.row_key, *column, pointer.timestamp)
-        base = self._placement.unreadable.attempt(lambda: self._read(envelope, pointer), place)
+        base = self._values.unreadable.attempt(lambda: self._read(cell_value, pointer), place)
         if base is not None:
-            self._bases.put(envelope, base)
+            self._bases.put(cell_value, base)
         return base
 
-    def _read(self, envelope: bytes, pointer: PagePointer) -> Base | None:
-        raw, name = self._placement.fetch_with_base(envelope)
+    def _read(self, cell_value: bytes, pointer: PagePointer) -> Base | None:
+        raw, name = self._values.fetch_with_base(cell_value)
         if not name:
-            return Base(value_name(raw), raw, envelope, pointer)
+            return Base(value_name(raw), raw, cell_value, pointer)
         inner = self._row(name)
-        if not inner or envelope_raw_bytes(inner) > LARGEST_BASE_BYTES:
+        if not inner or raw_bytes_of(inner) > LARGEST_BASE_BYTES:
             return None
-        return Base(name, self._placement.fetch(inner), inner, pointer)
+        return Base(name, self._values.fetch(inner), inner, pointer)
 
     def _row(self, name: bytes) -> bytes:
         """Cell value of a base; b"" if it has no row yet."""
-        envelope = self._rows.get(name)
-        if envelope is None:
-            envelope = self._stored.envelope_of_likely_absent(name) or b""
-            self._rows.put(name, envelope)
-        return envelope
+        cell_value = self._rows.get(name)
+        if cell_value is None:
+            cell_value = self._stored.value_of_likely_absent(name) or b""
+            self._rows.put(name, cell_value)
+        return cell_value
 
     def is_usable(self, base: Base) -> bool:
         """Whether a value may become a delta against a base, or share its record.
@@ -211,20 +211,20 @@ class Bases:
         """
         if base.name in self._stored.retired:
             return False
-        envelope = self._row(base.name) or base.envelope
-        if envelope == base.envelope:
+        cell_value = self._row(base.name) or base.cell_value
+        if cell_value == base.cell_value:
             return True
-        return self._placement.unreadable.attempt(lambda: self._verified(envelope)) is not None
+        return self._values.unreadable.attempt(lambda: self._verified(cell_value)) is not None
 
     def _verified(self, value: bytes) -> bool:
-        self._placement.verify(value)
+        self._values.verify(value)
         return True
 
     def use(self, base: Base, batch: Batch) -> None:
         """Write the row of a base if it has none: a value of the batch is a delta against it, or shares its record."""
         if not self._row(base.name) and base.name not in batch.base_rows:
-            batch.base_rows[base.name] = base.envelope
-            batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.envelope)])
+            batch.base_rows[base.name] = base.cell_value
+            batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.cell_value)])
 
     def cache_page(self, write: Write) -> None:
         """Cache the bases of a committed page."""
@@ -234,8 +234,8 @@ class Bases:
 
     def cache_rows(self, batch: Batch) -> None:
         """Cache the base rows of a committed batch."""
-        for name, envelope in batch.base_rows.items():
-            self._rows.put(name, envelope)
+        for name, cell_value in batch.base_rows.items():
+            self._rows.put(name, cell_value)
 
     def forget(self) -> None:
         """Clear the caches: another writer may have committed."""
@@ -258,14 +258,14 @@ class GroupPages(StoredPages):
 
     Args:
         table: of pages.
-        placement: reads values.
+        values: reads values.
         bases: of deltas.
         caches: cache recent live pages, unless a policy hides pages by age.  `follow` must be told of each commit.
         is_alone: no other process writes; else the rows of a group are prefetched.
     """
 
-    def __init__(self, table: Table, placement: Values, bases: Bases, *, caches: bool, is_alone: bool) -> None:
-        super().__init__(table, placement)
+    def __init__(self, table: Table, values: Values, bases: Bases, *, caches: bool, is_alone: bool) -> None:
+        super().__init__(table, values)
         self._bases = bases
         self.begin()
         self.commit_order = 0
@@ -352,17 +352,17 @@ class GroupPages(StoredPages):
         """Whether its body can be read."""
         if pointer in self.batch.pages:
             return True
-        envelope = self.envelope(pointer, BODY)
-        if envelope is not None and not is_ref(envelope):
+        cell_value = self.cell_value(pointer, BODY)
+        if cell_value is not None and not is_ref(cell_value):
             return True
-        if envelope is not None and self._caches and self._bases.at(envelope, BODY, pointer) is not None:
+        if cell_value is not None and self._caches and self._bases.at(cell_value, BODY, pointer) is not None:
             return True  # and cached for the next delta
         return self.body(pointer) is not None
 
     def keeps_body(self, pointer: PagePointer) -> bool:
         """Whether the body of a committed page was kept."""
-        envelope = self.envelope(pointer, BODY)
-        return envelope is not None and not is_absent(envelope)
+        cell_value = self.cell_value(pointer, BODY)
+        return cell_value is not None and not is_absent(cell_value)
 
     # --- the row that a page goes into
 
@@ -391,15 +391,15 @@ class GroupPages(StoredPages):
 
         None if the page is gone, or if each value is stored in its own cell.
         """
-        if not self._placement.shares_values:
+        if not self._values.shares_values:
             return None
         pending = self.batch.pages.get(pointer)
         if pending is not None:
             return pending.bases.get(column)
-        envelope = self.envelope(pointer, column)
-        return None if envelope is None else self._bases.at(envelope, column, pointer)
+        cell_value = self.cell_value(pointer, column)
+        return None if cell_value is None else self._bases.at(cell_value, column, pointer)
 
-    def envelope(self, pointer: PagePointer, column: Column) -> bytes | None:
+    def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
         """Cell value of a committed page; None if it has none."""
         recent = self._recent_page(pointer)
         return None if recent is None else recent.columns.get(column)

@@ -11,22 +11,32 @@ Thread-safe: a group is stored and committed under the committer's lock.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
+import msgpack
 import numpy as np
 
 from docstore.dedup.buckets import Buckets, NewPostings
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.index import post_names, post_page
 from docstore.model import capture
-from docstore.model.errors import DocstoreError
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_FIELDS, INLINE_LIMIT_BYTES, SCHEME_TEXT_1, TEXT_NUMBER_BYTES
+from docstore.model.errors import DocstoreError, InvalidArgument
+from docstore.model.format import (
+    CAPTURE_FAMILY,
+    CAPTURE_FIELDS,
+    COPY_ROW,
+    IDENTITY_ROW,
+    INLINE_LIMIT_BYTES,
+    SCHEME_TEXT_1,
+    TEXT_NUMBER_BYTES,
+)
 from docstore.model.pointers import PagePointer
-from docstore.model.types import DeleteCells, RowMutations, SetCell
+from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
 from docstore.reading.pages import StoredPages
 from docstore.reference.ranking import IndexQuery, Keys
@@ -121,7 +131,7 @@ class RowImporter:
         self._buckets = open_buckets(opened, table)
         self._counts = Counts(opened.engine, b"copy-" + os.urandom(8))
         committer.followers |= {self._buckets.follow, self._counts.follow}
-        self._placement = opened.placement
+        self._values = opened.values
         self._base_rows = opened.base_rows
         self._committer = committer
         self._bases: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_BYTES, len)
@@ -173,20 +183,20 @@ class RowImporter:
             if cell.family == CAPTURE_FAMILY:
                 records.append(decode_capture(cell.timestamp, cell.value))
                 continue
-            envelope = row.placed.get(cell.stored_as) if cell.stored_as else None
+            cell_value = row.placed.get(cell.stored_as) if cell.stored_as else None
             if is_absent(cell.stored_as):
-                envelope = cell.stored_as
-            if envelope is None:
+                cell_value = cell.stored_as
+            if cell_value is None:
                 if cell.column == capture.BODY:
                     self._committer.count_writes([(row.row_key, len(cell.value))])
                 text = texts.get(cell.timestamp) if cell.column == capture.BODY else None
-                envelope = self._place_value(row, cell, text, plan, find_base)
+                cell_value = self._place_value(row, cell, text, plan, find_base)
                 if cell.stored_as:
-                    row.placed[cell.stored_as] = envelope
+                    row.placed[cell.stored_as] = cell_value
             if cell.column in RECORD_COLUMNS:
-                columns.setdefault(cell.timestamp, {})[cell.column] = envelope
+                columns.setdefault(cell.timestamp, {})[cell.column] = cell_value
             else:
-                placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, envelope))
+                placed.append(SetCell(cell.family, cell.qualifier, cell.timestamp, cell_value))
         return placed + [record._replace(columns=columns.get(record.timestamp, {})).cell() for record in records]
 
     def remove(self, row_key: bytes, keys: Iterable[CellKey], now: int) -> None:
@@ -194,7 +204,7 @@ class RowImporter:
         with self._committer.lock:
             deletes = [DeleteCells(*key, key[2] + TIMESTAMP_STEP_MICROS) for key in keys]
             for mutation in deletes:
-                self._placement.mark_deleted(row_key, mutation, now)
+                self._values.mark_deleted(row_key, mutation, now)
             self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, deletes)]))
 
     def _place_value(
@@ -205,7 +215,7 @@ class RowImporter:
         A body that is a base here shares that record, and so does any value that is a base in both stores.
         """
         row_key, raw, column, timestamp = row.row_key, cell.value, cell.column, cell.timestamp
-        values = self._placement
+        values = self._values
         is_long = len(raw) > INLINE_LIMIT_BYTES and values.shares_values
         if not is_long or not (column == capture.BODY or cell.is_base or cell.base):
             return values.append(row_key, column, timestamp, raw)
@@ -221,16 +231,16 @@ class RowImporter:
             return values.append_near(row_key, column, timestamp, raw, bases)[0]
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
-            envelope = values.append(row_key, column, timestamp, raw)
+            cell_value = values.append(row_key, column, timestamp, raw)
         else:
-            envelope, text_value, _ = values.append_page(row_key, timestamp, raw, text.value, ())
+            cell_value, text_value, _ = values.append_page(row_key, timestamp, raw, text.value, ())
             assert text_value is not None
             row.placed[text.stored_as] = text_value
             if text.is_base:
                 self._make_base(text_name, text_value, plan)
         if is_base:
-            self._make_base(name, envelope, plan)
-        return envelope
+            self._make_base(name, cell_value, plan)
+        return cell_value
 
     def _base(self, name: bytes, plan: Plan, find_base: FindBase) -> bytes | None:
         """The value of a base, copied from the source if it is missing here; None if no delta can be made."""
@@ -238,28 +248,28 @@ class RowImporter:
             return None
         raw = self._bases.get(name)
         if raw is None:
-            envelope = self._base_value(name)
-            if envelope is not None:
-                raw = self._placement.fetch(envelope)
+            cell_value = self._base_value(name)
+            if cell_value is not None:
+                raw = self._values.fetch(cell_value)
             else:
                 base = find_base(name)
                 if base is None or len(base.raw) <= INLINE_LIMIT_BYTES:
                     return None
                 raw = base.raw
-                envelope = self._placement.append(base.row_key, base.column, base.timestamp, raw)
-                self._make_base(name, envelope, plan)
+                cell_value = self._values.append(base.row_key, base.column, base.timestamp, raw)
+                self._make_base(name, cell_value, plan)
             self._bases.put(name, raw)
         return raw
 
     def _base_value(self, name: bytes) -> bytes | None:
         if name not in self._base_values:
-            self._base_values[name] = self._base_rows.envelope_of_likely_absent(name)
+            self._base_values[name] = self._base_rows.value_of_likely_absent(name)
         return self._base_values[name]
 
-    def _make_base(self, name: bytes, envelope: bytes, plan: Plan) -> None:
+    def _make_base(self, name: bytes, cell_value: bytes, plan: Plan) -> None:
         if name not in self._base_rows.retired:
-            self._base_values[name] = envelope
-            plan.write(Stage.BASES, [self._base_rows.row(name, envelope)])
+            self._base_values[name] = cell_value
+            plan.write(Stage.BASES, [self._base_rows.row(name, cell_value)])
 
     # --- postings and counts
 
@@ -325,7 +335,7 @@ def post_texts(
     """
     buckets = open_buckets(opened, table)
     committer.followers.add(buckets.follow)
-    pages = StoredPages(table, opened.placement)
+    pages = StoredPages(table, opened.values)
     queries = stored_texts(opened, pages, kernel_of(opened), _numbers(opened, order))
     posted = seen = 0
     while group := list(islice(queries, GROUP_TEXTS)):
@@ -358,3 +368,89 @@ def _post(buckets: Buckets, query: IndexQuery, new: NewPostings) -> bool:
     if not proposal.has_own:
         buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
     return not proposal.has_own
+
+
+TABLE, FAMILY = "meta", "m"
+SOURCE, FINISHED, RANGE = b"source", b"finished", b"range:"
+
+
+class Done(NamedTuple):
+    """A copied range of rows: ``start <= row key < end``; None means to the last row."""
+
+    start: bytes
+    end: bytes | None
+    rows: int
+    cells: int
+
+
+class CopyState:
+    """The recorded progress of a copy.
+
+    Attributes:
+        done: copied ranges, in order.
+    """
+
+    def __init__(self, target: Backend, committer: Committer) -> None:
+        self._engine = target.engine
+        self._committer = committer
+        self._cells = {cell.qualifier: cell.value for cell in self._engine.read_row(TABLE, COPY_ROW)}
+        self.done = sorted(
+            Done(qualifier.removeprefix(RANGE), *msgpack.unpackb(value))
+            for qualifier, value in self._cells.items()
+            if qualifier.startswith(RANGE)
+        )
+        self._starts = [done.start for done in self.done]
+
+    def begin(self, source: bytes) -> None:
+        """Start to copy a store, or resume.
+
+        Raises:
+            InvalidArgument: the target has pages and is no copy of that store.
+        """
+        recorded = self._cells.get(SOURCE)
+        if recorded is None and next(self._engine.scan("pages"), None) is not None:
+            raise InvalidArgument("the store to copy into has pages and is no copy; give the address of a new store")
+        if recorded not in (None, source):
+            raise InvalidArgument("the store to copy into is a copy of another store; give the address of a new store")
+        if recorded is None or FINISHED in self._cells:
+            self._write(DeleteRow(), _cell(SOURCE, source))
+
+    def record(self, done: Done) -> None:
+        """Record a copied range."""
+        self._write(_cell(RANGE + done.start, bytes(msgpack.packb([done.end, done.rows, done.cells]))))
+
+    def finish(self, source: bytes, rows: int, cells: int) -> None:
+        """Record that the copy is complete; the next run starts again at the first row."""
+        finished = bytes(msgpack.packb({"rows": rows, "cells": cells}))
+        self._write(DeleteRow(), _cell(SOURCE, source), _cell(FINISHED, finished))
+
+    def covering(self, row_key: bytes) -> Done | None:
+        """The copied range that contains a row key."""
+        number = bisect_right(self._starts, row_key) - 1
+        done = self.done[number] if number >= 0 else None
+        return done if done is not None and (done.end is None or row_key < done.end) else None
+
+    def next_start(self, row_key: bytes) -> bytes | None:
+        """Start of the first copied range after a row key; None if there is none."""
+        number = bisect_right(self._starts, row_key)
+        return self._starts[number] if number < len(self._starts) else None
+
+    def _write(self, *mutations: Mutation) -> None:
+        with self._committer.lock:
+            self._committer.commit(Plan().write(Stage.COUNTS, [RowMutations(TABLE, COPY_ROW, list(mutations))]))
+
+
+def source_name(source: Backend) -> bytes:
+    """The id that a store shares with its backups; its path if the backend has no such id."""
+    cells = source.engine.read_row(TABLE, IDENTITY_ROW)
+    return cells[0].value if cells else str(source.path).encode()
+
+
+def is_unfinished(opened: Backend) -> bool:
+    """Whether a copy into this store was started and is not finished."""
+    names = {cell.qualifier for cell in opened.engine.read_row(TABLE, COPY_ROW)}
+    return SOURCE in names and FINISHED not in names
+
+
+def _cell(qualifier: bytes, value: bytes) -> SetCell:
+    return SetCell(FAMILY, qualifier, 0, value)

@@ -62,7 +62,7 @@ class Judge:
     Args:
         pages: committed pages and pages in flight.
         table: of pages.
-        placement: reads values.
+        values: reads values.
         detector: judges against pages of other rows.
         taken: milliseconds that are taken.
         commit: commits the batch in flight.
@@ -72,14 +72,14 @@ class Judge:
         self,
         pages: GroupPages,
         table: Table,
-        placement: Values,
+        values: Values,
         detector: Detector,
         taken: TakenTimes,
         commit: Callable[[FlushReason], None],
     ) -> None:
         self._pages = pages
         self._table = table
-        self._placement = placement
+        self._values = values
         self._detector = detector
         self._taken = taken
         self._commit = commit
@@ -227,7 +227,7 @@ class Judge:
         if VERDICT not in stored.columns:
             return None
         place = Place(row_key, *VERDICT, stored.timestamp)
-        value = self._placement.unreadable.attempt(lambda: self._placement.fetch(stored.columns[VERDICT]), place)
+        value = self._values.unreadable.attempt(lambda: self._values.fetch(stored.columns[VERDICT]), place)
         return None if value is None else decode_verdict(value)
 
     def _is_damaged(self, row_key: bytes, stored: CaptureRecord | LiveCapture) -> bool:
@@ -238,9 +238,9 @@ class Judge:
             is_damaged = source is not None and self._is_damaged(row_key, source)
         for column, value in stored.refs:
             try:
-                self._placement.verify(value)
+                self._values.verify(value)
             except CorruptionError as error:
-                self._placement.unreadable.record(error, Place(row_key, *column, stored.timestamp))
+                self._values.unreadable.record(error, Place(row_key, *column, stored.timestamp))
                 is_damaged = True
         return is_damaged
 

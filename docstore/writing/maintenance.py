@@ -43,7 +43,7 @@ from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, Table, is_later
-from docstore.storage.values import INLINE_TAG, encode_inline, envelope_raw_bytes
+from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.batch import PAGES, counts_of
@@ -72,12 +72,12 @@ class PageDeleter:
         clock: Callable[[], int],
     ) -> None:
         self._engine = opened.engine
-        self._placement = opened.placement
+        self._values = opened.values
         self._table = table
         self._committer = committer
         self._poster = poster
         self._clock = clock
-        self._pages = StoredPages(table, opened.placement)
+        self._pages = StoredPages(table, opened.values)
 
     def delete(self, row_key: bytes, *, purge: bool = False) -> None:
         """Delete a row and its postings.
@@ -94,7 +94,7 @@ class PageDeleter:
             plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, links))
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
             plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, captures[:SLICE_POSTINGS]))
-            self._placement.mark_deleted(row_key, DeleteRow(), self._clock())
+            self._values.mark_deleted(row_key, DeleteRow(), self._clock())
             self._committer.commit(plan)
         with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
             self._clear(row_key, captures)
@@ -174,7 +174,7 @@ class PageDeleter:
         later = {cell[:3] for cell in cells if cell.timestamp in times and is_later(cell[:2])}
         for family, qualifier, timestamp in sorted(places | later):
             gone = DeleteCells(family, qualifier, *_moment(timestamp))
-            self._placement.mark_deleted(row_key, gone, self._clock())
+            self._values.mark_deleted(row_key, gone, self._clock())
         plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, self._posted(records)))
         return [DeleteCells(family, qualifier, *_moment(at)) for family, qualifier, at in sorted(later)]
 
@@ -204,7 +204,7 @@ class PageDeleter:
             values = dict.fromkeys((capture.TEXT_CHECKSUM, capture.TITLE, capture.PAYLOAD_DIGEST, capture.DOCNO), b"")
             for column in values.keys() & record.columns.keys():
                 with suppress(CorruptionError):  # compaction finds a posting that stays behind
-                    values[column] = self._placement.fetch(record.columns[column])
+                    values[column] = self._values.fetch(record.columns[column])
             text, title, digest, docno = values.values()
             found.append(
                 Posted(
@@ -228,8 +228,8 @@ class PageDeleter:
         said: dict[bytes, tuple[Anchor, ...]] = {}
         for record in self._records(row_key):
             try:
-                raw = self._placement.fetch(record.columns.get(capture.BODY, INLINE_TAG))
-                headers = self._placement.fetch(record.columns.get(capture.HEADERS, INLINE_TAG))
+                raw = self._values.fetch(record.columns.get(capture.BODY, INLINE_TAG))
+                headers = self._values.fetch(record.columns.get(capture.HEADERS, INLINE_TAG))
             except CorruptionError:
                 continue
             if raw and record.columns.get(capture.STATUS, b"")[1:2] == b"2":
@@ -261,7 +261,7 @@ class PageDeleter:
                 for timestamp in sorted(at if times is None else at.intersection(times))
             ]
             for gone in changes:
-                self._placement.mark_deleted(target, gone, self._clock())
+                self._values.mark_deleted(target, gone, self._clock())
             text: bytes | None = None
             for timestamp in sorted(links.keys() - times) if changes and times is not None else ():
                 for anchor in links[timestamp]:
@@ -299,12 +299,12 @@ class Poster:
         kernel: that analyses pages.
     """
 
-    def __init__(self, index: HashIndex, kernel: Kernel, table: Table, placement: Values, committer: Committer) -> None:
+    def __init__(self, index: HashIndex, kernel: Kernel, table: Table, values: Values, committer: Committer) -> None:
         self.index = index
         self._table = table
         self.kernel = kernel
-        self._reader = DocumentReader(table, placement)
-        self._placement = placement
+        self._reader = DocumentReader(table, values)
+        self._values = values
         self._committer = committer
 
     def post_again(self, captures: Sequence[tuple[bytes, int]]) -> int:
@@ -329,7 +329,7 @@ class Poster:
                 values = capture.text_values(one.page) | capture.fingerprint_values(one.page)
                 columns = {column: value for column, value in old.columns.items() if column not in MADE_AGAIN}
                 columns |= {
-                    column: self._placement.append(row_key, column, timestamp, raw) for column, raw in values.items()
+                    column: self._values.append(row_key, column, timestamp, raw) for column, raw in values.items()
                 }
                 row = self._table.replacement(row_key, old, old._replace(columns=columns))
                 if row is not None:
@@ -391,7 +391,7 @@ class PageUpkeep:
         for _ in range(RECOUNTS):
             with committer.lock:
                 commits, before = committer.commits, totals(engine)
-            live = live_totals(self._table, self._opened.placement)
+            live = live_totals(self._table, self._opened.values)
             with committer.lock:
                 if committer.commits == commits:
                     committer.commit(Plan().write(Stage.COUNTS, [corrected(engine, before, live)]))
@@ -409,7 +409,7 @@ class PageUpkeep:
         return not body or not found.checksum or body_head(found.checksum) == body
 
 
-def live_totals(table: Table, placement: Values) -> Counter[str]:
+def live_totals(table: Table, values: Values) -> Counter[str]:
     """The totals of what is live: one scan of all rows, in which no body is read.  A rejected capture is live too."""
     found: Counter[str] = Counter()
     for row in table.scan_captures():
@@ -418,7 +418,7 @@ def live_totals(table: Table, placement: Values) -> Counter[str]:
             found["visits"] += capture.VISIT in one.columns
             if capture.VERDICT in one.columns and capture.VISIT not in one.columns:
                 with suppress(DocstoreError):  # damaged; `docstore check` lists it
-                    verdict = capture.decode_verdict(placement.fetch(one.columns[capture.VERDICT]))
-                    counted.append((verdict, envelope_raw_bytes(one.columns.get(capture.BODY, INLINE_TAG))))
+                    verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
+                    counted.append((verdict, raw_bytes_of(one.columns.get(capture.BODY, INLINE_TAG))))
         found.update({**counts_of(counted), "urls": bool(counted)})
     return found

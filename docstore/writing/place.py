@@ -114,7 +114,7 @@ class ValueWriter:
             shared = self._pages.base(duplicate)
             if shared is not None and shared.raw == body and self._bases.is_usable(shared):
                 self._bases.use(shared, batch)
-                write.columns[capture.BODY] = shared.envelope
+                write.columns[capture.BODY] = shared.cell_value
                 write.bases[capture.BODY] = shared
                 self._write_text(write, partial(self._pages.base, duplicate), batch)
                 return
@@ -180,7 +180,7 @@ def _body_name(one: Prepared) -> bytes:
     return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(one.page.body)
 
 
-KEYS_HELD = 65_536
+MAX_CACHED_KEYS = 65_536
 """Some 20 MB; the oldest goes first.  After a restart the map fills again: compaction finds what was missed."""
 
 
@@ -188,7 +188,7 @@ class Siblings:
     """The newest page of each key without its versions.  Not thread-safe: the sequencer owns it."""
 
     def __init__(self) -> None:
-        self._newest: LruCache[bytes, PagePointer] = LruCache(KEYS_HELD)
+        self._newest: LruCache[bytes, PagePointer] = LruCache(MAX_CACHED_KEYS)
 
     def meet(self, key: bytes, pointer: PagePointer) -> PagePointer | None:
         """The page that came last under a key of `version_less`, if its row is another; this one is next."""

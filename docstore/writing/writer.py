@@ -374,7 +374,7 @@ class Sequencer:
     """Judges and commits pages in order, under the committer's lock.
 
     Attributes:
-        judge, values: used also for changes of stored pages, under the same lock.
+        judge, value_writer: used also for changes of stored pages, under the same lock.
     """
 
     def __init__(
@@ -385,9 +385,9 @@ class Sequencer:
         pages: GroupPages,
         bases: Bases,
         table: Table,
-        placement: Values,
+        values: Values,
         detector: Detector,
-        values: ValueWriter,
+        value_writer: ValueWriter,
         counts: Counts,
         reads: GroupReads | None,
         clock: Callable[[], int],
@@ -405,8 +405,8 @@ class Sequencer:
         self._reads = reads
         """None if single reads are cheap."""
         self._clock = clock
-        self.judge = Judge(pages, table, placement, detector, taken, self.commit)
-        self.values = values
+        self.judge = Judge(pages, table, values, detector, taken, self.commit)
+        self.value_writer = value_writer
         self._commits = 0
         """Number of committed batches."""
         committer.followers |= {index.follow, pages.follow, taken.follow, counts.follow, self._follow}
@@ -509,7 +509,7 @@ class Sequencer:
         plan.flush_reason = reason
         pages = [write for write in batch.writes if write.judgement is not None]
         for write in batch.writes:
-            self.values.write(write, batch)
+            self.value_writer.write(write, batch)
             if write.judgement is None:
                 plan.write(Stage.PAGES, (write.row(),))
                 continue
@@ -630,16 +630,14 @@ class WriteSide:
     def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
         self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
         caches = opened.engine.caps.single_writer or committer.fills_slots
-        placement = opened.placement
+        values = opened.values
         self.kernel = kernel_of(opened)
         engine = opened.engine
         buckets = open_buckets(opened, table)
         committer.followers.add(buckets.follow)
         index = HashIndex(opened.engine, buckets, caches=caches)
-        bases = Bases(placement, opened.base_rows, caches=caches)
-        self.pages = pages = GroupPages(
-            table, placement, bases, caches=caches, is_alone=opened.engine.caps.single_writer
-        )
+        bases = Bases(values, opened.base_rows, caches=caches)
+        self.pages = pages = GroupPages(table, values, bases, caches=caches, is_alone=opened.engine.caps.single_writer)
         self.detector = detector = Detector(
             index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule
         )
@@ -649,14 +647,14 @@ class WriteSide:
             pages=pages,
             bases=bases,
             table=table,
-            placement=placement,
+            values=values,
             detector=detector,
-            values=ValueWriter(placement, pages, bases),
+            value_writer=ValueWriter(values, pages, bases),
             counts=Counts(opened.engine, opened.session),
             reads=GroupReads(engine, pages, index, detector) if isinstance(engine, ReadsAhead) else None,
             clock=clock,
         )
-        self.poster = Poster(index, self.kernel, table, placement, committer)
+        self.poster = Poster(index, self.kernel, table, values, committer)
         self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
         self.upkeep = PageUpkeep(opened, table, committer)
         self.queue = WriteQueue(sequencer)

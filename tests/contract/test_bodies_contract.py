@@ -12,13 +12,13 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, RECORD_VALUE
 from docstore.storage.files import Files
 from docstore.tablets.record import Record, decode_ref, delete_column, delete_family, delete_row, encode_ref
-from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.segment import ValueLog
 
 
 @pytest.fixture(params=["segments", "small segments", "one open file"])
-def bodies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SegmentBodies]:
+def bodies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ValueLog]:
     limit_bytes = 256 << 20 if request.param == "segments" else 3000
-    made = SegmentBodies(Files(), tmp_path, limit_bytes=limit_bytes, open_segments=1 + (limit_bytes > 3000) * 9)
+    made = ValueLog(Files(), tmp_path, limit_bytes=limit_bytes, open_segments=1 + (limit_bytes > 3000) * 9)
     made.recover([])
     yield made
     made.close()
@@ -38,7 +38,7 @@ def some_records(count: int, seed: int = 1) -> list[Record]:
     return records
 
 
-def test_what_was_appended_is_read_before_and_after_flush_and_sync(bodies: SegmentBodies) -> None:
+def test_what_was_appended_is_read_before_and_after_flush_and_sync(bodies: ValueLog) -> None:
     records = some_records(60)
     refs = bodies.append(records)
     assert [bodies.read(ref) for ref in refs] == records
@@ -48,7 +48,7 @@ def test_what_was_appended_is_read_before_and_after_flush_and_sync(bodies: Segme
     assert [bodies.read(ref) for ref in refs] == records
 
 
-def test_groups_keep_their_refs_as_others_follow(bodies: SegmentBodies) -> None:
+def test_groups_keep_their_refs_as_others_follow(bodies: ValueLog) -> None:
     known = {}
     for group in range(20):
         records = some_records(7, seed=group)
@@ -62,12 +62,12 @@ def test_groups_keep_their_refs_as_others_follow(bodies: SegmentBodies) -> None:
         assert bodies.read(ref) == record
 
 
-def test_delete_marks_come_back_as_they_were(bodies: SegmentBodies) -> None:
+def test_delete_marks_come_back_as_they_were(bodies: ValueLog) -> None:
     marks = [delete_row(b"r", 5), delete_family(b"r", "page", 6), delete_column(b"r", "page", b"q", 7, 1, 9)]
     assert [bodies.read(ref) for ref in bodies.append(marks)] == marks
 
 
-def test_read_many_gives_every_record_in_file_order(bodies: SegmentBodies) -> None:
+def test_read_many_gives_every_record_in_file_order(bodies: ValueLog) -> None:
     records = some_records(50)
     refs = []
     for start in range(0, 50, 10):
@@ -82,7 +82,7 @@ def test_read_many_gives_every_record_in_file_order(bodies: SegmentBodies) -> No
     assert [record for _, record in bodies.read_many([refs[3], refs[3]])] == [records[3], records[3]]
 
 
-def test_read_many_sees_records_that_are_still_in_the_buffer(bodies: SegmentBodies) -> None:
+def test_read_many_sees_records_that_are_still_in_the_buffer(bodies: ValueLog) -> None:
     records = some_records(6)
     refs = bodies.append(records[:3])
     bodies.sync()
@@ -90,12 +90,12 @@ def test_read_many_sees_records_that_are_still_in_the_buffer(bodies: SegmentBodi
     assert [record for _, record in bodies.read_many(refs)] == records
 
 
-def test_an_empty_group_gives_no_ref(bodies: SegmentBodies) -> None:
+def test_an_empty_group_gives_no_ref(bodies: ValueLog) -> None:
     assert bodies.append([]) == []
     bodies.sync()
 
 
-def test_a_ref_to_nothing_is_corruption(bodies: SegmentBodies) -> None:
+def test_a_ref_to_nothing_is_corruption(bodies: ValueLog) -> None:
     ref = bodies.append(some_records(1))[0]
     bodies.sync()
     for bad in (encode_ref(99, 24, 100), encode_ref(1, 1 << 40, 100), b"", b"\x80", ref[:-1], ref + b"\x01"):
@@ -103,12 +103,12 @@ def test_a_ref_to_nothing_is_corruption(bodies: SegmentBodies) -> None:
             bodies.read(bad)
 
 
-def test_records_lie_in_the_order_of_their_appends(bodies: SegmentBodies) -> None:
+def test_records_lie_in_the_order_of_their_appends(bodies: ValueLog) -> None:
     places = [decode_ref(ref) for _ in range(5) for ref in bodies.append(some_records(2))]
     assert places == sorted(set(places))
 
 
-def test_append_goes_on_after_a_group_was_given_up(bodies: SegmentBodies) -> None:
+def test_append_goes_on_after_a_group_was_given_up(bodies: ValueLog) -> None:
     first = bodies.append(some_records(2))
     bodies.sync()
     bodies.append(some_records(2, seed=8))
@@ -119,7 +119,7 @@ def test_append_goes_on_after_a_group_was_given_up(bodies: SegmentBodies) -> Non
     assert [bodies.read(ref) for ref in third] == some_records(2, seed=9)
 
 
-def test_what_is_dropped_leaves_no_byte_and_no_ref(bodies: SegmentBodies, tmp_path: Path) -> None:
+def test_what_is_dropped_leaves_no_byte_and_no_ref(bodies: ValueLog, tmp_path: Path) -> None:
     first = bodies.append(some_records(2))
     bodies.sync()
     written_bytes = sum(path.stat().st_size for path in tmp_path.iterdir())
@@ -134,7 +134,7 @@ def test_what_is_dropped_leaves_no_byte_and_no_ref(bodies: SegmentBodies, tmp_pa
     assert [bodies.read(ref) for ref in third] == some_records(2, seed=9)
 
 
-def test_a_closed_store_of_bodies_can_be_closed_again(bodies: SegmentBodies) -> None:
+def test_a_closed_store_of_bodies_can_be_closed_again(bodies: ValueLog) -> None:
     refs = bodies.append(some_records(1))
     bodies.close()
     bodies.close()

@@ -14,7 +14,7 @@ import docstore
 from docstore import VerdictKind
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.record import decode_ref
 
@@ -30,7 +30,7 @@ def place_of(store: DocumentStore, url: str, column: tuple[str, bytes], timestam
     row_key = store.cells.row_key(url)
     for cell in store.table.read_row(row_key):
         if (cell.family, cell.qualifier, cell.timestamp) == (*column, timestamp):
-            ref = parse_envelope(cell.value).ref
+            ref = parse_cell_value(cell.value).ref
             assert ref is not None
             return decode_ref(ref).offset
     raise AssertionError(f"no cell {column} of {url}")

@@ -16,9 +16,8 @@ from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.leftovers import records_set_aside
-from docstore.tablets.record import Record
-from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.walk import Damage
+from docstore.tablets.record import Damage, Record
+from docstore.tablets.segment import ValueLog
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -58,7 +57,7 @@ def values(records: list[Record]) -> set[Record]:
 def all_records(path: Path) -> set[Record]:
     """Of segments and of what was set aside."""
     found = list(records_set_aside(Files(), path / "set-aside"))
-    bodies = SegmentBodies(Files(), path / "segments")
+    bodies = ValueLog(Files(), path / "segments")
     for segment in (path / "segments").glob("*.seg"):
         found += [one for _, one in bodies.walk(int(segment.stem)) if not isinstance(one, Damage)]
     return values(found)
@@ -149,7 +148,7 @@ def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> N
         write(store, 0, 1)
     record = Record(RECORD_VALUE, b"com,example)/", "page", b"body", T0, 0, b"", 5, b"stray")
     (tmp_path / "stray").mkdir()
-    other = SegmentBodies(Files(), tmp_path / "stray")
+    other = ValueLog(Files(), tmp_path / "stray")
     other.recover([], next_number=9)
     other.append([record])
     other.close()

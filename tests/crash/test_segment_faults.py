@@ -17,7 +17,7 @@ from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_LIVE
 from docstore.storage.files import Files
 from docstore.tablets.record import Record
-from docstore.tablets.segment import SegmentBodies, SegmentRow
+from docstore.tablets.segment import SegmentRow, ValueLog
 
 LIMIT_BYTES = 900
 
@@ -31,7 +31,7 @@ class Store:
     """The part of a store that matters here: bodies, and what is committed of them."""
 
     def __init__(self, files: Files, folder: Path, *, synced: bool) -> None:
-        self.bodies = SegmentBodies(files, folder, limit_bytes=LIMIT_BYTES)
+        self.bodies = ValueLog(files, folder, limit_bytes=LIMIT_BYTES)
         self.rows: dict[int, SegmentRow] = {}
         self.refs: dict[bytes, Record] = {}
         self.failures = 0
@@ -80,9 +80,9 @@ def run(folder: Path, *, crash_at: int | None = None, fail_at: dict[int, int] | 
     return files, store, False
 
 
-def reopened(folder: Path, store: Store) -> tuple[SegmentBodies, int]:
+def reopened(folder: Path, store: Store) -> tuple[ValueLog, int]:
     """Open as a next process would; asserts that it can go on.  Returns the bodies and the number of lost records."""
-    again = SegmentBodies(Files(), folder, limit_bytes=LIMIT_BYTES)
+    again = ValueLog(Files(), folder, limit_bytes=LIMIT_BYTES)
     recovery = again.recover(store.rows.values(), max(store.rows, default=0) + 1, store.group)
     assert recovery.set_aside == ()
     lost = 0
@@ -210,7 +210,7 @@ def test_recovery_itself_can_be_stopped_anywhere_and_run_again(tmp_path: Path) -
         files = FaultyFiles(folder)
         files.crash_at = point
         try:
-            SegmentBodies(files, folder, limit_bytes=LIMIT_BYTES).recover(store.rows.values(), group=store.group)
+            ValueLog(files, folder, limit_bytes=LIMIT_BYTES).recover(store.rows.values(), group=store.group)
         except SimulatedCrash:
             files.power_loss()
             assert reopened(folder, store)[1] == 0

@@ -14,6 +14,7 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.storage.files import Files
+from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dump import dump_segment
 from docstore.tablets.record import (
     Record,
@@ -24,8 +25,7 @@ from docstore.tablets.record import (
     delete_row,
     group_mark,
 )
-from docstore.tablets.segment import SegmentBodies
-from docstore.tablets.values import ValueCodec
+from docstore.tablets.segment import ValueLog
 
 GOLDEN = Path(__file__).with_name("segment.txt")
 ROW_KEY = b"com,example,www)/fish?kind=tropical"
@@ -63,7 +63,7 @@ RECORDS = [
 
 
 def test_a_segment_is_written_as_it_always_was(tmp_path: Path, rewrite: bool) -> None:
-    bodies = SegmentBodies(Files(), tmp_path)
+    bodies = ValueLog(Files(), tmp_path)
     bodies.recover([], next_number=7)
     refs = bodies.append(RECORDS)
     bodies.close()
@@ -82,7 +82,7 @@ def test_a_segment_is_written_as_it_always_was(tmp_path: Path, rewrite: bool) ->
 def test_the_bytes_of_the_golden_file_are_read_as_they_always_were(tmp_path: Path) -> None:
     raw = bytes.fromhex("".join(GOLDEN.read_text().partition("all bytes\n")[2].split()))
     (tmp_path / "00000007.seg").write_bytes(raw)
-    bodies = SegmentBodies(Files(), tmp_path)
+    bodies = ValueLog(Files(), tmp_path)
     assert [record for _, record in bodies.walk(7, start=0)] == RECORDS
     assert ValueCodec().decode(RECORDS[1], {bytes((70, 0, 0, 0)): b"Tropical fish"}.__getitem__) == b"fish"
     assert ValueCodec().decode(RECORDS[2]) == b"fish"

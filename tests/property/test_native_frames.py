@@ -18,8 +18,8 @@ from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.model.format import CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
 from docstore.tablets import frames
+from docstore.tablets.codec import LEVEL, Dictionary, Encoded, ValueCodec
 from docstore.tablets.record import Record
-from docstore.tablets.values import LEVEL, Dictionary, Encoded, ValueCodec
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 

@@ -275,16 +275,16 @@ def test_made_pages_are_analysed_the_same(budget: int) -> None:
 
 
 def made_cards(chance: random.Random) -> str:
-    """Alike elements, few of which have one more: names, attributes, numbers and lengths at the bounds of `strays`."""
+    """Alike elements, few of which have one more: attributes, numbers and lengths at the bounds of `outlier_blocks`."""
     name, own = chance.choice(("div", "li", "article", "x-card")), chance.choice(("div", "section", "td", "span"))
     around, of_stray = chance.choice(ATTRIBUTES), chance.choice(("", "", " ", *ATTRIBUTES))
     count = chance.randrange(1, 20)
-    strays = set(chance.sample(range(count), min(count, chance.randrange(6))))
+    outlier_blocks = set(chance.sample(range(count), min(count, chance.randrange(6))))
     parts = ["<main>"]
     for number in range(count):
         parts.append(f"<{name} data-n={number if chance.random() < 0.5 else 0}{around}>")
         parts.append(f"<div class=x>{' '.join(chance.choices(WORDS, k=chance.choice((1, 6, 20))))}</div>")
-        if number in strays:
+        if number in outlier_blocks:
             text = "t" * chance.choice((1, 39, 40, 41, 300))
             parts.append(f"<{own}{of_stray}>{chance.choice(('', '<p>', '<h2>', '<i>i</i><p>'))}{text}</{own}>")
         parts.append(chance.choice(("", "<div></div>", "<div><div></div></div>")) + f"</{name}>")

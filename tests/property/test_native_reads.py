@@ -20,9 +20,9 @@ from docstore.model.errors import CorruptionError, DocstoreError
 from docstore.model.format import CAPTURE_FIELDS, CODEC_ZSTD_BODY, RECORD_COLUMNS, RECORD_VALUE
 from docstore.reading.shown import title_parts
 from docstore.storage.captures import CaptureRecord, decode_capture, decode_capture_reference
-from docstore.storage.values import encode_ref_envelope, parse_envelope
+from docstore.storage.values import encode_ref_value, parse_cell_value
+from docstore.tablets.codec import Dictionary, ValueCodec, checksum16
 from docstore.tablets.record import Record, decode_record, decode_ref, encode_record, encode_ref
-from docstore.tablets.values import Dictionary, ValueCodec, checksum16
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
@@ -108,13 +108,13 @@ numbers = st.integers(0, (1 << 62) - 1)
 def test_places_of_values_are_those_of_the_reference(
     raw_bytes: int, segment: int, offset: int, length: int, changes: list[tuple[int, int]]
 ) -> None:
-    envelope = encode_ref_envelope(raw_bytes, encode_ref(segment, offset, length))
-    assert docstore_native.value_place(envelope) == (segment, offset, length)
-    changed = damaged(envelope, changes, 0)
+    cell_value = encode_ref_value(raw_bytes, encode_ref(segment, offset, length))
+    assert docstore_native.value_place(cell_value) == (segment, offset, length)
+    changed = damaged(cell_value, changes, 0)
     found = docstore_native.value_place(changed)
-    ref = None if found is None else parse_envelope(changed).ref
+    ref = None if found is None else parse_cell_value(changed).ref
     assert found == (None if ref is None else tuple(decode_ref(ref)))
-    assert docstore_native.value_place(envelope[:-1]) is None
+    assert docstore_native.value_place(cell_value[:-1]) is None
     assert docstore_native.value_place(b"") is None
 
 

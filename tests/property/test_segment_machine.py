@@ -22,7 +22,7 @@ from docstore.model.types import Durability
 from docstore.storage.plan import Plan, apply
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record
-from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.segment import ValueLog
 
 sizes = st.sampled_from((0, 10, 200, 1500))
 
@@ -40,7 +40,7 @@ class SegmentMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.files = FaultyFiles(self.folder, seed=self.counter)
-        self.bodies = SegmentBodies(self.files, self.folder, limit_bytes=2000, open_segments=2)
+        self.bodies = ValueLog(self.files, self.folder, limit_bytes=2000, open_segments=2)
         self.manifest = Manifest.load(self.engine, tablet_bytes=4000)
         recovery = self.bodies.recover(self.manifest.segments(), self.manifest.next_segment)
         lost = {ref for ref in self.known if recovery.is_lost(ref)}

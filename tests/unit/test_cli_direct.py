@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("direct") / "store"
     with docstore.open(path, create=True) as store:
         write(store)
-        records = [store.opened.placement.fetch_record(envelope)[0] for envelope in body_cells(store)]
+        records = [store.opened.values.fetch_record(cell_value)[0] for cell_value in body_cells(store)]
         assert {CODEC_ZSTD_DICTIONARY, CODEC_ZSTD_DELTA} <= {record.codec for record in records}
     return path
 

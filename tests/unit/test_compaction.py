@@ -38,7 +38,7 @@ from docstore.tablets.layout import Layout
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import delete_row
 from docstore.tablets.salvage import Salvage
-from docstore.tablets.segment import SegmentBodies, SegmentRow
+from docstore.tablets.segment import SegmentRow, ValueLog
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 T0 = 1_700_000_000_000_000
@@ -157,7 +157,7 @@ def test_a_dropped_body_leaves_text_fingerprints_and_verdict(tmp_path: Path) -> 
         before = contents(store)
         assert store.compact().damaged_values == 0
         assert contents(store) == before
-        assert store.opened.base_rows.envelope(value_name(pages[0].body)) is None, "no page holds it any more"
+        assert store.opened.base_rows.cell_value(value_name(pages[0].body)) is None, "no page holds it any more"
         for one in pages:
             assert is_absent(stored_value(store, one.url, BODY))
         document = store.get(pages[4].url)
@@ -471,7 +471,7 @@ def test_second_of_two_runs_reads_no_segment(store: DocumentStore, monkeypatch: 
         raise AssertionError("a segment is read")
 
     for name in ("read", "read_many", "walk"):
-        monkeypatch.setattr(SegmentBodies, name, refuse)
+        monkeypatch.setattr(ValueLog, name, refuse)
     report = store.compact()
     monkeypatch.undo()
     assert (report.values, report.removed_segments, report.skipped_segments) == (0, 0, len(numbers))
@@ -516,7 +516,7 @@ def test_a_deleted_page_does_not_come_back_from_a_segment_that_stays(store: Docu
     pages = some_pages(60)
     list(store.put_pages(pages))
     store.compact()
-    bases = {envelope for _, envelope in store.opened.base_rows.scan()}
+    bases = {cell_value for _, cell_value in store.opened.base_rows.scan()}
     gone = next(one for one in pages if not bases & {value for _, _, value in stored(store, one.url)})
     left = {one.url for one in pages} - {gone.url}
     store.delete(gone.url)

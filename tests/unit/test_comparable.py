@@ -11,7 +11,7 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Policy, Previous, VerdictKind
-from docstore.dedup.comparable import bodies_compare, says_nothing, text_compares
+from docstore.dedup.comparable import bodies_compare, is_blank, text_compares
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.pages import read_versions
 from docstore.sweep.reindex import reindex
@@ -62,8 +62,8 @@ def test_bytes_are_compared_within_a_status_class_and_texts_among_good_pages(
 
 @pytest.mark.parametrize("body", [b"", b" ", b"\r\n\t\n", b"\xef\xbb\xbf\n", b"\n" * 3000])
 def test_a_body_of_white_space_is_blank(body: bytes) -> None:
-    assert says_nothing(body)
-    assert not says_nothing(body + b".")
+    assert is_blank(body)
+    assert not is_blank(body + b".")
 
 
 @pytest.mark.parametrize("edit", ["near", "same_text", "contained"])

@@ -25,8 +25,7 @@ from docstore.reports.check import check
 from docstore.storage.captures import expanded
 from docstore.store import DocumentStore
 from docstore.sweep.job import sweep
-from docstore.writing.copystate import is_unfinished
-from docstore.writing.importing import RowImporter
+from docstore.writing.importing import RowImporter, is_unfinished
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -360,20 +359,20 @@ def test_pages_without_their_bodies_are_copied_as_such(tmp_path: Path) -> None:
 
 
 def test_a_value_deleted_while_it_is_read_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from docstore.tablets.placement import Placement
+    from docstore.tablets.values import LocalValues
 
     with docstore.open(tmp_path / "s", create=True, schema=SCHEMA) as store:
         store.cells.apply("https://a.example/", [SetCell("mark", name, 0, name * 900) for name in (b"gone", b"kept")])
-        real = Placement.fetch
+        real = LocalValues.fetch
 
-        def fetch(self: Placement, envelope: bytes) -> bytes:
-            if self is store.opened.placement and b"gone" in real(self, envelope):
-                monkeypatch.setattr(Placement, "fetch", real)
+        def fetch(self: LocalValues, cell_value: bytes) -> bytes:
+            if self is store.opened.values and b"gone" in real(self, cell_value):
+                monkeypatch.setattr(LocalValues, "fetch", real)
                 store.cells.apply("https://a.example/", [DeleteCells("mark", b"gone")])
                 raise CorruptionError("compacted away")
-            return real(self, envelope)
+            return real(self, cell_value)
 
-        monkeypatch.setattr(Placement, "fetch", fetch)
+        monkeypatch.setattr(LocalValues, "fetch", fetch)
         report = copy(store, tmp_path / "copy")
         assert (report.unreadable, report.differing, report.cells) == ([], [], 1)
         with docstore.open(tmp_path / "copy") as copied:

@@ -14,12 +14,11 @@ from docstore.model.codec import encode_timestamp, escape
 from docstore.model.format import CODEC_STORED, FAMILY_END, RECORD_COLUMNS, RECORD_VALUE
 from docstore.model.types import Durability
 from docstore.storage.captures import CaptureRecord
-from docstore.storage.values import encode_inline, encode_ref_envelope
+from docstore.storage.values import encode_inline, encode_ref_value
 from docstore.tablets.engines.cellkeys import CELL_KIND, row_prefix
-from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record, encode_record, encode_ref
-from docstore.tablets.segment import SegmentRow
+from docstore.tablets.segment import SegmentRow, encode_header
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
 REF = encode_ref(3, 200_000_000, 4500)
@@ -37,7 +36,7 @@ FISH = Record(
 PAGE_RECORD = CaptureRecord(
     FISH.timestamp,
     disk.CAPTURE_STORED,
-    {BODY: encode_ref_envelope(25_000, REF), STATUS: encode_inline(b"200"), TITLE: encode_inline(b"Fish")},
+    {BODY: encode_ref_value(25_000, REF), STATUS: encode_inline(b"200"), TITLE: encode_inline(b"Fish")},
     arrived=1_700_000_100_000_000,
 )
 VISIT_RECORD = CaptureRecord(
@@ -72,7 +71,7 @@ def test_every_worked_example_is_what_the_code_writes() -> None:
         encode_header(7),
         encode_record(FISH, 7),
         REF,
-        encode_inline(b"Fish") + encode_ref_envelope(25_000, REF),
+        encode_inline(b"Fish") + encode_ref_value(25_000, REF),
         key + encode_timestamp(FISH.timestamp),
         PAGE_RECORD.encode(),
         VISIT_RECORD.encode(),

@@ -126,7 +126,7 @@ def test_a_record_is_written_with_its_values_or_not_at_all(cluster: MemoryCluste
 
 def test_a_pending_value_can_be_read_until_it_is_dropped(cluster: MemoryCluster) -> None:
     with open_store() as store:
-        values = store.opened.placement
+        values = store.opened.values
         stored = values.append(KEY, BODY, T0, b"x" * 3000)
         assert values.fetch(stored) == b"x" * 3000
         assert values.fetch_many([stored, values.append(KEY, MAIN, T0, b"short")]) == [b"x" * 3000, b"short"]
@@ -140,7 +140,7 @@ def test_a_pending_value_can_be_read_until_it_is_dropped(cluster: MemoryCluster)
 
 def test_the_same_value_in_two_cells_is_one(cluster: MemoryCluster) -> None:
     with open_store() as store:
-        values = store.opened.placement
+        values = store.opened.values
         one, other = (values.append(KEY, BODY, T0 + at, b"x" * 3000) for at in (0, 1000))
         assert one != other and values.same_value(one, other)
         assert not values.same_value(one, values.append(KEY, BODY, T0 + 2000, b"y" * 3000))

@@ -64,7 +64,7 @@ def test_cached_rows_equal_stored_rows_and_those_in_flight(
     seed: int, has_room: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not has_room:
-        monkeypatch.setattr(index_module, "ROWS_HELD", 12)
+        monkeypatch.setattr(index_module, "MAX_CACHED_ROWS", 12)
     rng = np.random.default_rng([SEED, seed])
     engine = MemoryEngine()
     buckets = RowBuckets(engine)
@@ -152,7 +152,7 @@ def test_whether_a_page_is_posted_reads_one_posting(monkeypatch: pytest.MonkeyPa
 def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, rows were counted, of which each may have 64 pages."""
     bodies, copies = 40, 50
-    monkeypatch.setattr(index_module, "ROWS_HELD", 10 * copies)
+    monkeypatch.setattr(index_module, "MAX_CACHED_ROWS", 10 * copies)
     posting = Posting(caches=True)
     engine, index = posting.engine, posting.index
     for number in range(copies):
@@ -176,7 +176,7 @@ def test_the_row_cache_is_bounded_by_its_qualifiers(monkeypatch: pytest.MonkeyPa
 def test_cached_conditions_of_bodies_of_very_many_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the fix, the conditions of each such body were cached for ever."""
     bodies, most = 30, 8
-    monkeypatch.setattr(index_module, "ROWS_HELD", most * (POINTER_SLICE + 1) // 2)
+    monkeypatch.setattr(index_module, "MAX_CACHED_ROWS", most * (POINTER_SLICE + 1) // 2)
     posting = Posting(caches=True)
     index = posting.index
     for body in range(bodies):

@@ -634,7 +634,7 @@ def test_an_archive_of_feeds_is_ingested_with_the_vocabulary_of_the_store(tmp_pa
     ("package", "places"),
     [
         ("plyvel", {"docstore/tablets/engines/leveldb.py"}),
-        ("zstandard", {"docstore/tablets/values.py", "docstore/archives/source.py"}),
+        ("zstandard", {"docstore/tablets/codec.py", "docstore/archives/source.py"}),
         ("msgpack", {"docstore/model/capture.py", "docstore/storage/schema.py"}),
         ("mmh3", {"docstore/reference/fingerprints.py"}),
     ],

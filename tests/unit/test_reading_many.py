@@ -14,7 +14,7 @@ import docstore
 from docstore import Page, ReadSpec
 from docstore.model.errors import CorruptionError
 from docstore.storage.files import Files
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.record import decode_ref
 
@@ -99,16 +99,16 @@ def test_a_compaction_between_look_up_and_read_is_not_felt(
 ) -> None:
     urls = urls_of(store)
     alone = [store.get(url) for url in urls]
-    placement = store.opened.placement
-    fetch_many = placement.fetch_many
+    values = store.opened.values
+    fetch_many = values.fetch_many
     compacted: list[object] = []
 
-    def compact_first(envelopes: Sequence[bytes]) -> list[bytes]:
+    def compact_first(cell_values: Sequence[bytes]) -> list[bytes]:
         if not compacted:
             compacted.append(store.compact())
-        return fetch_many(envelopes)
+        return fetch_many(cell_values)
 
-    monkeypatch.setattr(placement, "fetch_many", compact_first)
+    monkeypatch.setattr(values, "fetch_many", compact_first)
     assert list(store.get_many(urls)) == alone and len(compacted) == 1
     compacted.clear()
     store.delete(urls[0])
@@ -122,7 +122,7 @@ def test_a_damaged_page_is_named_when_its_turn_comes(store: DocumentStore) -> No
     victim = urls[40]
     cell = store.table.newest(store.cells.row_key(victim), "page", b"body")
     assert cell is not None
-    ref = parse_envelope(cell.value).ref
+    ref = parse_cell_value(cell.value).ref
     assert ref is not None
     segment, offset, length = decode_ref(ref)
     path = store.opened.bodies.path(segment)  # type: ignore[attr-defined]

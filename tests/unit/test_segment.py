@@ -12,10 +12,8 @@ import pytest
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.storage.files import Files
-from docstore.tablets.header import encode_header
-from docstore.tablets.record import Record, decode_ref, encode_record
-from docstore.tablets.segment import SegmentBodies, SegmentRow
-from docstore.tablets.walk import Damage
+from docstore.tablets.record import Damage, Record, decode_ref, encode_record
+from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
 
 def value(index: int, length: int = 50) -> Record:
@@ -23,13 +21,13 @@ def value(index: int, length: int = 50) -> Record:
     return Record(RECORD_VALUE, b"row%03d" % index, "page", b"body", index * 1000, CODEC_STORED, b"", length, payload)
 
 
-def opened(folder: Path, rows: list[SegmentRow] | None = None, **options: int) -> SegmentBodies:
-    bodies = SegmentBodies(Files(), folder, **options)
+def opened(folder: Path, rows: list[SegmentRow] | None = None, **options: int) -> ValueLog:
+    bodies = ValueLog(Files(), folder, **options)
     bodies.recover(rows or [])
     return bodies
 
 
-def row_of(bodies: SegmentBodies) -> SegmentRow:
+def row_of(bodies: ValueLog) -> SegmentRow:
     (progress,) = bodies.progress()
     assert progress.written_bytes is not None
     return SegmentRow(progress.segment, SEGMENT_ACTIVE, progress.written_bytes, progress.synced_bytes)
@@ -56,7 +54,7 @@ class CountingFiles(Files):
 
 def test_a_group_is_one_write_and_one_sync(tmp_path: Path) -> None:
     files = CountingFiles()
-    bodies = SegmentBodies(files, tmp_path)
+    bodies = ValueLog(files, tmp_path)
     bodies.recover([])
     bodies.append([value(0)])
     bodies.sync()
@@ -72,7 +70,7 @@ def test_a_group_is_one_write_and_one_sync(tmp_path: Path) -> None:
 
 def test_a_warm_read_is_one_call_and_neighbours_share_one(tmp_path: Path) -> None:
     files = CountingFiles()
-    bodies = SegmentBodies(files, tmp_path)
+    bodies = ValueLog(files, tmp_path)
     bodies.recover([])
     refs = bodies.append([value(index) for index in range(100)])
     bodies.sync()
@@ -170,7 +168,7 @@ def test_a_group_after_the_committed_length_is_truncated(tmp_path: Path) -> None
     bodies.append([value(2)])
     bodies.close()
     length_bytes = bodies.path(1).stat().st_size
-    again = SegmentBodies(Files(), tmp_path)
+    again = ValueLog(Files(), tmp_path)
     recovery = again.recover([row], group=1)
     assert recovery.set_aside == ()
     assert recovery.cut == ((1, length_bytes - row.committed_bytes),)
@@ -220,14 +218,14 @@ def test_files_without_a_row_are_removed_and_foreign_files_stay(tmp_path: Path) 
     bodies.append([value(1)])
     bodies.close()
     (tmp_path / "notes.txt").write_text("mine")
-    again = SegmentBodies(Files(), tmp_path)
+    again = ValueLog(Files(), tmp_path)
     assert again.recover([], next_number=5).orphans == ("00000001.seg",)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     assert decode_ref(again.append([value(9)])[0]).segment == 5
 
 
 def test_a_missing_segment_is_completely_lost_unless_it_was_draining(tmp_path: Path) -> None:
-    bodies = SegmentBodies(Files(), tmp_path)
+    bodies = ValueLog(Files(), tmp_path)
     recovery = bodies.recover([SegmentRow(3, SEGMENT_LIVE, 900, 900), SegmentRow(4, SEGMENT_DRAINING, 900, 900)])
     assert [(item.segment, item.start, item.end) for item in recovery.lost] == [(3, 0, 900)]
     assert recovery.gone == (4,)
@@ -244,7 +242,7 @@ def test_recovery_finds_the_longest_valid_prefix_at_every_truncated_length(tmp_p
     for synced_bytes in (0, 24, row.committed_bytes):
         for length in range(len(whole)):
             bodies.path(1).write_bytes(whole[:length])
-            again = SegmentBodies(Files(), tmp_path)
+            again = ValueLog(Files(), tmp_path)
             recovery = again.recover([row._replace(synced_bytes=synced_bytes)])
             assert {(item.segment, item.end <= row.committed_bytes) for item in recovery.lost} == {(1, True)}
             sound = [ref for ref in refs if not recovery.is_lost(ref)]
@@ -264,10 +262,10 @@ def test_damage_between_synced_and_committed_tail_is_named_record_by_record(tmp_
     for index in (2, 4):
         raw[decode_ref(refs[index]).offset + 40] ^= 0xFF
     bodies.path(1).write_bytes(raw)
-    recovery = SegmentBodies(Files(), tmp_path).recover([row._replace(synced_bytes=decode_ref(refs[1]).offset)])
+    recovery = ValueLog(Files(), tmp_path).recover([row._replace(synced_bytes=decode_ref(refs[1]).offset)])
     assert [recovery.is_lost(ref) for ref in refs] == [False, False, True, False, True, False]
     assert all("CRC" in item.reason for item in recovery.lost)
-    assert SegmentBodies(Files(), tmp_path).recover([row]).lost == ()  # what was synced is not read at open
+    assert ValueLog(Files(), tmp_path).recover([row]).lost == ()  # what was synced is not read at open
 
 
 @pytest.mark.parametrize("version", [1, 3])
@@ -284,7 +282,7 @@ def test_a_segment_of_another_format_is_refused(version: int, tmp_path: Path) ->
 # --- damage ---
 
 
-def fixture(folder: Path) -> tuple[SegmentBodies, list[bytes], list[Record]]:
+def fixture(folder: Path) -> tuple[ValueLog, list[bytes], list[Record]]:
     bodies = opened(folder)
     records = [value(index, length) for index, length in enumerate((0, 10, 30, 5))]
     refs = bodies.append(records)

@@ -20,7 +20,7 @@ from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schem
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import job, relocation
 from docstore.tablets.compaction.segments import Usage
@@ -37,7 +37,7 @@ def shared_pair(store: DocumentStore) -> tuple[bytes, bytes]:
     second = page(changed(words(5, 600), 1, 10))
     store.put_page("https://a.example/", first, headers=HTML, fetched_at=T0)
     store.put_page("https://b.example/", second, headers=HTML, fetched_at=T0)
-    assert store.opened.base_rows.envelope(value_name(first)) is not None
+    assert store.opened.base_rows.cell_value(value_name(first)) is not None
     return first, second
 
 
@@ -48,7 +48,7 @@ def test_base_outlives_its_page_until_compaction_and_not_longer(store: DocumentS
     assert document is not None and document.body == second
     report = store.compact()
     assert report.freed_bodies == 2, "the body and its text"
-    assert store.opened.base_rows.envelope(value_name(first)) is None
+    assert store.opened.base_rows.cell_value(value_name(first)) is None
     document = store.get("https://b.example/")
     assert document is not None and document.body == second
     assert list(check(store.opened)) == []
@@ -89,7 +89,7 @@ def test_an_expired_canonical_is_freed_only_after_its_last_delta(
 
 def related(store: DocumentStore, url: str) -> bytes:
     """The base of a page's body; b"" for none."""
-    ref = parse_envelope(stored_value(store, url, BODY)).ref
+    ref = parse_cell_value(stored_value(store, url, BODY)).ref
     assert ref is not None
     record = store.opened.bodies.read(ref)
     return record.related if record.codec == CODEC_ZSTD_DELTA else b""
@@ -144,14 +144,14 @@ def test_two_bodies_never_become_each_others_base(store: DocumentStore) -> None:
     before_refs_change(store, use)
     report = store.compact()
     assert report.kept_segments == 0
-    assert store.opened.base_rows.envelope(names[1]) is None or store.opened.base_rows.envelope(names[0]) is None
+    assert store.opened.base_rows.cell_value(names[1]) is None or store.opened.base_rows.cell_value(names[0]) is None
     for url, body in (("https://a.example/", second), ("https://b.example/", first)):
         document = store.get(url, families=("page",))
         assert document is not None and document.body == body
     for name in names:
-        envelope = store.opened.base_rows.envelope(name)
-        if envelope is not None:
-            ref = parse_envelope(envelope).ref
+        cell_value = store.opened.base_rows.cell_value(name)
+        if cell_value is not None:
+            ref = parse_cell_value(cell_value).ref
             assert ref is not None and store.opened.bodies.read(ref).codec != 3
 
 
@@ -195,7 +195,7 @@ def test_bases_of_unnamed_records_are_read_again_after_a_kill(tmp_path: Path) ->
     with docstore.open(tmp_path / "killed") as store:
         store.put_page("https://d.example/", page(changed(words(5, 600), 3, 9)), headers=HTML, fetched_at=T0)
         store.compact(tablets=[])
-        assert store.opened.base_rows.envelope(value_name(first)) is not None
+        assert store.opened.base_rows.cell_value(value_name(first)) is not None
         for url, body in (("https://b.example/", second), ("https://c.example/", third)):
             document = store.get(url)
             assert document is not None and document.body == body
@@ -213,8 +213,8 @@ def test_pages_stored_by_reference_share_one_record_after_compaction(store: Docu
             policies={VerdictKind.EXACT: Policy.REFERENCE},
         )
     store.compact()
-    envelopes = {stored_value(store, f"https://{host}.example/", BODY) for host in "abc"}
-    assert len(envelopes) == 1
+    cell_values = {stored_value(store, f"https://{host}.example/", BODY) for host in "abc"}
+    assert len(cell_values) == 1
     store.delete("https://c.example/")
     store.compact()
     for host in "ab":
@@ -275,12 +275,12 @@ def test_a_base_with_very_many_deltas_is_moved_in_slices(store: DocumentStore, m
     lock.reads.clear()
     lock.mutations.clear()
     store.compact()
-    assert store.opened.base_rows.envelope(value_name(base)) is not None
+    assert store.opened.base_rows.cell_value(value_name(base)) is not None
     store.delete("https://a.example/")
     for one in sharing[50:]:
         store.delete(one.url)
     store.compact()  # no page has the base any more, so its deltas are encoded again
-    assert store.opened.base_rows.envelope(value_name(base)) is None
+    assert store.opened.base_rows.cell_value(value_name(base)) is None
     assert max(lock.reads) <= 64 and max(lock.mutations) <= 64
     for one in deltas[50:]:
         document = store.get(one.url)
@@ -305,11 +305,11 @@ def test_a_retired_base_that_is_used_again_is_readable(store: DocumentStore) -> 
     change_capture(store, "https://a.example/", {BODY: None})  # its postings still lead to it
 
     def hold() -> None:
-        envelope = store.opened.base_rows.envelope(value_name(first))
-        assert envelope is not None
+        cell_value = store.opened.base_rows.cell_value(value_name(first))
+        assert cell_value is not None
         row_key = store.cells.row_key("https://a.example/")
         old = next(store.table.records(row_key))
-        row = store.table.replacement(row_key, old, old._replace(columns=old.columns | {BODY: envelope}))
+        row = store.table.replacement(row_key, old, old._replace(columns=old.columns | {BODY: cell_value}))
         assert row is not None
         store.committer.commit(Plan().write(Stage.PAGES, [row]))
 

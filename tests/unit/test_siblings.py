@@ -13,7 +13,7 @@ from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.writing.place import Siblings
 from docstore.writing.prepare import version_less
 
@@ -57,7 +57,7 @@ def test_a_key_without_version_has_no_siblings(url: str) -> None:
 
 
 def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docstore.writing.place.KEYS_HELD", 2)
+    monkeypatch.setattr("docstore.writing.place.MAX_CACHED_KEYS", 2)
     found = Siblings()
     first, second, third = (PagePointer(number, row_key(f"https://a.example/{number}/x")) for number in (1, 2, 3))
 
@@ -81,7 +81,7 @@ def test_page_with_another_text_is_a_delta_against_its_sibling(tmp_path: Path) -
             result = store.put_page(f"https://a.example/{version}/x.html", body, headers=HTML, fetched_at=T0)
             assert result.verdict.kind == "new"
         (value,) = (value for column, _, value in stored(store, "https://a.example/1.3/x.html") if column == BODY)
-        ref = parse_envelope(value).ref
+        ref = parse_cell_value(value).ref
         assert ref is not None and store.opened.bodies.read(ref).codec == CODEC_ZSTD_DELTA
         store.delete("https://a.example/1.3/x.html")
         store.delete("https://a.example/1.2/x.html")

@@ -19,9 +19,10 @@ from docstore.model.format import CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
 from docstore.reports.check import check
 from docstore.storage.files import AppendFile, Files
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets import dictionaries
+from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack
 from docstore.tablets.compaction import job
 from docstore.tablets.dictionaries import (
     LARGEST_DICTIONARY_BYTES,
@@ -32,7 +33,6 @@ from docstore.tablets.dictionaries import (
 )
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
-from docstore.tablets.values import PACK_LEVEL, Dictionary, pack
 
 HTML = (("content-type", "application/octet-stream"),)
 T0 = 1_700_000_000_000_000
@@ -50,8 +50,8 @@ def pages(site: int, count: int, start: int = 0) -> list[Page]:
 
 
 def record_of(store: DocumentStore, url: str) -> Record:
-    (envelope,) = (value for column, _, value in stored(store, url) if column == BODY)
-    ref = parse_envelope(envelope).ref
+    (cell_value,) = (value for column, _, value in stored(store, url) if column == BODY)
+    ref = parse_cell_value(cell_value).ref
     assert ref is not None
     return store.opened.bodies.read(ref)
 

@@ -397,7 +397,7 @@ def test_random_stores_lose_nothing(tmp_path: Path, seed: int) -> None:
                 put(store, name, body, at, status=status, policies=dict.fromkeys(("exact", "same_text"), policy))
             if source.random() < 0.5:
                 store.delete(f"{BASE}p{source.randrange(12)}")
-            pages = StoredPages(store.table, store.opened.placement)
+            pages = StoredPages(store.table, store.opened.values)
             stood = {
                 (url, at)
                 for url, at, one in store.rejected()

@@ -18,7 +18,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.values import parse_envelope
+from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record
@@ -47,7 +47,7 @@ def text_of(store: DocumentStore, url: str) -> str:
 
 
 def text_record(store: DocumentStore, url: str) -> Record:
-    ref = parse_envelope(stored_value(store, url, MAIN)).ref
+    ref = parse_cell_value(stored_value(store, url, MAIN)).ref
     assert ref is not None
     return store.opened.bodies.read(ref)
 
@@ -70,7 +70,7 @@ def test_text_is_a_delta_against_the_text_of_its_relative(store: DocumentStore, 
     texts = put(store)
     assert deltas(store) == [False, True, True]
     assert {text_record(store, url).related for url in URLS[1:]} == {text_name(store, URLS[0])}
-    assert store.opened.base_rows.envelope(text_name(store, URLS[0])) == stored_value(store, URLS[0], MAIN)
+    assert store.opened.base_rows.cell_value(text_name(store, URLS[0])) == stored_value(store, URLS[0], MAIN)
     for _ in range(2):
         store.compact(level=level)
         assert sum(deltas(store)) == 2, "one deep: two are deltas, one is not"
@@ -101,7 +101,7 @@ def test_text_outlives_the_page_that_gave_its_base(store: DocumentStore) -> None
     for level in ("fast", "best", "fast"):
         store.compact(level=level)
         assert_reads(store, URLS[1:], texts[1:])
-        assert store.opened.base_rows.envelope(value_name(FIRST)) is None
+        assert store.opened.base_rows.cell_value(value_name(FIRST)) is None
 
 
 def test_text_outlives_an_expired_page_that_gave_its_base(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_two_texts_never_become_each_others_base(store: DocumentStore) -> None:
 
     before_refs_change(store, use)
     store.compact()
-    for _, envelope in store.opened.base_rows.scan():
-        ref = parse_envelope(envelope).ref
+    for _, cell_value in store.opened.base_rows.scan():
+        ref = parse_cell_value(cell_value).ref
         assert ref is not None and store.opened.bodies.read(ref).codec != CODEC_ZSTD_DELTA
     for _ in range(2):
         store.compact()
@@ -253,7 +253,7 @@ def test_place_of_a_base_is_looked_up_again_once_it_was_freed(store: DocumentSto
     for url in URLS[1:]:
         store.delete(url)
     store.compact()
-    assert store.opened.base_rows.envelope(value_name(FIRST)) is None
+    assert store.opened.base_rows.cell_value(value_name(FIRST)) is None
     change_capture(store, URLS[0], {MAIN: " ".join(changed(words(5, 600), 9, 300)).encode()})
     store.put_page(URLS[1], SECOND, headers=HTML, fetched_at=T0)
     fresh = text_of(store, URLS[1])

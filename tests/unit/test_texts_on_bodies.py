@@ -18,12 +18,12 @@ from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, REC
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.storage.files import Files
-from docstore.storage.values import is_absent, parse_envelope
+from docstore.storage.values import is_absent, parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import relocation
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import Record, body_ref, decode_ref
-from docstore.tablets.segment import SegmentBodies
+from docstore.tablets.segment import ValueLog
 
 UNLIKE = [page(words(seed, 600)) for seed in (5, 6, 7)]
 LEVELS = ["fast", "best"]
@@ -38,12 +38,12 @@ def put(store: DocumentStore) -> list[str]:
 
 def is_on_its_body(store: DocumentStore, url: str) -> bool:
     """Whether the text of a page is a delta of the body that the page has."""
-    ref = parse_envelope(stored_value(store, url, MAIN)).ref
+    ref = parse_cell_value(stored_value(store, url, MAIN)).ref
     assert ref is not None
     record = store.opened.bodies.read(ref)
     if record.codec != CODEC_ZSTD_BODY:
         return False
-    return body_ref(ref, record) == parse_envelope(stored_value(store, url, BODY)).ref
+    return body_ref(ref, record) == parse_cell_value(stored_value(store, url, BODY)).ref
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -70,9 +70,9 @@ def test_text_takes_a_small_part_of_what_it_takes_alone(store: DocumentStore) ->
 def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> None:
     text = random.Random(9).randbytes(2000).hex().encode()
     with store.committer.lock:
-        _, value, _ = store.opened.placement.append_page(b"com,x)/", T0, UNLIKE[0], text, [])
-        assert value is not None and store.opened.placement.fetch(value) == text
-        assert not store.opened.placement.is_delta(value)
+        _, value, _ = store.opened.values.append_page(b"com,x)/", T0, UNLIKE[0], text, [])
+        assert value is not None and store.opened.values.fetch(value) == text
+        assert not store.opened.values.is_delta(value)
         store.committer.drop_placed()
 
 
@@ -128,8 +128,8 @@ def test_a_damaged_body_takes_its_text_with_it_and_nothing_else(tmp_path: Path) 
         found = [problem.where for problem in check(store.opened)]
         assert any("text:main" in where for where in found) and any("page:body" in where for where in found)
         with pytest.raises(CorruptionError):
-            store.opened.placement.verify(stored_value(store, URLS[0], MAIN))
-        store.opened.placement.verify(stored_value(store, URLS[1], MAIN))
+            store.opened.values.verify(stored_value(store, URLS[0], MAIN))
+        store.opened.values.verify(stored_value(store, URLS[1], MAIN))
         assert [text_of(store, url) for url in URLS[1:]] == texts[1:]
         store.put_page(URLS[0], UNLIKE[0], headers=HTML, fetched_at=T0 + 1_000_000)
         assert text_of(store, URLS[0]) == texts[0]
@@ -144,7 +144,7 @@ def test_a_body_that_is_lost_at_open_takes_the_base_that_its_text_is(tmp_path: P
         assert len(list(store.opened.base_rows.scan())) == 2
         store.opened.bodies.flush()
         shutil.copytree(tmp_path / "s", tmp_path / "copy")
-        ref = parse_envelope(stored_value(store, URLS[0], BODY)).ref
+        ref = parse_cell_value(stored_value(store, URLS[0], BODY)).ref
         assert ref is not None
         segment, offset, length = decode_ref(ref)
     path = tmp_path / "copy" / "segments" / f"{segment:08d}.seg"
@@ -158,7 +158,7 @@ def test_a_body_that_is_lost_at_open_takes_the_base_that_its_text_is(tmp_path: P
 
 
 def test_a_text_follows_its_body_into_a_segment_that_is_full(tmp_path: Path) -> None:
-    bodies = SegmentBodies(Files(), tmp_path, limit_bytes=1000)
+    bodies = ValueLog(Files(), tmp_path, limit_bytes=1000)
     bodies.recover([])
     body = Record(RECORD_VALUE, b"r", *BODY, 0, CODEC_STORED, b"", 2000, bytes(2000))
     (first,) = bodies.append([body])

@@ -1,4 +1,4 @@
-"""Value codec and envelope: round trips, what is chosen, and refusal of everything that is not what was written."""
+"""Value codec and cell values: round trips, what is chosen, and refusal of everything that is not what was written."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE
+from docstore.model.format import (
+    CODEC_STORED,
+    CODEC_ZSTD,
+    CODEC_ZSTD_DELTA,
+    CODEC_ZSTD_DICTIONARY,
+    INLINE_LIMIT_BYTES,
+    RECORD_VALUE,
+)
 from docstore.storage.values import (
     encode_absent,
     encode_inline,
-    encode_ref_envelope,
-    envelope_raw_bytes,
+    encode_ref_value,
     is_absent,
-    parse_envelope,
+    parse_cell_value,
+    raw_bytes_of,
+    sort_values,
 )
-from docstore.tablets import values
-from docstore.tablets.record import Record
-from docstore.tablets.values import (
+from docstore.tablets import codec as codec_module
+from docstore.tablets.codec import (
     BASE_LIMIT_BYTES,
     Dictionary,
     Encoded,
     ValueCodec,
     checksum16,
 )
+from docstore.tablets.record import Record
 
 WORDS = [bytes(random.Random(7).choices(b"abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2000)]
 
@@ -129,7 +137,7 @@ def test_dictionaries_for_reading_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     most = 3
     dictionaries = [Dictionary(random.Random(seed).randbytes(20_000)) for seed in range(12)]
     contents = {one.checksum: one.content for one in dictionaries}
-    monkeypatch.setattr(values, "DECODING_BYTES", most * max(map(len, contents.values())))
+    monkeypatch.setattr(codec_module, "DECODING_BYTES", most * max(map(len, contents.values())))
     codec = ValueCodec()
     raw = page(99, 300)
     records = [record_of(raw, codec.encode(raw, dictionary=one)) for one in dictionaries]
@@ -235,18 +243,38 @@ def test_one_codec_serves_many_threads() -> None:
 
 
 @given(st.binary(), st.integers(0, 1 << 40), st.binary(min_size=1, max_size=20))
-def test_envelopes_come_back(value: bytes, raw_bytes: int, ref: bytes) -> None:
-    assert parse_envelope(encode_inline(value)) == (value, None)
-    assert envelope_raw_bytes(encode_inline(value)) == len(value)
-    assert parse_envelope(encode_ref_envelope(raw_bytes, ref)) == (b"", ref)
-    assert envelope_raw_bytes(encode_ref_envelope(raw_bytes, ref)) == raw_bytes
-    assert parse_envelope(encode_absent(raw_bytes)) == (b"", None) and is_absent(encode_absent(raw_bytes))
-    assert envelope_raw_bytes(encode_absent(raw_bytes)) == 0
+def test_cell_values_come_back(value: bytes, raw_bytes: int, ref: bytes) -> None:
+    assert parse_cell_value(encode_inline(value)) == (value, None)
+    assert raw_bytes_of(encode_inline(value)) == len(value)
+    assert parse_cell_value(encode_ref_value(raw_bytes, ref)) == (b"", ref)
+    assert raw_bytes_of(encode_ref_value(raw_bytes, ref)) == raw_bytes
+    assert parse_cell_value(encode_absent(raw_bytes)) == (b"", None) and is_absent(encode_absent(raw_bytes))
+    assert raw_bytes_of(encode_absent(raw_bytes)) == 0
 
 
 @pytest.mark.parametrize(
-    "envelope", [b"", b"\x03abc", b"\x02", b"\x02abc", b"\x02\x80", b"\x01", b"\x01\x80", b"\x01\x05"]
+    "cell_value", [b"", b"\x03abc", b"\x02", b"\x02abc", b"\x02\x80", b"\x01", b"\x01\x80", b"\x01\x05"]
 )
-def test_a_damaged_envelope_is_corruption(envelope: bytes) -> None:
-    with pytest.raises(CorruptionError, match="envelope"):
-        parse_envelope(envelope)
+def test_a_damaged_cell_value_is_corruption(cell_value: bytes) -> None:
+    with pytest.raises(CorruptionError, match="cell value"):
+        parse_cell_value(cell_value)
+
+
+columns = st.tuples(st.sampled_from(["http", "text"]), st.binary(max_size=3))
+lengths = st.sampled_from([0, 1, 100, INLINE_LIMIT_BYTES, INLINE_LIMIT_BYTES + 1, 5000])
+
+
+@given(st.dictionaries(columns, lengths.map(bytes), max_size=8))
+def test_each_value_stands_in_its_cell_or_is_left_as_it_is(values: dict[tuple[str, bytes], bytes]) -> None:
+    inline, long = sort_values(values)
+    assert {column: parse_cell_value(cell_value).value for column, cell_value in inline.items()} | long == values
+    assert all(parse_cell_value(cell_value).ref is None for cell_value in inline.values())
+    assert all(len(raw) > INLINE_LIMIT_BYTES for raw in long.values())
+    assert max(map(len, inline.values()), default=0) <= INLINE_LIMIT_BYTES + 1
+
+
+def test_the_limit_is_the_longest_value_of_a_cell() -> None:
+    short, long = bytes(INLINE_LIMIT_BYTES), bytes(INLINE_LIMIT_BYTES + 1)
+    body, main = ("page", b"body"), ("text", b"main")
+    assert sort_values({body: short, main: long}) == ({body: encode_inline(short)}, {main: long})
+    assert sort_values({}) == ({}, {})

@@ -28,11 +28,11 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page, PutResult
 from docstore.storage.bases import BaseRows
 from docstore.store import DocumentStore, now_micros
+from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
-from docstore.tablets.placement import MAX_CACHED_BASES_BYTES, Placement
-from docstore.tablets.values import ValueCodec
+from docstore.tablets.values import MAX_CACHED_BASES_BYTES, LocalValues
 from docstore.writing import writer
 from docstore.writing.batch import Bases, GroupPages
 from docstore.writing.place import ValueWriter
@@ -238,7 +238,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
             (GroupPages, "base"),
             (Bases, "at"),
             (Bases, "use"),
-            (BaseRows, "envelope_of_likely_absent"),
+            (BaseRows, "value_of_likely_absent"),
         ),
     ),
     ("dictionaries: sampling and choosing", ((SiteDictionaries, "note"), (SiteDictionaries, "get"))),
@@ -246,10 +246,10 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         "zstd of bodies, deltas and texts",
         ((ValueCodec, "choose"), (ValueCodec, "encode")),
     ),
-    ("records and cell values", ((Placement, "append_near"), (Placement, "append"))),
+    ("records and cell values", ((LocalValues, "append_near"), (LocalValues, "append"))),
     ("body, text and long values of a page, around zstd", ((ValueWriter, "write"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
-    ("commit: segment written and synced", ((Placement, "sync"),)),
+    ("commit: segment written and synced", ((LocalValues, "sync"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
     ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (writer.Sequencer, "commit"))),
     ("answer", ((writer, "_result"),)),

@@ -40,12 +40,11 @@ from docstore.model.format import (
 )
 from docstore.model.types import Page, ReadSpec
 from docstore.storage.files import Files
-from docstore.storage.values import REF_TAG, parse_envelope
+from docstore.storage.values import REF_TAG, parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction.segments import cell_values
 from docstore.tablets.layout import LocalBackend
-from docstore.tablets.record import decode_ref
-from docstore.tablets.walk import Damage
+from docstore.tablets.record import Damage, decode_ref
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
 
 STAGES = ("live", "fast", "best")
@@ -250,7 +249,7 @@ def account(store: DocumentStore) -> dict[str, int]:
                 if value[:1] != REF_TAG or value in seen:
                     continue
                 seen.add(value)
-                ref = parse_envelope(value).ref
+                ref = parse_cell_value(value).ref
                 assert ref is not None
                 records[bodies.read(ref).family] += decode_ref(ref).length
     family_of = {}

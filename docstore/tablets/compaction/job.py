@@ -33,13 +33,13 @@ from docstore.model.format import (
 from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
 from docstore.storage.counts import fold
-from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Upkeep
-from docstore.storage.reports import CompactionReport
+from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
-from docstore.storage.values import envelope_raw_bytes
+from docstore.storage.values import raw_bytes_of
+from docstore.tablets.codec import Dictionary, ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.relocation import PAGES, Relocator, check_movable
@@ -63,7 +63,6 @@ from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.segment import SegmentRow
-from docstore.tablets.values import Dictionary, ValueCodec
 
 PASSES = 3
 """Passes over a tablet: values that lost a race in one are moved in the next, or by the next compaction."""
@@ -157,7 +156,7 @@ class Compaction:
         if dry_run:
             self._survey(chosen, report)
         else:
-            with self._alone(), self._opened.placement.unreadable.collecting() as unreadable:
+            with self._alone(), self._opened.values.unreadable.collecting() as unreadable:
                 try:
                     self._compact(chosen, report, whole=numbers is None)
                 finally:
@@ -195,7 +194,7 @@ class Compaction:
                 report.expired_cells += len(self._table.dropped_of(row.cells))
                 refs = {value for value in cell_values(row.cells) if segment_of(value) is not None}
                 report.values += len(refs)
-                report.raw_bytes += sum(envelope_raw_bytes(ref) for ref in refs)
+                report.raw_bytes += sum(raw_bytes_of(ref) for ref in refs)
         opened.bodies.flush()
         rows = opened.manifest.segments()
         marked = mark(opened.engine, self._table, opened.base_rows, opened.manifest)
@@ -231,7 +230,7 @@ class Compaction:
         relocator = Relocator(
             engine=opened.engine,
             table=self._table,
-            placement=opened.placement,
+            values=opened.values,
             base_rows=opened.base_rows,
             committer=committer,
             old=old,
@@ -311,7 +310,7 @@ class Compaction:
     def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int], *, is_part: bool) -> None:
         """Move the values of a tablet that are in old segments; `is_part`: some of its segments are skipped."""
         opened = self._opened
-        envelopes: dict[Column, list[bytes]] = defaultdict(list)
+        cell_values: dict[Column, list[bytes]] = defaultdict(list)
         for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _SAMPLED_SCAN):
             records = list(sound_records(row.cells))
             dropped = {record.timestamp for record in self._table.dropped_records(records)}
@@ -324,15 +323,15 @@ class Compaction:
                 if segment_of(value) in old and not (column == BODY and record.timestamp in hidden)
             )
             for column, value in kept:
-                envelopes[column].append(value)
-        dictionaries = make_dictionaries(envelopes, opened.placement, self._level, opened.dictionaries)
+                cell_values[column].append(value)
+        dictionaries = make_dictionaries(cell_values, opened.values, self._level, opened.dictionaries)
         checksums = {column: made.checksum for column, made in dictionaries.items()}
-        if is_part and envelopes:
+        if is_part and cell_values:
             checksums = self._dictionaries_in_use(tablet, dictionaries) | checksums
         for number in range(PASSES):
             relatives = Relatives(
                 tablet,
-                opened.placement,
+                opened.values,
                 opened.base_rows,
                 self._table,
                 least_likeness=self._level.least_likeness,
@@ -344,14 +343,14 @@ class Compaction:
                 break
         self._left_values += relocator.moved.left
         self._made.update(made.checksum for made in dictionaries.values())
-        if envelopes or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
+        if cell_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
             self._use_dictionaries(tablet, checksums)
 
     def _dictionaries_in_use(self, tablet: Tablet, made: dict[Column, Dictionary]) -> dict[Column, bytes]:
         """Add the tablet's current dictionaries of other columns to the new ones; returns the checksums of these."""
         used = tablet_dictionaries(self._opened.engine, tablet)
         for column in used.keys() - made.keys():
-            content = self._opened.placement.unreadable.attempt(partial(self._opened.dictionaries.load, used[column]))
+            content = self._opened.values.unreadable.attempt(partial(self._opened.dictionaries.load, used[column]))
             if content is not None:
                 made[column] = Dictionary(content, self._level.zstd)
         return {column: used[column] for column in used.keys() & made.keys()}
@@ -361,7 +360,7 @@ class Compaction:
         with self._committer.lock:
             plan = plan_for_tablet(self._opened.engine, tablet, checksums)
             self._committer.commit(plan)
-            self._opened.placement.forget_dictionaries()
+            self._opened.values.forget_dictionaries()
 
     # --- files
 
@@ -416,7 +415,7 @@ class Compaction:
         same dictionary.
         """
         opened = self._opened
-        with opened.placement.dictionaries.recording_use() as used:
+        with opened.values.dictionaries.recording_use() as used:
             with self._committer.lock:
                 self._bodies.flush()
                 names = opened.dictionaries.names()
@@ -428,5 +427,5 @@ class Compaction:
                     return 0
                 unused = [name for name in names if name not in needed and name not in used]
                 opened.dictionaries.remove(unused)
-                opened.placement.forget_dictionaries()  # a removed one may be cached
+                opened.values.forget_dictionaries()  # a removed one may be cached
         return len(unused)

@@ -20,9 +20,9 @@ from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_nam
 from docstore.storage.cache import LruCache
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, envelope_raw_bytes, is_ref
+from docstore.storage.values import INLINE_TAG, is_ref, raw_bytes_of
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.placement import Placement
+from docstore.tablets.values import LocalValues
 
 CACHE_BYTES = 64 << 20
 CANDIDATES = 8192
@@ -40,7 +40,7 @@ class Relatives:
     def __init__(
         self,
         tablet: Tablet,
-        placement: Placement,
+        values: LocalValues,
         base_rows: BaseRows,
         table: Table,
         *,
@@ -48,7 +48,7 @@ class Relatives:
         by_likeness: int,
     ) -> None:
         self._tablet = tablet
-        self._placement = placement
+        self._values = values
         self._base_rows = base_rows
         self._table = table
         self._least_equal = int(BINS * least_likeness)
@@ -58,8 +58,8 @@ class Relatives:
         self._indexes: dict[bytes, int] = {}
         """Index in `_sketches` and `_sketched`, by name of the base."""
         self._next = 0
-        self._by_old_envelope: dict[bytes, Base] = {}
-        self._old_envelopes: dict[bytes, bytes] = {}
+        self._by_old_value: dict[bytes, Base] = {}
+        self._old_values: dict[bytes, bytes] = {}
         self._row: tuple[bytes, list[Base]] = (b"", [])
         self._last: Base | None = None
         self._texts: dict[bytes, Base] = {}
@@ -67,11 +67,11 @@ class Relatives:
         self._verified: set[bytes] = set()
         self._raw: LruCache[bytes, bytes] = LruCache(CACHE_BYTES, len)
 
-    def add(self, sketch: bytes, base: Base, old_envelope: bytes) -> None:
+    def add(self, sketch: bytes, base: Base, old_value: bytes) -> None:
         """Add a body that was written whole, with its raw bytes, and its old cell value, which is still valid."""
         if not LEAST_BASE_BYTES <= len(base.raw) <= LARGEST_BASE_BYTES:
             return
-        self._last = base = self._cached(base, old_envelope)
+        self._last = base = self._cached(base, old_value)
         if self._row[0] != base.pointer.row_key:
             self._row = (base.pointer.row_key, [])
         self._row[1].append(base)
@@ -94,17 +94,17 @@ class Relatives:
         equal = self._sketches[index] == np.frombuffer(sketch, np.uint8, offset=1)
         return float(equal.mean())
 
-    def add_text(self, body_name: bytes, base: Base, old_envelope: bytes) -> None:
+    def add_text(self, body_name: bytes, base: Base, old_value: bytes) -> None:
         """Add a text that was written whole, as its body was; only the first for each body counts."""
         if body_name not in self._texts and len(base.raw) <= LARGEST_BASE_BYTES:
-            self._texts[body_name] = self._cached(base, old_envelope)
+            self._texts[body_name] = self._cached(base, old_value)
 
-    def _cached(self, base: Base, old_envelope: bytes) -> Base:
+    def _cached(self, base: Base, old_value: bytes) -> Base:
         """Put the raw bytes of a base into the cache; returns the base without them."""
         self._raw.put(base.name, base.raw)
         base = base._replace(raw=b"")
-        self._by_old_envelope[old_envelope] = base
-        self._old_envelopes[base.name] = old_envelope
+        self._by_old_value[old_value] = base
+        self._old_values[base.name] = old_value
         return base
 
     def texts_near(
@@ -126,7 +126,7 @@ class Relatives:
             pointer = body_base.pointer
             if text is None and pointer.timestamp:
                 place = Place(pointer.row_key, *MAIN, pointer.timestamp)
-                text = self._placement.unreadable.attempt(lambda: self._of(pointer, MAIN), place)
+                text = self._values.unreadable.attempt(lambda: self._of(pointer, MAIN), place)
             candidates.append(text)
         is_other = not candidates or candidates[0] is None or candidates[0].name != current
         if current and is_other and self._is_usable(current):
@@ -134,7 +134,7 @@ class Relatives:
         for base in candidates:
             with_raw = None
             if base is not None and base.name != name:
-                with_raw = self._placement.unreadable.attempt(partial(self._with_raw, base))
+                with_raw = self._values.unreadable.attempt(partial(self._with_raw, base))
             if with_raw is not None:
                 yield with_raw
 
@@ -150,7 +150,7 @@ class Relatives:
             if base.name in tried or base.name == name:
                 continue
             tried.add(base.name)
-            with_raw = self._placement.unreadable.attempt(partial(self._with_raw, base))
+            with_raw = self._values.unreadable.attempt(partial(self._with_raw, base))
             if with_raw is not None and len(with_raw.raw) <= max(SMALL_BASE_BYTES, TIMES_LARGER * len(raw)):
                 yield with_raw
 
@@ -164,7 +164,7 @@ class Relatives:
         if current and self._is_usable(current):
             yield Base(current, b"", b"", PagePointer(0, row_key))
         if of_page is not None:
-            base = self._placement.unreadable.attempt(
+            base = self._values.unreadable.attempt(
                 lambda: self._of(of_page), Place(of_page.row_key, *BODY, of_page.timestamp)
             )
             if base is not None:
@@ -181,13 +181,13 @@ class Relatives:
     def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
         """The body or text of a page, or its base if it is a delta."""
         capture = self._table.capture_at(pointer.row_key, pointer.timestamp)
-        envelope = INLINE_TAG if capture is None else capture.columns.get(column, INLINE_TAG)
-        base = self._by_old_envelope.get(envelope)
+        cell_value = INLINE_TAG if capture is None else capture.columns.get(column, INLINE_TAG)
+        base = self._by_old_value.get(cell_value)
         if base is not None:
             return base
-        if not is_ref(envelope) or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+        if not is_ref(cell_value) or raw_bytes_of(cell_value) > LARGEST_BASE_BYTES:
             return None
-        record, raw = self._placement.fetch_record(envelope)
+        record, raw = self._values.fetch_record(cell_value)
         if record.codec == CODEC_ZSTD_DELTA:
             return Base(record.related, b"", b"", pointer) if self._is_usable(record.related) else None
         inside = self._tablet.start <= pointer.row_key and (
@@ -197,31 +197,31 @@ class Relatives:
             return None  # inside the tablet, this run may make it a delta
         name = value_name(raw)
         self._raw.put(name, raw)
-        return Base(name, b"", envelope, pointer)
+        return Base(name, b"", cell_value, pointer)
 
     def _is_usable(self, name: bytes) -> bool:
         """Whether deltas may be made against the base of that name."""
-        envelope = None if name in self._base_rows.retired else self._base_rows.envelope(name)
-        if envelope is None or envelope_raw_bytes(envelope) > LARGEST_BASE_BYTES:
+        cell_value = None if name in self._base_rows.retired else self._base_rows.cell_value(name)
+        if cell_value is None or raw_bytes_of(cell_value) > LARGEST_BASE_BYTES:
             return False
-        return self._placement.unreadable.attempt(lambda: self._verify(envelope)) is not None
+        return self._values.unreadable.attempt(lambda: self._verify(cell_value)) is not None
 
-    def _verify(self, envelope: bytes) -> bool:
+    def _verify(self, cell_value: bytes) -> bool:
         """Check, once, that the record of a base's row can be read: deltas will need it."""
-        if envelope not in self._verified:
-            self._placement.verify(envelope)
-            self._verified.add(envelope)
+        if cell_value not in self._verified:
+            self._values.verify(cell_value)
+            self._verified.add(cell_value)
         return True
 
     def _with_raw(self, base: Base) -> Base | None:
-        in_row = None if base.name in self._base_rows.retired else self._base_rows.envelope(base.name)
+        in_row = None if base.name in self._base_rows.retired else self._base_rows.cell_value(base.name)
         if in_row is not None:
             self._verify(in_row)
         raw = self._raw.get(base.name)
         if raw is None:
-            envelope = self._old_envelopes.get(base.name) or in_row
-            if envelope is None:
+            cell_value = self._old_values.get(base.name) or in_row
+            if cell_value is None:
                 return None
-            raw = self._placement.fetch(envelope)
+            raw = self._values.fetch(cell_value)
             self._raw.put(base.name, raw)
         return base._replace(raw=raw)

@@ -43,19 +43,19 @@ from docstore.storage.unreadable import Place
 from docstore.storage.values import (
     INLINE_TAG,
     encode_absent,
-    encode_ref_envelope,
-    envelope_raw_bytes,
+    encode_ref_value,
     is_absent,
-    parse_envelope,
+    parse_cell_value,
+    raw_bytes_of,
 )
+from docstore.tablets.codec import Dictionary, Encoded, ValueCodec
 from docstore.tablets.commit import Committer
 from docstore.tablets.compaction.relatives import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
 from docstore.tablets.manifest import Tablet
-from docstore.tablets.placement import Placement
 from docstore.tablets.record import CODEC_NAMES, Record, decode_ref
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
-from docstore.tablets.values import Dictionary, Encoded, ValueCodec
+from docstore.tablets.values import LocalValues
 
 PAGES = "pages"
 SLICE_CELLS = 1000
@@ -134,7 +134,7 @@ class Relocator:
         *,
         engine: Engine,
         table: Table,
-        placement: Placement,
+        values: LocalValues,
         base_rows: BaseRows,
         committer: Committer,
         old: set[int],
@@ -144,7 +144,7 @@ class Relocator:
         self.moved = Moved()
         self._engine = engine
         self._table = table
-        self._placement = placement
+        self._values = values
         self._base_rows = base_rows
         self._committer = committer
         self._old = old
@@ -257,7 +257,7 @@ class Relocator:
         # A text is written directly after its body, so that it can be a delta of that.
         for column, old in sorted(columns.items(), key=lambda one: (one[0] != BODY, one[0] != MAIN)):
             if column == BODY and timestamp in self._hidden:
-                moves.append(Move(BODY, old, encode_absent(envelope_raw_bytes(old))))
+                moves.append(Move(BODY, old, encode_absent(raw_bytes_of(old))))
                 continue
             if segment_of(old) not in self._old:
                 continue
@@ -279,12 +279,12 @@ class Relocator:
         return moves
 
     def _record_damage(self, error: CorruptionError, place: Place) -> None:
-        self._placement.unreadable.record(error, place)
+        self._values.unreadable.record(error, place)
         self.moved.damaged += 1
 
-    def _read(self, envelope: bytes) -> tuple[Record, bytes]:
-        record, raw = self._placement.fetch_record(envelope)
-        self._on_bytes(self._placement.stored_bytes(envelope))
+    def _read(self, cell_value: bytes) -> tuple[Record, bytes]:
+        record, raw = self._values.fetch_record(cell_value)
+        self._on_bytes(self._values.stored_bytes(cell_value))
         self.moved.values += 1
         self.moved.raw_bytes += len(raw)
         return record, raw
@@ -300,7 +300,7 @@ class Relocator:
         record, raw = self._read(old)
         name = value_name(raw)
         current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
-        base_value = self._base_rows.envelope(name)
+        base_value = self._base_rows.cell_value(name)
         moved = self._moved_shared.get(name)
         if moved is not None and moved[0] == old:
             return Move(column, old, moved[1], name)
@@ -317,7 +317,7 @@ class Relocator:
         elif column == BODY:
             relative = self._likely_relative(row_key, timestamp, columns)
             bases = self._relatives.near(row_key, name, raw, sketch, current, relative)
-            text_bytes = envelope_raw_bytes(columns.get(MAIN, INLINE_TAG))
+            text_bytes = raw_bytes_of(columns.get(MAIN, INLINE_TAG))
 
             def saves(base: Base) -> int:
                 """Estimated bytes that the text saves as a delta of that page's text, and not of its own body."""
@@ -376,7 +376,7 @@ class Relocator:
     def _write(self, old: Record, encoded: Encoded) -> bytes:
         codec, related, payload, _ = encoded
         if codec == CODEC_ZSTD_BODY:
-            body = decode_ref(parse_envelope(self._last_body[0]).ref or b"")
+            body = decode_ref(parse_cell_value(self._last_body[0]).ref or b"")
             assert self._segment is not None and body.offset + body.length == self._segment.length_bytes, body
             related = body.length.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
         if self._segment is None:
@@ -390,7 +390,7 @@ class Relocator:
         self._last_body = b"", b""
         kind = f"{old.family}.{CODEC_NAMES[codec]}"
         self.moved.codecs[kind] = self.moved.codecs.get(kind, 0) + written
-        return encode_ref_envelope(old.raw_bytes, ref)
+        return encode_ref_value(old.raw_bytes, ref)
 
     # --- applying
 
@@ -469,7 +469,7 @@ class Relocator:
 
     def _update_bases(self, move: Move, rows: dict[tuple[str, bytes], list[Mutation]]) -> bool:
         """Add the rows of bases that change with a move; False if the new value cannot be used."""
-        base_value = self._base_rows.envelope(move.name)
+        base_value = self._base_rows.cell_value(move.name)
         if move.base is None:
             if base_value is not None and (base_value == move.old or move.name in self._base_rows.retired):
                 self._make_base(move.name, move.new, rows)
@@ -477,16 +477,16 @@ class Relocator:
         if base_value == move.old:
             return False  # the value was encoded as a delta, but has become a base since then
         name = move.base.name
-        if name in self._base_rows.retired or self._base_rows.envelope(name) is None:
-            if not move.base.envelope:
+        if name in self._base_rows.retired or self._base_rows.cell_value(name) is None:
+            if not move.base.cell_value:
                 return False  # its base was freed
-            self._make_base(name, move.base.envelope, rows)
+            self._make_base(name, move.base.cell_value, rows)
         return True
 
-    def _make_base(self, name: bytes, envelope: bytes, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
+    def _make_base(self, name: bytes, cell_value: bytes, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Set the cell value of a base; any record of the same bytes will do."""
         self._base_rows.retired.discard(name)
-        rows[TABLE, name] = list(self._base_rows.row(name, envelope).mutations)
+        rows[TABLE, name] = list(self._base_rows.row(name, cell_value).mutations)
 
 
 def _delete(cell: Cell) -> DeleteCells:

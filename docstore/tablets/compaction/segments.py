@@ -33,8 +33,7 @@ from docstore.storage.engine import Engine, all_cells
 from docstore.storage.files import AppendFile, Files
 from docstore.storage.plan import Plan
 from docstore.storage.table import Table
-from docstore.storage.values import REF_TAG, envelope_raw_bytes, parse_envelope
-from docstore.tablets.header import encode_header
+from docstore.storage.values import REF_TAG, parse_cell_value, raw_bytes_of
 from docstore.tablets.manifest import Manifest, Tablet
 from docstore.tablets.record import (
     CODEC_NAMES,
@@ -45,7 +44,7 @@ from docstore.tablets.record import (
     encode_record,
     encode_ref,
 )
-from docstore.tablets.segment import SegmentBodies, SegmentRow
+from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
 WRITE_BYTES = 1 << 20
 """Bytes of one write call."""
@@ -56,12 +55,12 @@ SMALL_GARBAGE_BYTES = 4096
 _DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
 
 
-def segment_of(envelope: bytes) -> int | None:
+def segment_of(cell_value: bytes) -> int | None:
     """The segment of a ref; None for a value inside its cell."""
-    if envelope[:1] != REF_TAG:
+    if cell_value[:1] != REF_TAG:
         return None
-    _, offset = decode_varint(envelope, 1)
-    return decode_varint(envelope, offset)[0]
+    _, offset = decode_varint(cell_value, 1)
+    return decode_varint(cell_value, offset)[0]
 
 
 def cell_values(cells: Iterable[Cell]) -> Iterator[bytes]:
@@ -77,7 +76,7 @@ def cell_values(cells: Iterable[Cell]) -> Iterator[bytes]:
 class SegmentsNamed:
     """The names in each segment's records, from its manifest row, or by reading each record once."""
 
-    def __init__(self, manifest: Manifest, bodies: SegmentBodies) -> None:
+    def __init__(self, manifest: Manifest, bodies: ValueLog) -> None:
         self._manifest = manifest
         self._bodies = bodies
         self._read: dict[int, tuple[SegmentNames, int]] = {}
@@ -113,7 +112,7 @@ class SegmentWriter:
     def __init__(
         self,
         files: Files,
-        bodies: SegmentBodies,
+        bodies: ValueLog,
         tablet: int,
         sources: Iterable[int] = (),
         level: str = "",
@@ -213,7 +212,7 @@ class Usage:
     def shared_bases(self) -> set[bytes]:
         """Names of bases that captures of several pages have, or that a plan committed since refers to."""
         shared = self._shared | self._written
-        return {name for name, envelope in self.base_rows.items() if envelope in shared}
+        return {name for name, cell_value in self.base_rows.items() if cell_value in shared}
 
 
 @dataclass
@@ -241,15 +240,15 @@ class Marked(NamedTuple):
 
 def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) -> Marked:
     """Find the live data, in one scan of all cells."""
-    unused = {envelope: name for name, envelope in base_rows.scan()}
+    unused = {cell_value: name for name, cell_value in base_rows.scan()}
     bases = set(unused)
     marked = Marked(defaultdict(Life), set(), {tablet.number: 0 for tablet in manifest.tablets()})
     for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
         columns = _live_columns(table, list(all_cells(engine, PAGES, row)))
         tablet = manifest.tablet_for(row.row_key).number
-        marked.body_bytes[tablet] += sum(envelope_raw_bytes(value) for column, value in columns if column == BODY)
+        marked.body_bytes[tablet] += sum(raw_bytes_of(value) for column, value in columns if column == BODY)
         for value in {value for _, value in columns if value[:1] == REF_TAG}:
-            segment, _, length = decode_ref(parse_envelope(value).ref or b"")
+            segment, _, length = decode_ref(parse_cell_value(value).ref or b"")
             life = marked.segments[segment]
             if value not in bases:  # a base may be shared by pages of another tablet
                 life.first = life.first or row.row_key
@@ -388,7 +387,7 @@ def removable(
     return sorted({row.number for row in removed} | {number for number in of_marks if number < oldest}), marks
 
 
-def remove_segment(manifest: Manifest, bodies: SegmentBodies, number: int) -> None:
+def remove_segment(manifest: Manifest, bodies: ValueLog, number: int) -> None:
     """Remove a segment without refs."""
     row = next(row for row in manifest.segments() if row.number == number)
     manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
@@ -396,7 +395,7 @@ def remove_segment(manifest: Manifest, bodies: SegmentBodies, number: int) -> No
     manifest.remove_segment(number, Durability.SYNC)
 
 
-def codec_totals(bodies: SegmentBodies, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:
+def codec_totals(bodies: ValueLog, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:
     """Sizes of all records, garbage included, by column and codec; reads all segments.
 
     The codec explains the size of a record: `delta` had a base, `dictionary` had no similar base, `zstd` had no

@@ -3,7 +3,7 @@
 import pytest
 
 from docstore.reference.blocks import outline, render
-from docstore.reference.scored import scored, strays
+from docstore.reference.scored import outlier_blocks, scored
 from docstore.reference.tokens import split
 from docstore.text.explain import explain
 from tests.pages import words
@@ -27,7 +27,7 @@ def cards(count: int, stray: str = "", where: tuple[int, ...] = (2,)) -> str:
 
 def found(source: str) -> list[str]:
     page = outline(split(source), apart=True)
-    return [render([page.blocks[number]]) for number in strays(page)]
+    return [render([page.blocks[number]]) for number in outlier_blocks(page)]
 
 
 @pytest.mark.parametrize("where", [(0,), (2,), (11,), (2, 7), (2, 7, 9)])
