@@ -26,7 +26,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
     outside = {"index.md": "README.md", "CONTRIBUTING.md": "CONTRIBUTING.md"}
-    outside |= {f"examples/{path.name}": f"examples/{path.name}" for path in (ROOT / "examples").glob("*.[mp][dy]")}
+    examples = [path for path in (ROOT / "examples").iterdir() if path.suffix != ".gz"]
+    outside |= {f"examples/{path.name}": f"examples/{path.name}" for path in examples}
     for name, source in outside.items():
         text = (ROOT / source).read_text(encoding="utf-8").replace("](docs/decisions)", "](decisions/index.md)")
         # Links of the site begin in docs/, which is its root.
@@ -41,7 +42,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links out of docs/ to the added files, and put the reference of each command below the page of commands."""
     del config, files
-    markdown = markdown.replace("](../examples/", "](examples/").replace("](../CONTRIBUTING.md", "](CONTRIBUTING.md")
+    if "/" not in page.file.src_uri:
+        markdown = re.sub(r"\]\(\.\./(examples/|CONTRIBUTING\.md)", r"](\1", markdown)
+        markdown = re.sub(r"\[([^]]+)\]\(\.\./[^)]+\)", r"\1", markdown)  # the site has no other file from there
     return markdown + reference() if page.file.src_uri == "cli.md" else markdown
 
 
