@@ -319,7 +319,7 @@ def test_every_option_has_help() -> None:
 
 def test_the_reference_has_every_public_name_and_no_other() -> None:
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    names = re.findall(r"^::: (docstore[\w.]*)$", page, re.MULTILINE)
+    names = re.findall(r"^::: (.*)$", page, re.MULTILINE)
     assert {f"docstore.{name}" for name in docstore.__all__ if name != "__version__"} <= set(names)
     for name in names:
         assert pkgutil.resolve_name(name) is not None
