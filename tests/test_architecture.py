@@ -161,7 +161,6 @@ LOADED_LATER = {
     ("docstore.cli.main", "docstore.lab.tune"),
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
-    ("docstore.cli.stats", "docstore.notes.patterns"),
     ("docstore.cli.main", "docstore.notes.links"),
     ("docstore.cli.main", "docstore.lab.pictures"),
     ("docstore.cli.stats", "docstore.lab.textstats"),

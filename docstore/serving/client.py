@@ -238,7 +238,7 @@ class RemoteStore(StoreCalls, Blocking):
         """Have the server do something long, and wait for it; Ctrl-C asks the server to stop it.
 
         Args:
-            kind: compact, sweep, backup, check, reindex, dedup-stats or delete-crawl.
+            kind: compact, sweep, backup, check, reindex, dedup-stats, report or delete-crawl.
             options: of it.
             report: makes the result of what it gives, as plain data.
             on_progress: called with what it does now, how much of it is done, and of how much.
