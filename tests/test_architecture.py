@@ -93,10 +93,10 @@ REFERENCE_IMPORTERS = {
     "scored": {"docstore.text.explain"},
     "plateau": {"docstore.lab.pictures"},
     "tables": set(),
+    "multibyte": set(),
     "page": {"docstore.dedup.kernel", "docstore.text"},
     "tokens": {"docstore.text", "docstore.writing.anchors", "docstore.lab.pictures"},
     "charset": {
-        "docstore.dedup.kernel",
         "docstore.text",
         "docstore.writing.anchors",
         "docstore.lab.pictures",
