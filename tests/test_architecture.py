@@ -57,6 +57,7 @@ NEEDS = {
     "docstore.serving": "litestar",
     "docstore.cluster.spark_stages": "pyarrow",
     "docstore.cluster.spark": "pyarrow",
+    "docstore.archives.arrow": "pyarrow",
 }
 """Packages and modules behind an extra: the library without which they do not import."""
 
@@ -78,7 +79,11 @@ ONLY_IMPORTER = {
     "uvicorn": {"docstore.serving.run"},
     "re2": {"docstore.serving.routes", "docstore.serving.archive_cdx"},
     "ada_url": {"docstore.model.keys"},
-    "pyarrow": {"docstore.cluster.spark_stages"},
+    "pyarrow": {
+        "docstore.cluster.spark_stages",
+        "docstore.archives.arrow",
+        *("docstore.store", "docstore.serving.client"),  # the type alone
+    },
     "pyspark": {"docstore.cluster.spark"},
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
@@ -156,6 +161,10 @@ LOADED_LATER = {
     ("docstore.store", "docstore.reading.snippet"),
     ("docstore.store", "docstore.search.index"),
     ("docstore.store", "docstore.search.results"),
+    ("docstore.store", "docstore.archives.arrow"),
+    ("docstore.store", "docstore.archives.export"),
+    ("docstore.serving.client", "docstore.archives.arrow"),
+    ("docstore.serving.client", "docstore.archives.export"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
     ("docstore.cli.main", "docstore.lab.tune"),

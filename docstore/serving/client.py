@@ -46,6 +46,9 @@ from docstore.storage.unreadable import UnreadableValues
 from docstore.writing.stream import Stream
 
 if TYPE_CHECKING:  # types alone
+    from pyarrow import RecordBatchReader
+
+    from docstore.archives.export import Selection
     from docstore.tablets.losses import LostVersion
 
 _T = TypeVar("_T")
@@ -194,6 +197,12 @@ class RemoteStore(StoreCalls, Blocking):
             self._connections.check_open,
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
+        """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
+        self._connections.check_open()
+        reader: RecordBatchReader = import_module("docstore.archives.arrow").to_arrow(self, columns, where)
+        return reader
 
     # --- maintenance
 
