@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
+PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
@@ -16,6 +17,7 @@ NATIVE_SOURCES := $(wildcard native/Cargo.* native/*/Cargo.toml native/*/src/*.r
 $(STAMP): pyproject.toml $(NATIVE_SOURCES)
 	@$(SAYING) "making $(VENV)" $(PYTHON) -m venv $(VENV)
 	@$(SAYING) "bringing pip up to date" $(BIN)/python -m pip install --quiet --upgrade pip
+	@rm -f docstore/dedup/docstore_native.*.so  # one of another suffix would be loaded instead
 	@$(SAYING) "installing docstore and what it needs, and building its Rust kernel (a minute or two)" \
 		$(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch $(STAMP)
@@ -41,6 +43,12 @@ test-cluster: $(STAMP) $(VENV)/.spark  ## tests on an HBase cluster and a Spark 
 
 test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there
 	sh tools/test_matrix.sh $(PYTHONS)
+
+wheel:  ## sdist and wheel into dist/, checked; needs cargo (PROCESSORS="x86_64 aarch64": rustup target add, first)
+	sh tools/wheel.sh build $(PYTHON) $(PROCESSORS)
+
+test-wheel:  ## the wheel of dist/ under each of PYTHONS that is there, without compiler and cargo
+	sh tools/wheel.sh test $(PYTHONS)
 
 native-test:  ## the native kernel's own tests and fuzz loop (FUZZ_EXECUTIONS=10000000 for more); needs cargo
 	@if command -v cargo >/dev/null; then \
@@ -68,4 +76,4 @@ site: $(VENV)/.docs  ## build the site of docs/ in build/site; a broken link is 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-clients .venv-matrix .demo-store build dist *.egg-info
+	rm -rf $(VENV) .venv-clients .venv-matrix .venv-wheel .demo-store build dist *.egg-info
