@@ -7,7 +7,7 @@ PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
-.PHONY: help demo test test-all test-clients test-cluster test-matrix native-test lint size bench site clean
+.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster test-matrix native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
