@@ -369,30 +369,26 @@ class SiteDictionaries:
         prepared = self._prepared_of(self._site(row_key, column)[1])
         return prepared or self._prepared_of(self._scope(self._tablet_name(row_key, column)))
 
-    def learn(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, dictionary: bytes) -> None:
-        """Sample a stored value, and measure the gain of its dictionary.
-
-        Args:
-            row_key, column: of its cell.
-            raw: the value.
-            payload_bytes: its length as stored.
-            dictionary: checksum of its dictionary, or b"".
-        """
+    def learn(self, row_key: bytes, column: Column, raw: bytes) -> None:
+        """Sample a value for the next dictionaries; `get` for this value comes before."""
         if column not in COLUMNS:
             return
         self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
-        if dictionary and self._used is not None:
-            self._used.add(dictionary)
         site, scope = self._site(row_key, column)
-        if dictionary and dictionary == scope.checksum:
-            _judge(scope, len(raw), payload_bytes)
         self._sample(site, scope, raw)
         if not scope.checksum:
             tablet = self._tablet_name(row_key, column)
-            scope = self._scope(tablet)
-            if dictionary and dictionary == scope.checksum:
-                _judge(scope, len(raw), payload_bytes)
-            self._sample(tablet, scope, raw)
+            self._sample(tablet, self._scope(tablet), raw)
+
+    def judge(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
+        """Measure the gain of a dictionary by a value that was encoded with it; if it has faded, begin a new one."""
+        if self._used is not None:
+            self._used.add(dictionary)
+        scope = self._site(row_key, column)[1]
+        if dictionary != scope.checksum:
+            scope = self._scope(self._tablet_name(row_key, column))
+        if dictionary == scope.checksum:
+            _judge(scope, raw_bytes, payload_bytes)
 
     @contextmanager
     def recording_use(self) -> Iterator[set[bytes]]:

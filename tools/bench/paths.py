@@ -216,7 +216,7 @@ REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((GroupPages, "own"), (Detector, "similarity"))),
+    ("its own row", ((GroupPages, "history_at"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
         ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_qualifiers")),
@@ -241,7 +241,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
             (BaseRows, "value_of_likely_absent"),
         ),
     ),
-    ("dictionaries: sampling and choosing", ((SiteDictionaries, "note"), (SiteDictionaries, "get"))),
+    ("dictionaries: sampling and choosing", ((SiteDictionaries, "learn"), (SiteDictionaries, "get"))),
     (
         "zstd of bodies, deltas and texts",
         ((ValueCodec, "choose"), (ValueCodec, "encode")),
