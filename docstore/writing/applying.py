@@ -219,7 +219,7 @@ class DuplicateApplier:
             write = Write(one, pointer.timestamp, referred._replace(kind=judgement.kind))
             write.judgement = judgement
             batch = Batch()
-            self._side.sequencer.value_writer.write(write, batch)
+            self._side.sequencer.value_writer.write([write], batch)
             plan.write(Stage.BASES, batch.plan.written(Stage.BASES))
             columns |= write.columns
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
@@ -239,7 +239,9 @@ class DuplicateApplier:
 
     def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
-        encoded = capture.encode_verdict(stored_verdict(judgement, verdict))
+        encoded = capture.encode_verdict(
+            stored_verdict(judgement, verdict.previous, verdict.previous_similarity, verdict.stored)
+        )
         return self._values.append(row_key, capture.VERDICT, timestamp, encoded)
 
 
