@@ -636,11 +636,22 @@ class Detector:
                 that they are similar, or that one contains the other.
             is_list: whether to look for lists, or for pages.
         """
-        name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings
-        pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
-        page = None if pointer is None else self._pages.page(pointer)
+        name, new, pages = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings, self._pages
+        pointer: PagePointer | None = None
+        page: StoredPage | None = None
+        few = self._index.few_with_text(name, new)
+        if few is None:
+            pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
+            page = None if pointer is None else pages.page(pointer)
+        else:  # the same for a row of few pages: nearly all have one
+            for pointer in few:
+                page = None if pointer.row_key == row_key else pages.page(pointer)
+                if page is not None and page.is_list == is_list and text_compares(page.status):
+                    if page.text_checksum[1 : 1 + TEXT_NUMBER_BYTES] == name:
+                        break
+                page = None
         if pointer is None or page is None:
-            if not self._pages.visibility_unknown:
+            if not pages.visibility_unknown:
                 any_page = self._index.oldest_with_text(name, b"", self._has_text(name), new=new)
                 if any_page is None:
                     self._index.note_gone(number)

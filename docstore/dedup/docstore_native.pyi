@@ -13,7 +13,7 @@ INTERFACE: int
 Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
 """Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64."""
 Page: TypeAlias = tuple[str, str, str, str, str, str, str, bytes, list[tuple[str, str]], Numbers | None]
-"""Charset, title, description, keywords, lang, canonical, headings, main text in UTF-8, links, numbers where there are
+"""Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, numbers where there are
 words."""
 
 class Kernel:

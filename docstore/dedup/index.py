@@ -386,6 +386,11 @@ class HashIndex:
         """
         return self._oldest_of(_TEXT + number, row_key, fits, condition, new)
 
+    def few_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> list[PagePointer] | None:
+        """All pages with a text, oldest first; None if there are more than a few.  The caller verifies each."""
+        first = self._qualifiers(_TEXT + number, POINTER_SLICE, new)
+        return [_pointer(qualifier) for qualifier in first] if len(first) < FEW_PAGES else None
+
     def oldest_with_title(
         self,
         number: bytes,

@@ -197,7 +197,7 @@ def _read_other(
         title=text.title,
         description=text.description,
         lang=text.lang,
-        headings=text.headings,
+        headings=text.headings.encode("utf-8", "surrogatepass"),
         main_bytes=text.main.encode("utf-8", "surrogatepass"),
         links=tuple(Link(href, anchor) for href, anchor in text.links) if links else (),
         published=text.published,

@@ -237,7 +237,7 @@ fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<
     (digest, outcome).into_pyobject(python)
 }
 
-/// charset, title, description, keywords, lang, canonical, headings, main text as bytes, links, fingerprints or None.
+/// charset, title, description, keywords, lang, canonical, headings and main text as bytes, links, fingerprints or None.
 fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>> {
     let declared = &page.declared;
     (
@@ -247,7 +247,7 @@ fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>
         &declared.keywords,
         &declared.lang,
         &declared.canonical,
-        &declared.headings,
+        PyBytes::new(python, declared.headings.as_bytes()),
         PyBytes::new(python, &page.main),
         &declared.links,
         page.fingerprints.as_ref().map(|found| numbers(python, found)).transpose()?,
