@@ -19,8 +19,8 @@ from docstore.reading.pages import StoredPages
 from docstore.reference import fingerprints
 from docstore.reference.ranking import IndexQuery
 from docstore.storage.engine import Engine, ReadsAhead
-from docstore.storage.parts import RunStorage
 from docstore.storage.port import Backend
+from docstore.storage.reports import RunStorage
 from docstore.storage.table import Table
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
@@ -111,7 +111,7 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
-    """What a text is posted under, as `HashIndex.add` posts its page; None where it is too short."""
+    """What a text is posted under, as `HashIndex.add` posts its page; None if it is too short."""
     keys = kernel.text_keys(text)
     # A text has at least as many words as distinct shingles, so most need not be counted.
     if not keys.shingle_count or (keys.shingle_count < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):
@@ -160,7 +160,7 @@ class SeenPages:
         return proposal.has_own or proposal.is_crowded  # full buckets leave later texts out
 
     def _posted(self, pointer: PagePointer) -> IndexQuery | None:
-        """What a page's text must be found by; None where that is not asked of it."""
+        """What a page's text must be found by; None if that is not asked of it."""
         try:
             page = self._pages.page(pointer)
             if page is None or not page.text_checksum or not text_compares(page.status):
