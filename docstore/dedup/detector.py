@@ -646,9 +646,10 @@ class Detector:
         else:  # the same for a row of few pages: nearly all have one
             for pointer in few:
                 page = None if pointer.row_key == row_key else pages.page(pointer)
-                if page is not None and page.is_list == is_list and text_compares(page.status):
-                    if page.text_checksum[1 : 1 + TEXT_NUMBER_BYTES] == name:
-                        break
+                if page is not None and (
+                    text_number(page.text_checksum) == name and page.is_list == is_list and text_compares(page.status)
+                ):
+                    break
                 page = None
         if pointer is None or page is None:
             if not pages.visibility_unknown:

@@ -12,8 +12,8 @@ INTERFACE: int
 
 Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
 """Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64."""
-Page: TypeAlias = tuple[str, str, str, str, str, str, str, bytes, list[tuple[str, str]], Numbers | None]
-"""Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, numbers where there are
+Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[str, str]], Numbers | None]
+"""Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, numbers if there are
 words."""
 
 class Kernel:

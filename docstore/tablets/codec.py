@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import zstandard
@@ -377,14 +377,9 @@ class ValueCodec:
         for value, made in zip(values, self._choose_natively(values), strict=True):
             bases = [chosen[base].root if isinstance(base, int) else base for base in value.bases]
             if made is None:
-                dictionary = value.dictionary
+                dictionary = repeat(value.dictionary).__next__
                 encoded, base = self.choose(
-                    value.column,
-                    value.raw,
-                    bases,
-                    lambda its=dictionary: its,
-                    text=value.text,
-                    body=value.body,  # type: ignore[misc]
+                    value.column, value.raw, bases, dictionary, text=value.text, body=value.body
                 )
             else:
                 codec, number, frame, text = made
@@ -398,7 +393,7 @@ class ValueCodec:
 
     def _choose_natively(self, values: Sequence[NewValue]) -> Sequence[tuple[int, int, bytes, bytes] | None]:
         """Codec, number of the base, frame and text frame of each value; None where the reference has to choose."""
-        if compiled.WHY_NOT or self._level != LEVEL or self._quick or self._tries or self._small:
+        if compiled.WHY_NOT or self._level != LEVEL or self._quick or self._tries or self._small or not self._guesses:
             return [None] * len(values)
         tasks = []
         for column, raw, _, bases, dictionary, text, body in values:

@@ -31,7 +31,7 @@ from docstore.model.types import (
     header_of,
 )
 from docstore.reading.documents import DocumentReader
-from docstore.storage.bases import Base, value_name
+from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.values import INLINE_TAG, is_ref
@@ -139,6 +139,7 @@ class DuplicateApplier:
         if rejects and checksum in shown:
             return Applied(reason="needed")
         base = None if rejects else self._pages.base(of)
+        assert not isinstance(base, NewPage)  # no page is in flight
         kept = self._kept_as_bases(first)
         if rejects:
             gone, added = self._reject(pointer.row_key, judgement, [first, *visits], plan), set[bytes]()

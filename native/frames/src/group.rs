@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
-use crate::{Dictionary, Encoder, Refused};
+use crate::{Dictionary, Encoder, Refused, REACH_BYTES};
 
 /// A record names its dictionary or base by so many bytes.
 const RELATED_BYTES: usize = 16;
@@ -176,6 +176,9 @@ pub fn encode_group(values: &[Value<'_>], encoders: &Encoders, threads: usize) -
 /// Decide on delta, dictionary or plain.
 fn choose(encoder: &mut Encoder, value: &Value<'_>, bases: &[&[u8]]) -> Result<Encoded, Refused> {
     let raw = value.raw;
+    if raw.len() >= REACH_BYTES {
+        return Err(Refused::TooLong);
+    }
     let of = |way, base, frame: &[u8]| Encoded { way, base, frame: frame.to_vec(), text: Vec::new() };
     let mut best: Option<Encoded> = None;
     for (number, base) in bases.iter().enumerate() {
@@ -255,7 +258,8 @@ mod tests {
     #[test]
     fn many_threads_give_what_one_gives() {
         let encoders = Encoders::new();
-        let raws: Vec<Vec<u8>> = (0..64u64).map(|number| [noise(number / 8, 20_000), noise(number, 300)].concat()).collect();
+        let raws: Vec<Vec<u8>> =
+            (0..64u64).map(|number| [noise(number / 8, 20_000), noise(number, 300)].concat()).collect();
         let dictionary = Dictionary::new(&noise(3, 30_000)).expect("short");
         let values: Vec<Value<'_>> = (0..raws.len())
             .map(|number| {
