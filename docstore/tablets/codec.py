@@ -130,18 +130,9 @@ class NewValue(NamedTuple):
     body: tuple[bytes, bytes] | None = None
 
 
-class Chosen(NamedTuple):
-    """How a value of a group is encoded.
-
-    Attributes:
-        encoded: the value.
-        base: that it is a delta against, or None; of a base in the group, only name and bytes are known.
-        root: what others may be a delta against: the base, or the value itself.
-    """
-
-    encoded: Encoded
-    base: Base | None
-    root: Base
+Chosen: TypeAlias = tuple[Encoded, Base | None, Base]
+"""How a value of a group is encoded; the base that it is a delta against, or None; and what others may be a delta
+against: that base, or the value itself.  Of a base in the group, only name and bytes are known."""
 
 
 class Dictionary:
@@ -375,7 +366,7 @@ class ValueCodec:
         """
         chosen: list[Chosen] = []
         for value, made in zip(values, self._choose_natively(values), strict=True):
-            bases = [chosen[base].root if isinstance(base, int) else base for base in value.bases]
+            bases = [chosen[base][2] if isinstance(base, int) else base for base in value.bases]
             if made is None:
                 dictionary = repeat(value.dictionary).__next__
                 encoded, base = self.choose(
@@ -388,7 +379,7 @@ class ValueCodec:
                 if codec == CODEC_ZSTD_DICTIONARY and value.dictionary is not None:
                     related = value.dictionary.checksum
                 encoded = Encoded(codec, related, frame if codec else value.raw, text)
-            chosen.append(Chosen(encoded, base, base or Base(value.name, value.raw, b"", _NOWHERE)))
+            chosen.append((encoded, base, base or Base(value.name, value.raw, b"", _NOWHERE)))
         return chosen
 
     def _choose_natively(self, values: Sequence[NewValue]) -> Sequence[tuple[int, int, bytes, bytes] | None]:

@@ -130,11 +130,11 @@ class LocalValues:
             if page in bodies:
                 (_, _, _, frame), base, _ = encoded[bodies[page]]
                 for other, offers in offered[page] if base is not None else ():
-                    root = encoded[other].root if isinstance(other, int) else other
+                    root = encoded[other][2] if isinstance(other, int) else other
                     relatives = [offers] if base is not None and root.name == base.name else relatives
             if frame and len(frame) * ON_BODY_COST[0] < len(raw):
                 root = texts[page] = Base(value_name(raw), raw, b"", page.pointer)
-                on_body[page] = Chosen(Encoded(CODEC_ZSTD_BODY, b"", frame), None, root)
+                on_body[page] = Encoded(CODEC_ZSTD_BODY, b"", frame), None, root
                 continue
             found = [_base_of(offers(MAIN), MAIN, texts) for offers in relatives]
             texts[page] = len(second)

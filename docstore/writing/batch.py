@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
 from docstore.dedup.detector import Judgement, StoredPage
-from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, Column, StoredVerdict
+from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, TITLE, Column, StoredVerdict
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
@@ -25,7 +25,7 @@ from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import is_absent, is_ref, raw_bytes_of
+from docstore.storage.values import INLINE_TAG, is_absent, is_ref, raw_bytes_of
 from docstore.writing.prepare import Prepared
 
 PAGES = "pages"
@@ -317,7 +317,13 @@ class GroupPages(StoredPages):
     def title(self, pointer: PagePointer) -> str:
         """Its shown title."""
         pending = self.batch.pages.get(pointer)
-        return super().title(pointer) if pending is None else pending.page.analysed.title
+        if pending is not None:
+            return pending.page.analysed.title
+        recent = self._recent_page(pointer)
+        value = b"" if recent is None else recent.columns.get(TITLE, INLINE_TAG)
+        if value[:1] == INLINE_TAG:  # nearly all: a title above 512 bytes is read
+            return value[1:].decode("utf-8", "surrogatepass")
+        return super().title(pointer)
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text as words, cached: many pages are compared with the same page of a template."""
