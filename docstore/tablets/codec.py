@@ -365,7 +365,7 @@ class ValueCodec:
         Native code does it in one call without the GIL, with as many threads as there are processors.
         """
         chosen: list[Chosen] = []
-        for value, made in zip(values, self._choose_natively(values), strict=True):
+        for value, made in zip(values, self.choose_natively(values), strict=True):
             bases = [chosen[base][2] if isinstance(base, int) else base for base in value.bases]
             if made is None:
                 dictionary = repeat(value.dictionary).__next__
@@ -382,7 +382,7 @@ class ValueCodec:
             chosen.append((encoded, base, base or Base(value.name, value.raw, b"", _NOWHERE)))
         return chosen
 
-    def _choose_natively(self, values: Sequence[NewValue]) -> Sequence[tuple[int, int, bytes, bytes] | None]:
+    def choose_natively(self, values: Sequence[NewValue]) -> Sequence[tuple[int, int, bytes, bytes] | None]:
         """Codec, number of the base, frame and text frame of each value; None where the reference has to choose."""
         if compiled.WHY_NOT or self._level != LEVEL or self._quick or self._tries or self._small or not self._guesses:
             return [None] * len(values)
@@ -396,7 +396,7 @@ class ValueCodec:
                 (raw, held, indexed, text if text and may_be_base(raw, text) else b"", frame, small, cost_bytes)
             )
         try:
-            return compiled.docstore_native.encode_values(tasks, min(_processors(), MAX_THREADS))
+            return compiled.docstore_native.encode_values(tasks, min(processors(), MAX_THREADS))
         except RuntimeError as error:
             import_module("logging").getLogger(__name__).error(
                 "%s; the reference encodes %d values: please report it", error, len(values)
@@ -519,7 +519,7 @@ def may_be_base(body: bytes, text: bytes) -> bool:
     return len(body) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text))
 
 
-def _processors() -> int:
+def processors() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

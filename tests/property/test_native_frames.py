@@ -299,10 +299,10 @@ def group_of(seed: int, bodies: list[bytes]) -> list[NewValue]:
 def test_a_group_is_encoded_as_each_value_would_be_alone(seed: int, bodies: list[bytes]) -> None:
     values = group_of(seed, bodies)
     codec = ValueCodec()
-    with mock.patch.object(ValueCodec, "_choose_natively", lambda _, values: [None] * len(values)):
+    with mock.patch.object(ValueCodec, "choose_natively", lambda _, values: [None] * len(values)):
         expected = codec.choose_many(values)
     for processors in (1, 2, 7):
-        with mock.patch("docstore.tablets.codec._processors", lambda many=processors: many):
+        with mock.patch("docstore.tablets.codec.processors", lambda many=processors: many):
             assert codec.choose_many(values) == expected
 
 
