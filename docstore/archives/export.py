@@ -1,4 +1,4 @@
-"""Export captures of a store as WARC 1.1, TREC Web or JSON Lines.
+"""Export captures of a store as WARC 1.1, TREC Web or JSON Lines; `wacz.py` adds what replay tools need.
 
 Rows come in row-key order, the captures of a row oldest first, so that a body precedes the visits that confirm it.
 Captures without a body (policy `reject` stores none) are not exported.
@@ -12,32 +12,39 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX
-from docstore.archives.warc import RECORDED_DIGEST, TRUNCATED_HEADER
+from docstore.archives.entries import Recorded
+from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX, parse_fields
+from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
-from docstore.model.errors import CorruptionError
-from docstore.model.types import Headers, Page, ReadSpec, micros
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.plain import Plain
+from docstore.model.types import Cell, Headers, Page, ReadSpec, VerdictKind, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
 from docstore.storage.unreadable import Place, Unreadable
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # types alone
+    from _typeshed import SupportsWrite
+
     from docstore.attach import Store
 
+SOFTWARE = f"docstore {__version__}"
 NOT_MODIFIED = 304
 ROWS_AHEAD = 256
 """Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
@@ -51,40 +58,45 @@ class Selection:
         prefix, host: only URLs with this prefix, or of this host; at most one of them.
         since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are
             converted.
-        newest: only the newest capture of each page in that time; False selects all.
+        versions: of each page the newest captures in that time, so many; None selects all.
         status: only captures with this HTTP status.
-        language: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
+        lang: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
         min_words: only pages with at least this many normalised words of text.
         crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
+        verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
     """
 
     prefix: str | None = None
     host: str | None = None
     since: int | None = None
     until: int | None = None
-    newest: bool = True
+    versions: int | None = 1
     status: int | None = None
-    language: str = ""
+    lang: str = ""
     min_words: int = 0
     crawl: str = ""
+    verdicts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
             if (time := getattr(self, name)) is not None:
                 object.__setattr__(self, name, micros(time))
+        verdicts: object = self.verdicts
+        if not isinstance(verdicts, tuple) or not set(verdicts) <= set(VerdictKind):
+            raise InvalidArgument(f"verdicts must be a tuple of {', '.join(VerdictKind)}, not {self.verdicts!r:.100}")
 
 
 @dataclass(slots=True)
-class ExportReport:
+class ExportReport(Plain):
     """What was written.
 
     Attributes:
-        pages: captures.
+        captures: that were written.
         body_bytes: total size of their bodies.
         unreadable: values that could not be read; their captures were left out.
     """
 
-    pages: int = 0
+    captures: int = 0
     body_bytes: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
 
@@ -96,30 +108,35 @@ def export(
     *,
     texts: bool = True,
     keep: Callable[[bytes, int], bool] | None = None,
+    keep_encoded: bool = False,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
-    """Write the captures of a selection, except those that cannot be read.
+    """Write the captures of a selection, except those that cannot be read, and close the writer.
 
     Args:
         texts: read titles and texts for the writer; False saves the reads for a format that has no field for them.
         keep: called with row key and timestamp of a capture; returns whether to write it.  None writes all.
+        keep_encoded: with each capture give the records that `ingest` kept as they were recorded.
         on_progress: called after each page with the report so far.
+    Raises:
+        InvalidArgument: `keep_encoded`, and the store has no family for such records.
     """
     report = ExportReport()
     with store.unreadable.collecting() as unreadable:
-        for page in pages(store, selection, texts=texts, keep=keep):
+        for page in pages(store, selection, texts=texts, keep=keep, keep_encoded=keep_encoded):
             writer.write(page)
-            report.pages += 1
+            report.captures += 1
             report.body_bytes += len(page.page.body)
             if on_progress is not None:
                 on_progress(report)
+        writer.close()
     report.unreadable = list(unreadable)
     return report
 
 
 def selected(store: Store, selection: Selection) -> Iterator[tuple[bytes, int]]:
     """Row key and timestamp of the captures of a selection; no body is read."""
-    for row, taken in _captures(store, selection, ("http", "dedup")):
+    for row, taken, _ in captures(store, selection, ("http", "dedup")):
         yield row.row_key, taken.timestamp
 
 
@@ -129,18 +146,57 @@ def pages(
     *,
     texts: bool = True,
     keep: Callable[[bytes, int], bool] | None = None,
+    keep_encoded: bool = False,
 ) -> Iterator[ExportPage]:
-    """The captures of a selection as `PageWriter` takes them; `keep` as in `export`."""
+    """The captures of a selection as `PageWriter` takes them; `keep` and `keep_encoded` as in `export`."""
+    if keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
+        raise InvalidArgument(
+            f"this store has no family {RECORDED_FAMILY!r}, so no records as they were recorded: "
+            "`docstore ingest --keep-encoded --create` makes a store that has them"
+        )
     families = ("page", "http", "dedup", *(("text",) if texts else ()))
-    last = b""
-    for row, taken in _captures(store, selection, families, keep):
-        visit = _visit_headers(store, row, taken)
-        if visit is not None and row.row_key == last:
-            # A 304 is written only after a capture that it confirms: alone it has no content.
-            yield _export_page(row.url, taken, NOT_MODIFIED, visit)
+    is_all = keep is None and selection == Selection(versions=None)
+    last, last_time = b"", 0
+    for row, taken, visit in captures(store, selection, families, keep):
+        if visit is not None:
+            page = _export_page(row.url, taken, NOT_MODIFIED, visit)
         else:
-            yield _export_page(row.url, taken, taken.status or 200, taken.headers or ())
-        last = row.row_key
+            page = _export_page(row.url, taken, taken.status or 200, taken.headers or ())
+        if keep_encoded:
+            is_whole = visit is None and _visit_headers(store, row, taken) is not None  # a 304, as what it confirms
+            left_out = {b"revisit": not is_all, b"response": is_whole}
+            spec = ReadSpec((RECORDED_FAMILY,), since=taken.timestamp, until=taken.timestamp + 1)
+            if selection.versions != 1:  # records of other times go with the next capture of their row, or the last one
+                spec = spec._replace(since=last_time + 1 if row.row_key == last else selection.since or 0)
+                if taken.timestamp == row.cells[0].timestamp:
+                    spec = spec._replace(until=selection.until)
+            found = _row_cells(store, row.row_key, spec, taken.timestamp)
+            records = [Recorded(cell.qualifier, cell.value) for cell in found]
+            page = page._replace(records=[one for one in records if not left_out.get(one.kind)])
+        yield page
+        last, last_time = row.row_key, taken.timestamp
+
+
+def _row_cells(store: Store, row_key: bytes, spec: ReadSpec, timestamp: int) -> tuple[Cell, ...]:
+    """Kept records of a capture; none if one of them cannot be read, which the report then lists."""
+    row = store.unreadable.attempt(
+        lambda: store.cells.read_row(row_key, spec), Place(row_key, RECORDED_FAMILY, b"", timestamp)
+    )
+    return row.cells if row else ()
+
+
+class InStep:
+    """Rows of a scan that are asked for in row-key order, next to another scan."""
+
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._rows = rows
+        self._row = next(rows, None)
+
+    def cells(self, row_key: bytes) -> tuple[Cell, ...]:
+        """The cells of a row; () if the scan does not have it."""
+        while self._row is not None and self._row.row_key < row_key:
+            self._row = next(self._rows, None)
+        return self._row.cells if self._row is not None and self._row.row_key == row_key else ()
 
 
 class Languages:
@@ -155,17 +211,12 @@ class Languages:
     def __init__(self, store: Store, wanted: str, **within: Any) -> None:
         self._wanted = wanted.lower()
         spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
-        self._rows = store.cells.scan(spec=spec, **within)
-        self._row = next(self._rows, None)
+        self._rows = InStep(store.cells.scan(spec=spec, **within))
 
     def has(self, row_key: bytes, timestamp: int | None = None) -> bool:
         """Whether a capture of a row, or its newest one with a language, is in it; call it in row-key order."""
-        while self._row is not None and self._row.row_key < row_key:
-            self._row = next(self._rows, None)
-        if self._row is None or self._row.row_key != row_key:
-            return False
         languages: dict[int, str] = {}
-        for cell in self._row.cells:  # notes come before texts
+        for cell in self._rows.cells(row_key):  # notes come before texts
             if cell.qualifier == capture.LANG[1] and cell.timestamp not in languages:
                 is_note = cell.family == capture.NOTE_FAMILY
                 lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
@@ -182,34 +233,57 @@ def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iter
             yield row._replace(cells=kept)
 
 
-def _captures(
+def captures(
     store: Store,
     selection: Selection,
-    families: tuple[str, ...],
+    families: Iterable[str],
     keep: Callable[[bytes, int], bool] | None = None,
-) -> Iterator[tuple[Row, Capture]]:
-    """The captures of a selection, oldest first in each row, without those that have no body or cannot be read."""
-    if selection.min_words and "text" not in families:
-        families = (*families, "text")
+    *,
+    without_bodies: bool = False,
+) -> Iterator[tuple[Row, Capture, Headers | None]]:
+    """The captures of a selection, oldest first in each row, without those that cannot be read.
+
+    Args:
+        families: of page, http, text and dedup: what to read of each capture.
+        keep: as in `export`.
+        without_bodies: give captures whose body was not kept, too.
+    Returns:
+        The row, the capture, and the headers of a 304 that confirms the capture before it; None for others.  A 304 is
+        given as such only after a capture that it confirms: alone it has no content.
+    """
+    wanted = {*families, "dedup"}
+    wanted |= {"http"} if selection.status is not None else set()
+    wanted |= {"text"} if selection.min_words else set()
     spec = ReadSpec(
         families=(capture.BODY[0],),
         qualifier_prefix=capture.BODY[1],
-        start=selection.since or 0,
-        end=selection.until,
-        versions=1 if selection.newest else None,
+        since=selection.since or 0,
+        until=selection.until,
+        versions=selection.versions,
         keys_only=True,
         crawl=selection.crawl,
     )
     rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
-    if selection.language:
-        languages = Languages(store, selection.language, prefix=selection.prefix, host=selection.host)
+    if selection.lang:
+        languages = Languages(store, selection.lang, prefix=selection.prefix, host=selection.host)
         rows = _with_cells(rows, languages.has)
     if keep is not None:
         rows = _with_cells(rows, keep)
-    until = None if selection.until is None else selection.until - 1
+    last = b""
+    for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):
+        if (without_bodies or _has_body(taken, wanted)) and _selected(selection, taken):
+            yield row, taken, _visit_headers(store, row, taken) if row.row_key == last else None
+            last = row.row_key
+
+
+def _read(
+    store: Store, rows: Iterable[Row], until: int | None, families: tuple[str, ...]
+) -> Iterator[tuple[Row, Capture]]:
+    """The captures of rows with a cell for each."""
     source = iter(rows)
     while ahead := list(islice(source, ROWS_AHEAD)):
-        documents = store.get_many([row.url for row in ahead], at=until, families=families)
+        at = None if until is None else until - 1
+        documents = store.get_many([row.url for row in ahead], at=at, families=families)
         for row in ahead:
             try:
                 newest = next(documents, None)
@@ -217,24 +291,26 @@ def _captures(
                 newest, documents = None, iter(())
             for cell in reversed(row.cells):
                 taken = _capture(store, row, cell.timestamp, families, newest)
-                if taken is not None and _selected(selection, taken):
+                if taken is not None:
                     yield row, taken
 
 
 def _capture(
     store: Store, row: Row, timestamp: int, families: tuple[str, ...], newest: Document | None
 ) -> Capture | None:
-    """A capture, from `newest` if it is that one; None if it cannot be exported."""
+    """A capture, from `newest` if it is that one; None if it cannot be read."""
     document = newest
     if document is None or document.timestamp != timestamp:
         document = store.unreadable.attempt(
             lambda: store.get(row.url, at=timestamp, families=families), Place(row.row_key, *capture.BODY, timestamp)
         )
-    if document is None or document.timestamp != timestamp:
-        return None
-    verdict = document.newest.verdict
-    has_body = document.body is not None if "page" in families else verdict is None or verdict.stored != STORED_TEXT
-    return document.newest if has_body else None
+    return None if document is None or document.timestamp != timestamp else document.newest
+
+
+def _has_body(taken: Capture, families: Collection[str]) -> bool:
+    if "page" in families:
+        return taken.body is not None
+    return taken.verdict is None or taken.verdict.stored != STORED_TEXT
 
 
 def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
@@ -242,13 +318,15 @@ def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
     if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
         return None
     family, qualifier = capture.VISIT
-    at = ReadSpec(families=(family,), qualifier_prefix=qualifier, start=taken.timestamp, end=taken.timestamp + 1)
+    at = ReadSpec(families=(family,), qualifier_prefix=qualifier, since=taken.timestamp, until=taken.timestamp + 1)
     visit = store.cells.read_row(row.row_key, at)
     return capture.decode_visit(visit.cells[0].value)[1] if visit else None
 
 
 def _selected(selection: Selection, taken: Capture) -> bool:
     if selection.status is not None and taken.status != selection.status:
+        return False
+    if selection.verdicts and (taken.verdict is None or taken.verdict.kind not in selection.verdicts):
         return False
     return not selection.min_words or len(words(taken.text or "")) >= selection.min_words
 
@@ -272,7 +350,7 @@ def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> Exp
         url=url,
         title=taken.title or "",
         text=taken.text or "",
-        language=taken.lang or "",
+        lang=taken.lang or "",
         verdict="" if verdict is None else str(verdict.kind),
         of_url="" if verdict is None else verdict.of_url,
         similarity=0.0 if verdict is None else verdict.similarity,
@@ -292,20 +370,22 @@ class ExportPage(NamedTuple):
     Attributes:
         page: as it was put; `fetched_at` is the capture's timestamp, None counts as 0.
         url: of the page's row; "" if it is the page's own.
-        title, text, language: as extracted, or "".
+        title, text, lang: as extracted, or "".
         verdict: against other pages when it was written: exact, same_text, near, contained, similar, new; or "".
         of_url: the page that the verdict names, or "".
         similarity: to that page, in [0, 1].
+        records: as they were recorded; if one is of the page, it stands for it in a WARC file.
     """
 
     page: Page
     url: str = ""
     title: str = ""
     text: str = ""
-    language: str = ""
+    lang: str = ""
     verdict: str = ""
     of_url: str = ""
     similarity: float = 0.0
+    records: Sequence[Recorded] = ()
 
     @property
     def timestamp(self) -> int:
@@ -313,12 +393,15 @@ class ExportPage(NamedTuple):
         return self.page.fetched_at or 0
 
 
-class PageWriter(Protocol):
+class PageWriter:
     """Writes pages one by one to a binary stream that the caller opened and closes."""
 
     def write(self, page: ExportPage, /) -> None:
         """Append one page."""
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what follows the last page: in most formats nothing."""
 
 
 def moment(timestamp: int) -> datetime:
@@ -350,6 +433,8 @@ MAX_REVISIT_TARGETS = 500_000
 """Bodies kept as targets of revisits, about 200 bytes each.  Then the oldest is dropped, and its next copy is written
 whole."""
 
+_STEP_BYTES = 1 << 20
+_PAGE_KINDS = (b"response", b"resource", b"revisit")
 _STATUSES = frozenset(map(int, HTTPStatus))
 _PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
@@ -370,7 +455,35 @@ class _Writer(WARCWriter):  # type: ignore[misc]
         super().ensure_digest(record, block, payload and has_payload)
 
 
-class WarcExport:
+class WrittenRecord(NamedTuple):
+    """The record of a page, as an index of the file describes it.
+
+    Attributes:
+        kind: response, resource or revisit.
+        digest: of its payload, or "".
+        offset, length: of its gzip member, in bytes.
+    """
+
+    kind: str
+    digest: str
+    offset: int
+    length: int
+
+
+class _Counted(io.RawIOBase):
+    """A stream that counts what it writes; it need not be seekable."""
+
+    def __init__(self, stream: SupportsWrite[bytes]) -> None:
+        self._stream = stream
+        self.written_bytes = 0
+
+    def write(self, piece: Any, /) -> int:
+        self._stream.write(piece)
+        self.written_bytes += len(piece)
+        return len(piece)
+
+
+class WarcExport(PageWriter):
     """Writes WARC 1.1 with one gzip member for each record: response, resource and revisit.
 
     Bodies are written decoded.  Received headers that are then wrong (Content-Encoding, Transfer-Encoding, another
@@ -379,11 +492,26 @@ class WarcExport:
     record that names that page and its date.  Digests are those of the written bytes, so that any WARC tool can verify
     the file.  A recorded payload digest that differs, mostly because it is of the encoded body, goes into
     `RECORDED_DIGEST`.
+
+    Records as they were recorded are written as they are.  A later page with the same body becomes a revisit of one
+    only if its body is not encoded: the headers of a revisit say how the body that it repeats is encoded.
+
+    Args:
+        on_record: called with each page and its record after it is written, for an index.
     """
 
-    def __init__(self, stream: BinaryIO, software: str = "docstore") -> None:
-        self._writer = _Writer(stream, gzip=True, warc_version="1.1")
+    def __init__(
+        self,
+        stream: SupportsWrite[bytes],
+        software: str = "docstore",
+        on_record: Callable[[Page, WrittenRecord], None] | None = None,
+    ) -> None:
+        self._stream = _Counted(stream)
+        self._writer = _Writer(self._stream, gzip=True, warc_version="1.1")
+        self._on_record = on_record
         self._seen: dict[bytes, tuple[str, str]] = {}
+        self._last = ("", "")
+        """URL and date of the last page that was written as it was recorded: what a 304 of that URL confirms."""
         self._software = software
         self._began = False
 
@@ -393,19 +521,22 @@ class WarcExport:
         if not self._began:
             self._began = True
             fields = f"software: {self._software}\r\nformat: WARC File Format 1.1\r\n".encode()
-            named = {"WARC-Date": date, "WARC-Record-ID": _record_id("warcinfo", date)}
+            named = {"WARC-Date": date, "WARC-Record-ID": record_id("warcinfo", date)}
             self._record("urn:docstore:export", "warcinfo", fields, None, named, "application/warc-fields")
         page = exported.page
         digest = hashlib.sha1(page.body, usedforsecurity=False).digest()
+        if exported.records and self._write_recorded(exported, digest, date):
+            return
         headers = one_line_headers(page.headers)
         truncated = [value for name, value in headers if name == TRUNCATED_HEADER]
         if truncated:
             headers = tuple(header for header in headers if header[0] != TRUNCATED_HEADER)
         is_resource = _is_resource(page, headers)
         written = "sha1:" + base64.b32encode(digest).decode() if is_resource or _is_http(page.url) else ""
+        start = self._stream.written_bytes
         named = {
             "WARC-Date": date,
-            "WARC-Record-ID": _record_id(page.url, date),
+            "WARC-Record-ID": record_id(page.url, date),
             "WARC-Payload-Digest": written,
             RECORDED_DIGEST: "" if page.payload_digest == written else page.payload_digest,
             "WARC-IP-Address": page.ip,
@@ -413,20 +544,56 @@ class WarcExport:
             TRUNCATED_HEADER: truncated[-1] if truncated else "",
         }
         earlier = self._seen.get(digest) if page.body else None
+        if earlier is None and page.status == NOT_MODIFIED and page.url == self._last[0]:
+            earlier = self._last
         http = _http(page.status, headers, len(page.body))
         if earlier:
             named["WARC-Profile"] = _PROFILE
             named["WARC-Refers-To-Target-URI"], named["WARC-Refers-To-Date"] = earlier
             self._record(page.url, "revisit", b"", http, named)
+            self._index(page, "revisit", written, start)
             return
-        if page.body:
-            self._seen[digest] = page.url, date
-            if len(self._seen) > MAX_REVISIT_TARGETS:
-                del self._seen[next(iter(self._seen))]
+        self._add_target(page, digest, date)
         if is_resource:
             self._record(page.url, "resource", page.body, None, named, headers[0][1] if headers else "")
         else:
             self._record(page.url, "response", page.body, http, named)
+        self._index(page, "resource" if is_resource else "response", written, start)
+
+    def _add_target(self, page: Page, digest: bytes, date: str) -> None:
+        """Let later pages with the same body become revisits of this one."""
+        if page.body:
+            self._seen[digest] = page.url, date
+            if len(self._seen) > MAX_REVISIT_TARGETS:
+                del self._seen[next(iter(self._seen))]
+
+    def _write_recorded(self, exported: ExportPage, digest: bytes, date: str) -> bool:
+        """Write records as they were recorded; returns whether one of them is the page."""
+        page, has_page = exported.page, False
+        for recorded in sorted(exported.records, key=lambda one: one.kind not in _PAGE_KINDS):
+            parts = parse_recorded(recorded.value, page.body)
+            if parts is None:
+                continue
+            head, block = parts
+            start = self._stream.written_bytes
+            packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+            self._stream.write(packer.compress(head))
+            for at in range(0, len(block), _STEP_BYTES):
+                self._stream.write(packer.compress(block[at : at + _STEP_BYTES]))
+            self._stream.write(packer.compress(b"\r\n\r\n") + packer.flush())
+            if recorded.kind in _PAGE_KINDS:
+                fields = {name.lower(): value for name, value in parse_fields(head)}
+                self._index(page, recorded.kind.decode(), fields.get("warc-payload-digest", ""), start)
+                if recorded.kind != b"revisit":
+                    self._last = page.url, date
+                    if block.endswith(page.body):
+                        self._add_target(page, digest, date)
+                has_page = True
+        return has_page
+
+    def _index(self, page: Page, kind: str, digest: str, start: int) -> None:
+        if self._on_record is not None:
+            self._on_record(page, WrittenRecord(kind, digest, start, self._stream.written_bytes - start))
 
     def _record(
         self,
@@ -453,7 +620,7 @@ class WarcExport:
         self._writer.write_record(record)
 
 
-def _record_id(url: str, date: str) -> str:
+def record_id(url: str, date: str) -> str:
     """An id made of URL and date, so that a repeated export gives the same file."""
     return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 
@@ -488,7 +655,7 @@ _TAG = re.compile(r"</(?=DOCHDR>)", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 
 
-class TrecWebExport:
+class TrecWebExport(PageWriter):
     """Writes <DOC> elements as WT10g has them: ``url ip date type length``, HTTP status and headers, then the body.
 
     The format has no escape: a body that contains ``</DOC>`` is written as it is.  Our reader takes its end from the
@@ -500,7 +667,7 @@ class TrecWebExport:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
-    def write(self, page: ExportPage) -> None:
+    def write(self, page: ExportPage, /) -> None:
         """Append one page."""
         source = page.page
         date = moment(page.timestamp)
@@ -525,14 +692,14 @@ def document_number(url: str, timestamp: int) -> str:
 # --- JSON Lines
 
 
-class JsonLinesExport:
+class JsonLinesExport(PageWriter):
     """Writes one object for each page; `bodies` adds the body in base64."""
 
     def __init__(self, stream: BinaryIO, *, bodies: bool = False) -> None:
         self._stream = stream
         self._bodies = bodies
 
-    def write(self, page: ExportPage) -> None:
+    def write(self, page: ExportPage, /) -> None:
         """Append one page."""
         source = page.page
         fields: dict[str, object] = {
@@ -543,7 +710,7 @@ class JsonLinesExport:
             "headers": [list(header) for header in source.headers],
             "title": page.title,
             "text": page.text,
-            "language": page.language,
+            "lang": page.lang,
             "verdict": page.verdict,
             "of_url": page.of_url,
             "similarity": page.similarity,
@@ -560,7 +727,8 @@ class JsonLinesExport:
 
 
 WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageWriter]]] = {
-    "warc": lambda stream, bodies: WarcExport(stream, f"docstore {__version__}"),
+    "warc": lambda stream, bodies: WarcExport(stream, SOFTWARE),
+    "wacz": lambda stream, bodies: import_module("docstore.archives.wacz").WaczExport(stream, SOFTWARE),
     "trecweb": lambda stream, bodies: TrecWebExport(stream),
     "jsonl": lambda stream, bodies: JsonLinesExport(stream, bodies=bodies),
 }

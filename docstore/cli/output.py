@@ -10,25 +10,22 @@ from __future__ import annotations
 import io
 import os
 import sys
-import time
 from importlib import import_module
 from itertools import islice
+
+from docstore.model import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import ExitStack
     from typing import IO, Any
 
-MICROS = 1_000_000
 NOTHING = "-"
 """Shown for a missing value of a column."""
 ALIGNED_ROWS = 1000
 
-_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-_DIRECTION_MARKS = "[\u061c\u200e\u200f]"
-"""Removed: Arabic and Hebrew text stays readable without them, and with one a name can look like another."""
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 
 
@@ -97,8 +94,18 @@ def note(text: str) -> None:
     sys.stderr.write(f"docstore: {safe(text)}\n")
 
 
-def report_error(text: str) -> None:
-    """Print an error on stderr."""
+def report_error(text: str, options: Collection[str] = ()) -> None:
+    """Print an error on stderr, with options of the terminal in place of arguments of Python.
+
+    Args:
+        text: the message of an error.
+        options: of the command, as Python names them: `create=True` becomes `--create`, `read_only` `--read-only`.
+    """
+    for name in options:
+        option = f"--{name.replace('_', '-')}"
+        if name in text:
+            named = f"{name}=True" if "_" not in name else f"{name}(?:=True)?"
+            text = import_module("re").sub(rf"(?<![\w/.-]){named}(?![\w/=-]|\.\w)", option, text)
     sys.stderr.write(f"docstore: error: {safe(text)}\n")
 
 
@@ -135,9 +142,7 @@ def safe(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.replace("\n", "").replace("\t", "").replace("\u00a0", "").isprintable():
         return text
-    patterns = import_module("re")
-    shown: str = patterns.sub(_DIRECTION_MARKS, "", patterns.sub(_CONTROLS, "\ufffd", text))
-    return shown
+    return str(import_module("docstore.model.markup").safe(text))
 
 
 def shown_url(url: str) -> str:
@@ -169,22 +174,10 @@ def json_line(value: Mapping[str, Any]) -> None:
     sys.stdout.write(text + "\n")
 
 
-def bytes_fields(name: str, value: bytes) -> dict[str, str]:
-    """A JSON field for bytes: text if they are UTF-8, else `NAME_base64`."""
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": import_module("base64").b64encode(value).decode()}
-
-
 # --- times and sizes
 
 
-def iso(timestamp: int) -> str:
-    """Microseconds since 1970 as ISO 8601 UTC; a fraction only if it is not zero."""
-    seconds, micros = divmod(timestamp, MICROS)
-    fraction = f".{micros // 1000:03d}" if micros % 1000 == 0 else f".{micros:06d}"
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + (fraction if micros else "") + "Z"
+iso = plain.iso
 
 
 def size(count_bytes: float) -> str:

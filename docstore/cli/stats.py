@@ -1,4 +1,5 @@
-"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
+"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).  And
+`docstore report`: what a store holds, as a page to look at.
 
 Reports and the laboratory are imported only if their options are used.
 """
@@ -7,22 +8,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
 from docstore.cli.arguments import declare
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in, open_named
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from docstore.reports.dedup import DedupStats
+    from docstore.reports.survey import Survey
 
 STATS_DESCRIPTION = """\
 Print totals of a store: captures by verdict and by how they were stored, and
-the sizes of its files.  --text prints statistics of words: vocabulary, the
+the sizes of its files.  --words prints statistics of words: vocabulary, the
 most frequent words, Zipf's law and the growth of the vocabulary.
 --dedup prints the duplicates among live captures: by verdict, by reason
 (crowded, doubtful_text, short_text ...), cluster sizes of the last sweep,
@@ -33,14 +39,14 @@ STATS_EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
 docstore stats --codecs
-docstore stats --text --host example.com --top 20
-docstore stats --text --png words.png
+docstore stats --words --host example.com --limit 20
+docstore stats --words --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
 docstore stats --dedup --by pattern
 docstore stats --dedup --by crawl
 docstore stats --crawl 2024-05
-docstore stats --dedup --plot simhash.png
+docstore stats --dedup --png simhash.png
 """
 
 
@@ -58,9 +64,9 @@ CODEC_REASONS = {
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--text", "statistics of words: the newest text of each page")
-    declare(parser, "--host HOST", "with --text: only pages of this host")
-    declare(parser, "--top N", "with --text: most frequent words (default: 50)")
+    declare(parser, "--words", "statistics of words: the newest text of each page")
+    declare(parser, "--host HOST", "with --words: only pages of this host")
+    declare(parser, "--limit N", "with --words: most frequent words (default: 50)")
     declare(parser, "--dedup", "duplicates among live captures")
     declare(
         parser,
@@ -71,11 +77,10 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
-    parser.add_argument(
-        "--png",
-        "--plot",
-        metavar="FILE",
-        help="with --text: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
+    declare(
+        parser,
+        "--png FILE",
+        "with --words: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
         "equal simhash bits; needs the extra `plot`",
     )
     arguments.add_store(parser)
@@ -85,20 +90,20 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_stats(args: argparse.Namespace) -> int:
     args.dedup = args.dedup or bool(args.crawl)
-    if args.text and args.dedup:
-        raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
+    if args.words and args.dedup:
+        raise InvalidArgument("stats takes one of --words and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by needs --dedup")
-    if args.text:
+    if args.words:
         return int(import_module("docstore.lab.textstats").run(args))
-    if args.host is not None or args.top is not None:
-        raise InvalidArgument("--host and --top need --text")
+    if args.host is not None or args.limit is not None:
+        raise InvalidArgument("--host and --limit need --words")
     if args.png is not None and not args.dedup:
-        raise InvalidArgument("--png (--plot) needs --text or --dedup")
+        raise InvalidArgument("--png needs --words or --dedup")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup and args.by == "pattern":
-        return int(import_module("docstore.notes.patterns").run(args))
+        return _run_patterns(args)
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:
@@ -168,7 +173,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     if args.png is not None:
         arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
-        output.json_line(stats.as_dict())
+        output.json_line(stats.asdict())
         return EXIT_OK
     total = stats.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
@@ -179,7 +184,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
     rows.append(("pages in clusters", str(stats.clustered)))
     rows += [(f"clusters of {size}", str(count)) for size, count in stats.cluster_sizes.items()]
-    rows.append(("unseen by the detector", f"{stats.unseen}{'; run `docstore reindex`' if stats.unseen else ''}"))
+    rows.append(("unseen by the detector", f"{stats.unseen}{'; run `docstore tool reindex`' if stats.unseen else ''}"))
     output.table(rows)
     if args.by == "parameter":
         if not stats.traps:
@@ -204,4 +209,77 @@ def _run_dedup(args: argparse.Namespace) -> int:
             for name, group in list(stats.groups.items())[:SHOWN_GROUPS]
         ]
         output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
+    return EXIT_OK
+
+
+def _run_patterns(args: argparse.Namespace) -> int:
+    """Print shapes of URLs."""
+    if args.png is not None:
+        raise InvalidArgument("--png (--plot) cannot be used with --by pattern; leave one of them out")
+    with open_named(args) as store:
+        patterns, same = import_module("docstore.reports.patterns").url_patterns(store)
+    if args.json:
+        shown = [{**asdict(pattern), "share": pattern.duplicates / pattern.urls} for pattern in patterns]
+        output.json_line({"patterns": shown, "same_texts": [asdict(text) for text in same]})
+        return EXIT_OK
+    for pattern in patterns[:SHOWN_GROUPS]:
+        share = pattern.duplicates / pattern.urls
+        output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {share:.0%} duplicates  {pattern.shape}")
+        output.line(f"  {pattern.expression}\n  {output.shown_url(pattern.example)}")
+    for text in same[:SHOWN_GROUPS]:
+        output.line(f"{text.urls} URLs of {text.host} show one text, as {output.shown_url(text.example)}")
+        output.line("".join(f"  {expression}\n" for expression in text.expressions).rstrip("\n"))
+    return EXIT_OK
+
+
+# --- docstore report
+
+REPORT_DESCRIPTION = """\
+Write one HTML page with what a store holds: verdicts, also over time, the
+largest clusters with examples, hosts, shapes of URLs that repeat pages, texts
+by length and language, and what takes how much room.  The page has its
+drawings in it: it loads nothing and runs nothing, so that it can be sent as a
+file.  The store is read once, without bodies and texts.  Clusters are those of
+the last `docstore sweep`; pages written since are counted by their verdicts."""
+
+REPORT_EXAMPLES = """\
+docstore report webtable.html
+docstore report webtable.html --store http://127.0.0.1:8470
+docstore report --json
+"""
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "file OUT.html?", "the page to write; - for stdout")
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "the figures as one JSON object")
+
+
+def run_report(args: argparse.Namespace) -> int:
+    if args.file is None and not args.json:
+        raise InvalidArgument("name the page to write, such as `docstore report report.html`, or use --json")
+    if args.file == "-" and args.json:
+        raise InvalidArgument("--json prints the figures on stdout; write the page to a file")
+    surveys = import_module("docstore.reports.survey")
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        show = output.progress_of_stages(args, stack)
+        made: Survey
+        if isinstance(store, DocumentStore):
+            made = surveys.survey(store, None if show is None else partial(show, "pages"))
+        else:
+            report_of = import_module("docstore.serving.wire").report_of
+            made = store.run_job("report", {}, report_of(surveys.Survey), show)
+    page = b"" if args.file is None else import_module("docstore.reports.html").report_html(made).encode()
+    if args.file == "-":
+        output.write_bytes(page)
+    elif args.file is not None:
+        with arguments.replaced(Path(args.file)) as stream:
+            stream.write(page)
+    if args.json:
+        output.json_line(made.asdict())
+    elif args.file != "-":
+        output.line(f"wrote {args.file}: {made.summary()}")
     return EXIT_OK

@@ -39,7 +39,7 @@ SLICE_CELLS = 10_000
 THREADS = 8
 WAITING_CAPTURES = 64
 """Captures that are checked together if reads are calls to another machine; their bodies are in memory."""
-REINDEX = "run `docstore reindex`"
+REINDEX = "run `docstore tool reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the missing pages again"
 RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"

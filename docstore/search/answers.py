@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+from docstore.model import markup
+from docstore.model.plain import Plain
 from docstore.model.types import Time, Verdict
 from docstore.reading.snippet import Snippet
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Plain):
     """A page that matches a query.
 
     Attributes:
@@ -35,7 +37,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResults:
+class SearchResults(Plain):
     """The results of a search.
 
     Attributes:
@@ -47,6 +49,20 @@ class SearchResults:
     total: int
     hits: list[Hit]
     complete: bool = True
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [
+            (
+                markup.element("bdi", hit.title),
+                markup.url_text(hit.url),
+                markup.moment(hit.timestamp),
+                f"{hit.score:.2f}",
+            )
+            for hit in self.hits
+        ]
+        table = markup.table(("title", "URL", "time", "score"), rows, right=(3,))
+        return markup.card(f"{markup.counted(self.total, 'page')} found", (), table)
 
 
 class SearchOptions(TypedDict, total=False):
@@ -77,7 +93,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexReport:
+class IndexReport(Plain):
     """The report of an update of the index.
 
     Attributes:

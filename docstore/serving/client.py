@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from docstore.model.arguments import checked
 from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_STORED
@@ -46,6 +47,9 @@ from docstore.storage.unreadable import UnreadableValues
 from docstore.writing.stream import Stream
 
 if TYPE_CHECKING:  # types alone
+    from pyarrow import RecordBatchReader
+
+    from docstore.archives.export import Selection
     from docstore.tablets.losses import LostVersion
 
 _T = TypeVar("_T")
@@ -105,6 +109,22 @@ class RemoteStore(StoreCalls, Blocking):
     def __repr__(self) -> str:
         return f"<RemoteStore at {self._session.address}>"
 
+    def __len__(self) -> int:
+        """See `DocumentStore.__len__`; the server sends every URL."""
+        return sum(1 for _ in self.urls())
+
+    def __bool__(self) -> bool:
+        """See `DocumentStore.__bool__`."""
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        """See `DocumentStore.__iter__`."""
+        return self.urls()
+
+    def urls(self, *, prefix: str | None = None, host: str | None = None) -> Iterator[str]:
+        """See `DocumentStore.urls`."""
+        return (listed.url for listed in self._listed(prefix=prefix, host=host))
+
     def close(self) -> None:
         """Close the connections; a second call does nothing.  The server and its store go on."""
         self._connections.close()
@@ -132,7 +152,7 @@ class RemoteStore(StoreCalls, Blocking):
         def captures(row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
             """Captures of a row with their columns of family `dedup`, newest first."""
             columns: dict[int, dict[Column, bytes]] = {}
-            for cell in stored_row(row_key, ReadSpec(("dedup",), end=end)):
+            for cell in stored_row(row_key, ReadSpec(("dedup",), until=end)):
                 columns.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
             for timestamp, shown in sorted(columns.items(), reverse=True):
                 verdict = decode_verdict(shown[VERDICT]) if VERDICT in shown else None
@@ -152,6 +172,7 @@ class RemoteStore(StoreCalls, Blocking):
         """See `DocumentStore.__contains__`."""
         return self._contains(url)
 
+    @checked
     async def put_page_async(
         self,
         url: str,
@@ -172,6 +193,7 @@ class RemoteStore(StoreCalls, Blocking):
         result: PutResult = await import_module("asyncio").to_thread(self.put_page, **arguments)
         return result
 
+    @checked
     def put_pages(
         self,
         pages: Iterable[Page | tuple[str, bytes]],
@@ -195,8 +217,15 @@ class RemoteStore(StoreCalls, Blocking):
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
+        """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
+        self._connections.check_open()
+        reader: RecordBatchReader = import_module("docstore.archives.arrow").to_arrow(self, columns, where)
+        return reader
+
     # --- maintenance
 
+    @checked
     def compact(
         self,
         *,
@@ -211,11 +240,13 @@ class RemoteStore(StoreCalls, Blocking):
         options = {"tablets": numbers, "level": level, "full": full, "dry_run": dry_run}
         return self.run_job("compact", options, report_of(CompactionReport), bytes_done(on_progress))
 
+    @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """See `DocumentStore.backup`; a job of the server, into a folder of the server's machine."""
         where = str(Path(folder).absolute()) if self._session.address.is_local else str(folder)
         return self.run_job("backup", {"folder": where}, report_of(BackupReport), bytes_done(on_progress))
 
+    @checked
     def delete_crawl(
         self,
         crawl: str,
@@ -238,7 +269,7 @@ class RemoteStore(StoreCalls, Blocking):
         """Have the server do something long, and wait for it; Ctrl-C asks the server to stop it.
 
         Args:
-            kind: compact, sweep, backup, check, reindex, dedup-stats or delete-crawl.
+            kind: compact, sweep, backup, check, reindex, dedup-stats, report or delete-crawl.
             options: of it.
             report: makes the result of what it gives, as plain data.
             on_progress: called with what it does now, how much of it is done, and of how much.

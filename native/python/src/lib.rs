@@ -99,8 +99,7 @@ impl Kernel {
         Ok(Self { options: Options { extractor, shingle_words, order }, with_blake3 })
     }
 
-    /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, False for HTML that the
-    /// caller has to decode, else what `source` gives.
+    /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, else its `fields`.
     fn analyse<'py>(
         &self,
         python: Python<'py>,
@@ -148,22 +147,6 @@ impl Kernel {
         workshop.analysed.retain(|kept| kept.page.main.capacity() <= RUN_BYTES);
         Self::keep(workshop, bodies.iter().map(|(body, _)| body.len()).max().unwrap_or(0));
         Ok(found)
-    }
-
-    /// A decoded page: the fields of an `Analysis` from charset on, with bytes in place of arrays.
-    fn source<'py>(
-        &self,
-        python: Python<'py>,
-        source: &str,
-        charset: &str,
-        links: bool,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let mut workshop = self.workshop();
-        let mut page = Page::default();
-        detached(python, || workshop.analyser.read(source, links, &mut page))?;
-        Self::keep(workshop, source.len());
-        page.encoding.push_str(charset);
-        fields(python, &page)
     }
 
     /// Fingerprints of a main text, as `analyse` gives them; None if it has no word.
@@ -231,7 +214,6 @@ fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<
     let digest = analysed.digest.map(|digest| PyBytes::new(python, &digest));
     let outcome = match analysed.outcome {
         Some(Outcome::Html) => fields(python, &analysed.page)?.into_any(),
-        Some(Outcome::Foreign) => false.into_pyobject(python)?.to_owned().into_any(),
         Some(Outcome::NotHtml) | None => python.None().into_bound(python),
     };
     (digest, outcome).into_pyobject(python)
@@ -271,11 +253,10 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 15;
+const INTERFACE: u32 = 16;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
