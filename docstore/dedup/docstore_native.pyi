@@ -11,8 +11,8 @@ INTERFACE: int
 
 Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
 """Word count, text digest, simhash, sketch, band keys, samples, runs, shingle set; arrays as bytes of uint64."""
-Page: TypeAlias = tuple[str, str, str, str, str, str, str, bytes, list[tuple[str, str]], Numbers | None]
-"""Charset, title, description, keywords, lang, canonical, headings, main text in UTF-8, links, numbers where there are
+Page: TypeAlias = tuple[str, str, str, str, str, str, bytes, bytes, list[tuple[str, str]], Numbers | None]
+"""Charset, title, description, keywords, lang, canonical, headings and main text in UTF-8, links, numbers if there are
 words."""
 
 class Kernel:
@@ -96,17 +96,28 @@ class FrameDictionary:
     def frames(self, body: bytes, text: bytes) -> tuple[bytes, bytes] | None: ...
 
 def delta_frame(value: bytes, base: bytes) -> bytes | None: ...
+def encode_values(
+    tasks: Sequence[tuple[bytes, Sequence[bytes | int], FrameDictionary | None, bytes, bytes, int, int]], threads: int
+) -> list[tuple[int, int, bytes, bytes] | None]: ...
 
 class RecordEncoder:
     """`tablets.record.encode_records` in native code; what marks things is handed in."""
 
-    def __init__(self, marks: tuple[int, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
+    def __init__(self, marks: tuple[int, int, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
     def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[list[bytes], list[bytes]] | None: ...
 
 def plain_row_key(url: object) -> bytes | None: ...
 def decode_capture(
     value: bytes, names: dict[int, tuple[str, bytes]]
 ) -> tuple[int, dict[tuple[str, bytes], bytes], int, int, bytes] | None: ...
+def encode_capture(
+    columns: dict[tuple[str, bytes], bytes],
+    numbers: dict[tuple[str, bytes], int],
+    kind: int,
+    arrived: int,
+    confirms: int,
+    body_name: bytes,
+) -> bytes | None: ...
 def value_place(envelope: bytes) -> tuple[int, int, int] | None: ...
 def decode_value(
     source: bytes,

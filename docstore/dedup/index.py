@@ -89,6 +89,7 @@ _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a dozen pointers and cells a page."""
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
+_CACHED_KINDS = (POSTING_BODY, POSTING_TEXT)
 
 
 class Posted(NamedTuple):
@@ -385,6 +386,11 @@ class HashIndex:
         """
         return self._oldest_of(_TEXT + number, row_key, fits, condition, new)
 
+    def few_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> list[PagePointer] | None:
+        """All pages with a text, oldest first; None if there are more than a few.  The caller verifies each."""
+        first = self._qualifiers(_TEXT + number, POINTER_SLICE, new)
+        return [_pointer(qualifier) for qualifier in first] if len(first) < FEW_PAGES else None
+
     def oldest_with_title(
         self,
         number: bytes,
@@ -580,18 +586,19 @@ class HashIndex:
 
     def follow(self, plan: Plan, known: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
+        rows = self._rows
         for table, row_key, mutations in plan.changed(Stage.POSTINGS):
-            if table != TABLE or row_key[:1] not in (_BODY, _TEXT):
+            if table != TABLE or row_key[0] not in _CACHED_KINDS:
+                continue
+            if self.gone_seen and row_key[0] == POSTING_TEXT and any(isinstance(one, SetCell) for one in mutations):
+                self._gone.drop(_number(row_key[1:]))
+            cached = None if rows is None else rows.get(row_key)
+            if rows is None or cached is None:
                 continue
             added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
-            if self.gone_seen and added and row_key[:1] == _TEXT:
-                self._gone.drop(_number(row_key[1:]))
-            cached = None if self._rows is None else self._rows.get(row_key)
-            if self._rows is None or cached is None:
-                continue
             removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
             if not known or (removed and len(cached.first) == POINTER_SLICE):
-                self._rows.drop(row_key)  # the row may continue after the cached part
+                rows.drop(row_key)  # the row may continue after the cached part
                 continue
             cached.first = _first_of(cached.first, added, POINTER_SLICE)
             if removed:
@@ -599,7 +606,7 @@ class HashIndex:
             for oldest in cached.oldest.values():
                 for qualifier in added:
                     oldest.add(_pointer(qualifier))
-            self._rows.put(row_key, cached)
+            rows.put(row_key, cached)
 
     def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
         """Remove the postings of captures of a row that are deleted.

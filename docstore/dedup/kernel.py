@@ -196,7 +196,7 @@ def _read_other(
         title=text.title,
         description=text.description,
         lang=text.lang,
-        headings=text.headings,
+        headings=text.headings.encode("utf-8", "surrogatepass"),
         main_bytes=text.main.encode("utf-8", "surrogatepass"),
         links=tuple(Link(href, anchor) for href, anchor in text.links) if links else (),
         published=text.published,
@@ -232,16 +232,22 @@ def _with_numbers(analysis: Analysis, numbers: docstore_native.Numbers | None) -
     if numbers is None:
         return analysis
     word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
-    return analysis._replace(
-        word_count=word_count,
-        text_checksum=_TEXT_SCHEME + text_digest,
-        shingle_count=len(shingles) // 8,
-        simhash=simhash,
-        sketch=_SKETCH_SCHEME + bins,
-        band_keys=np.frombuffer(band_keys, np.uint64),
-        fingerprints=np.frombuffer(samples, np.uint64),
-        runs=np.frombuffer(runs, np.uint64),
-        shingles=np.frombuffer(shingles, np.uint64),
+    return tuple.__new__(  # by place: half the time of `_replace`
+        Analysis,
+        (
+            *analysis[:10],
+            word_count,
+            _TEXT_SCHEME + text_digest,
+            len(shingles) // 8,
+            simhash,
+            _SKETCH_SCHEME + bins,
+            np.frombuffer(band_keys, np.uint64),
+            np.frombuffer(samples, np.uint64),
+            np.frombuffer(runs, np.uint64),
+            analysis.links,
+            np.frombuffer(shingles, np.uint64),
+            *analysis[20:],
+        ),
     )
 
 

@@ -90,7 +90,7 @@ def stored_texts(
                 page = pages.page(pointer)
                 if page is None or text_number(page.text_checksum) != number:
                     continue
-                if not text_compares(pages.status(pointer)):
+                if not text_compares(page.status):
                     continue
                 text = pages.text(pointer)
             except CorruptionError:
@@ -147,7 +147,7 @@ class SeenPages:
             return True
         title = self._pages.title(pointer)
         page = self._pages.page(pointer)  # None if the title cannot be read: `docstore check` lists the cell itself
-        if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
+        if page is None or not page.text_checksum or not text_compares(page.status):
             return self.index.holds(pointer, checksum)
         return self.index.holds(pointer, checksum, page.text_checksum, title)
 
@@ -163,7 +163,7 @@ class SeenPages:
         """What a page's text must be found by; None if that is not asked of it."""
         try:
             page = self._pages.page(pointer)
-            if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
+            if page is None or not page.text_checksum or not text_compares(page.status):
                 return None
             text = self._pages.text(pointer)
         except CorruptionError:

@@ -13,7 +13,7 @@ deltas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -22,6 +22,7 @@ from docstore.model.format import BASE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.values import Column
 
 TABLE = "bodies"
 LARGEST_BASE_BYTES = 4 << 20
@@ -47,6 +48,38 @@ class Base(NamedTuple):
     raw: bytes
     cell_value: bytes
     pointer: PagePointer
+
+
+class NewPage:
+    """Values of one capture that are stored together; see `Values.append_pages`.
+
+    Attributes:
+        row_key, timestamp, pointer: of the capture.
+        values: raw, by column: the body first, then the text.
+        body_name: of its body as a base, if that is known; else b"".
+        offers: bases for body and text, the likeliest first.
+        cell_values: of its values, by column; set when they are appended.
+        bases: what body and text of a similar page can be deltas against: its own values, or their bases.  Set as
+            `cell_values`, for values that may be bases.
+    """
+
+    __slots__ = ("bases", "body_name", "cell_values", "offers", "pointer", "row_key", "timestamp", "values")
+
+    def __init__(
+        self, row_key: bytes, timestamp: int, values: dict[Column, bytes], offers: Sequence[Offers] = ()
+    ) -> None:
+        self.row_key = row_key
+        self.timestamp = timestamp
+        self.pointer = PagePointer(timestamp, row_key)
+        self.values = values
+        self.offers = offers
+        self.body_name = b""
+        self.cell_values: dict[Column, bytes] = {}
+        self.bases: dict[Column, Base] = {}
+
+
+Offers = Callable[[Column], "Base | NewPage | None"]
+"""What a page offers as the base of a body or a text: a stored value, or a page that this call appends earlier."""
 
 
 class BaseRows:

@@ -219,7 +219,7 @@ fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<
     (digest, outcome).into_pyobject(python)
 }
 
-/// charset, title, description, keywords, lang, canonical, headings, main text as bytes, links, fingerprints or None.
+/// charset, title, description, keywords, lang, canonical, headings and main text as bytes, links, fingerprints or None.
 fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>> {
     let declared = &page.declared;
     (
@@ -229,7 +229,7 @@ fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>
         &declared.keywords,
         &declared.lang,
         &declared.canonical,
-        &declared.headings,
+        PyBytes::new(python, declared.headings.as_bytes()),
         PyBytes::new(python, &page.main),
         &declared.links,
         page.fingerprints.as_ref().map(|found| numbers(python, found)).transpose()?,
@@ -253,7 +253,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 15;
+const INTERFACE: u32 = 16;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -261,6 +261,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::delta_frame, module)?)?;
+    module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
