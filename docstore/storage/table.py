@@ -581,6 +581,8 @@ class Table:
 
         Later columns of a capture are dropped with its record.
         """
+        if not self.collects_captures and all(cell.family == CAPTURE_FAMILY for cell in cells):
+            return []
         records = [capture_of(cell) for cell in cells if cell.family == CAPTURE_FAMILY]
         kept = {record.timestamp for record in records}
         kept -= {record.timestamp for record in self.dropped_records(records)}
