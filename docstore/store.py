@@ -49,7 +49,7 @@ from docstore.storage.table import Table, declared_families
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
 
-    from docstore.reading.answers import Orphan, Similar
+    from docstore.model.types import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.search.answers import SearchOptions, SearchResults

@@ -15,9 +15,9 @@ from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.bases import Base, BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
-from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.plan import Plan, apply
 from docstore.storage.port import Backend, Closing, Follower
+from docstore.storage.reports import Problem, RunStorage
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, parse_cell_value
 

@@ -12,9 +12,8 @@ from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.record import Record, SegmentNames, decode_ref
+from docstore.tablets.record import Damage, Record, SegmentNames, decode_ref
 from docstore.tablets.segment import SegmentRow
-from docstore.tablets.walk import Damage
 
 Contents = dict[tuple[bytes, str, bytes, int], bytes]
 """Row key, family, qualifier and timestamp of every cell -> its value."""

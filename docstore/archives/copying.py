@@ -35,16 +35,18 @@ from docstore.storage.table import CAPTURE_FAMILIES, LATER_FAMILIES, declared_fa
 from docstore.storage.unreadable import Unreadable
 from docstore.storage.values import REF_TAG, encode_absent, is_absent, is_ref, raw_bytes_of
 from docstore.store import DocumentStore, now_micros, open_store
-from docstore.writing.copystate import CopyState, Done, source_name
 from docstore.writing.importing import (
     RECORD_COLUMNS,
     CellKey,
+    CopyState,
+    Done,
     FoundBase,
     ImportedCell,
     ImportedRow,
     RowImporter,
     order_of_texts,
     post_texts,
+    source_name,
 )
 
 RANGE_ROWS = 2048

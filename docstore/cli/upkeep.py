@@ -27,8 +27,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import Page
 from docstore.storage.files import Files
-from docstore.storage.parts import Problem
-from docstore.storage.reports import CompactionReport
+from docstore.storage.reports import CompactionReport, Problem
 from docstore.store import DocumentStore
 from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
 from docstore.tablets.leftovers import segment_of_name

@@ -24,9 +24,8 @@ from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.counts import totals
 from docstore.storage.files import read_only_error
-from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.port import Backend, Closing, Upkeep
-from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries

@@ -55,9 +55,8 @@ from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durabi
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
 from docstore.storage.counts import FAMILY as COUNTS_FAMILY
 from docstore.storage.counts import TAKEN, TOTALS, fold_shared
-from docstore.storage.parts import Progress
 from docstore.storage.port import Upkeep
-from docstore.storage.reports import CompactionReport
+from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import CAPTURE_FAMILIES, Table, is_later
 from docstore.storage.values import encode_inline

@@ -1,6 +1,6 @@
 """General cells: apply, scan, check_and_mutate, read_modify_write, delete, on the rows of pages; notes of captures.
 
-Knows the table, where values lie and the commit point; of the built-in columns only notes.  Values above 512 bytes are
+Knows the table, where values are and the commit point; of the built-in columns only notes.  Values above 512 bytes are
 stored outside the row and read back transparently.  Conditional and read-modify-write mutations hold the writers' lock.
 """
 

@@ -57,7 +57,7 @@ class ClusterLookup:
         self._fetch = fetch  # gives the value that a cell's value leads to
 
     def of(self, row_key: bytes, at: int | None = None) -> Membership | None:
-        """What the newest version up to a time belongs to; None where there is none."""
+        """What the newest version up to a time belongs to; None if there is none."""
         captures = (one for one in self._table.captures(row_key, None if at is None else at + 1) if one.shows_page)
         seen = next(captures, None)
         if seen is None:

@@ -220,7 +220,7 @@ class DocumentReader:
 
     Args:
         table: of pages.
-        values: where values lie.
+        values: where values are.
         most_bytes: of a capture's values, uncompressed: `get` raises LongDocument for others.  None for no bound.
     """
 
@@ -394,7 +394,7 @@ class DocumentReader:
         return self._attempt(row_key, column, timestamp, verify) is not None
 
     def _attempt(self, row_key: bytes, column: Column, timestamp: int, read: Callable[[bytes], bytes]) -> bytes | None:
-        """What `read` makes of the cell of a version; b"" where there is none, None where it cannot be read."""
+        """What `read` makes of the cell of a version; b"" if there is none, None if it cannot be read."""
 
         def look_up() -> bytes:
             found = self._table.capture_at(row_key, timestamp)

@@ -22,8 +22,8 @@ from docstore.reference import fingerprints
 from docstore.reference.ranking import IndexQuery
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ReadsAhead
-from docstore.storage.parts import RunStorage
 from docstore.storage.port import Backend
+from docstore.storage.reports import RunStorage
 from docstore.storage.table import Table
 from docstore.storage.values import INLINE_TAG
 
@@ -115,7 +115,7 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
-    """What a text is posted under, as `HashIndex.add` posts its page; None where it is too short."""
+    """What a text is posted under, as `HashIndex.add` posts its page; None if it is too short."""
     keys = kernel.text_keys(text)
     # A text has at least as many words as distinct shingles, so most need not be counted.
     if not keys.shingle_count or (keys.shingle_count < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):

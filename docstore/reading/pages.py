@@ -76,12 +76,12 @@ class StoredPages:
         return int(self._column(pointer, STATUS) or b"0")
 
     def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None where it cannot be read."""
+        """Its stored text; None if it cannot be read."""
         text = self._column(pointer, MAIN)
         return None if text is None else text.decode("utf-8", "surrogatepass")
 
     def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None where it cannot be read."""
+        """Its stored body; None if it cannot be read."""
         return self._column(pointer, BODY)
 
     def is_readable(self, pointer: PagePointer) -> bool:
@@ -89,7 +89,7 @@ class StoredPages:
         return self.body(pointer) is not None
 
     def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """Where a value of a version lies; None where it has none."""
+        """Where a value of a version lies; None if it has none."""
         found = self.capture(pointer)
         return None if found is None else found.columns.get(column)
 
@@ -116,7 +116,7 @@ class StoredPages:
         return b"" if cell_value is None else self._values.fetch(cell_value)
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """A value of a version, b"" where it has none; None where it cannot be read: no more is asked of it then."""
+        """A value of a version, b"" if it has none; None if it cannot be read: no more is asked of it then."""
 
         def look_up() -> bytes:
             return self.cell_value(pointer, column) or INLINE_TAG

@@ -46,7 +46,7 @@ ELLIPSIS: Final = "\u2026"
 _SENTENCE_ENDS: Final = (". ", "! ", "? ")
 _UNSPACED_SENTENCE_ENDS: Final = ("。", "！", "？", "।")
 _BACK_TO_BLANK: Final = 40
-"""Characters that a cut goes back for a blank; behind them the text is taken for one without blanks."""
+"""Characters that a cut goes back for a blank; after them the text is taken for one without blanks."""
 _SENTENCE_BONUS: Final = 0.2
 _LEAD_IN: Final = 0.25
 """Share of the free room that goes before the first place where no sentence starts in it."""
@@ -72,7 +72,7 @@ class Snippet(NamedTuple):
     """What a result page shows of a page.
 
     Attributes:
-        url: canonical URL of the page; "" where the text was given.
+        url: canonical URL of the page; "" if the text was given.
         source: where the passages come from: "main" or "description".
         passages: in the order of the text.
     """
@@ -137,7 +137,7 @@ class _Window(NamedTuple):
 
 
 def passages(text: str, query: str, length: int = DEFAULT_LENGTH) -> tuple[Passage, ...]:
-    """The passages of a text that cover a query best; none where no word of it is in the text.
+    """The passages of a text that cover a query best; none if no word of it is in the text.
 
     Args:
         text: blocks on lines of their own.
@@ -264,7 +264,7 @@ def _best_window(text: str, hits: Sequence[_Hit], weights: Sequence[float], widt
 
 
 def _sentence_start(text: str, low: int, place: int) -> int:
-    """The last start of a sentence or block in text[low:place + 1]; -1 where there is none."""
+    """The last start of a sentence or block in text[low:place + 1]; -1 if there is none."""
     best = 0 if low == 0 else -1
     found = text.rfind("\n", low - 1 if low else 0, place)
     if found >= 0:
@@ -358,7 +358,7 @@ def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Pa
         else:
             marks.append((first - start, last - start))
             partial.append(is_partial)
-    if not all(partial):  # pairs that stand alone are noise beside whole words and chains of pairs
+    if not all(partial):  # pairs that stand alone are noise next to whole words and chains of pairs
         marks = [mark for mark, is_partial in zip(marks, partial, strict=True) if not is_partial]
     return Passage(text[start:end].replace("\n", " "), tuple(marks), before, after)
 
@@ -374,7 +374,7 @@ class SnippetReader:
         self._values = values
 
     def snippets(self, urls: Iterable[str], query: str, length: int, at: int | None) -> list[Snippet | None]:
-        """A snippet for each URL, in order; None where the store has no text of it."""
+        """A snippet for each URL, in order; None if the store has no text of it."""
         wanted = terms(query)
         _checked(length)
         end = None if at is None else at + 1

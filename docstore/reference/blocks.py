@@ -3,18 +3,18 @@
 An *element* is opened by the start tag of a container (every tag but inline, void, raw and leaf ones) and closed by the
 end tag of its name, which closes what is still open inside it; an end tag without an open element of its name is
 nothing.  Before a start tag in `CLOSES`, elements on top whose end tag it implies are closed.  *Leaf* tags (p, h1,
-dt, ...) open no element: their evidence belongs to the block right behind them, if any.  Elements are numbered in order
+dt, ...) open no element: their evidence belongs to the block right after them, if any.  Elements are numbered in order
 of their start tags, so that a parent's number is below its children's and sums over subtrees take one backward loop.
 
 Where that is asked for, an inline tag *stands apart* if its attributes say that it is an advert or never content, or if
 one of its name stands apart and is open: it opens an element and ends the block, as its end tag does.  A start tag in
-`CLOSES` closes those on top; one that was opened right behind a leaf's start tag, no other element between, is closed
+`CLOSES` closes those on top; one that was opened directly after a leaf's start tag, no other element between, is closed
 by the next tag of a leaf, too, as parsers do.
 
 A *block* is the shown text between two tags that break: all but comments, inline ones, br and img.  Its *weight* is its
 number of characters that are not white space, where one from U+2E80 on (Chinese, Japanese, Korean) counts three: about
 as many letters as it stands for.  No blank is needed anywhere, so scripts without them are weighed like others.  The
-link weight is that of the texts behind an ``a`` tag with an href, up to the next ``a`` or ``/a``.
+link weight is that of the texts after an ``a`` tag with an href, up to the next ``a`` or ``/a``.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
 _NO_LEAF: Final = 1 << 62
 """Higher than any stack."""
 _END: Final[tuple[tuple[str, None, str], ...]] = (("hr", None, ""),)
-"""Behind the last text: a tag that only ends the block."""
+"""After the last text: a tag that only ends the block."""
 
 
 # --- What a tag says of the text inside it: content, boilerplate, or nothing.
@@ -206,7 +206,7 @@ _END: Final[tuple[tuple[str, None, str], ...]] = (("hr", None, ""),)
 #
 # A *hint word* is one of `HINT_WORDS` in the ``class`` or ``id`` of a tag.  Both are cut into names at white space, and
 # names into words: small letters with at most one capital before them (``relatedPosts`` is ``related``, ``Posts``), or
-# capitals alone.  A word right behind one of `NEGATIONS` in the same name does not count (``no-sidebar``, ``hasMenu``).
+# capitals alone.  A word right after one of `NEGATIONS` in the same name does not count (``no-sidebar``, ``hasMenu``).
 # Attributes are looked at when their source holds a watched word (a hint word, or role, itemprop, hidden, display; in
 # small letters, in capitals, or with one capital in front) or an ampersand, which could write one.
 #
@@ -361,7 +361,7 @@ alert banner bar box consent container dialog disclaimer hint info layer manager
 overlay panel policy popin popup preference preferences settings wall warning wrapper
 """
 NOTICES: Final = frozenset(_NOTICES.split())
-"""With a word of `CONSENT` before or behind it in the same name."""
+"""With a word of `CONSENT` before or after it in the same name."""
 
 NEVER: Final = 1
 NEVER_NAMES: Final = frozenset({"dialog", "amp-consent", "amp-user-notification"})

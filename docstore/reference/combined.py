@@ -8,14 +8,14 @@ The rule, on the blocks and elements of `outline`; "weight" is theirs:
 1. A block outside of these is *solid* when it weighs at least 40 and at most a third of it is links; its solid weight
    is what is not link.  If no block is, the least weight is waived.
 2. An element whose tag says boilerplate is dropped when it holds at most half of the page's solid weight (a header only
-   outside an article); one whose class or id says so, when it holds at most a third; the block behind a leaf tag that
+   outside an article); one whose class or id says so, when it holds at most a third; the block after a leaf tag that
    says so likewise.  What holds more is the page itself, whatever it is called.
 3. The *container*: the heaviest ``itemprop=articleBody``, else the heaviest article, else the first main, of those with
    more than a third of the solid weight left; else the whole page.  Unless it is an articleBody, while one child holds
    at least 19/20 of its solid weight, that child takes its place.
 4. The blocks left in the container, up to the last solid one, that are at most two thirds links.  Before them the
    *lead*: going back from the first of them to the nearest heading, past at most 4 blocks that are no lead, that
-   heading and the solid blocks without links; nothing where there is no such heading.  Dropped blocks are passed over.
+   heading and the solid blocks without links; nothing if there is no such heading.  Dropped blocks are passed over.
    Where the container is an articleBody, article or main, and what is taken weighs less than half of the blocks left
    in it, these are all taken: its author says that it is content, though it be lists of links.
 5. If these weigh less than 300 (about 50 words) they are often the template alone.  Then: every block but those in
@@ -62,7 +62,7 @@ LENIENT_WEIGHT: Final = 500
 
 
 def combined(markup: Markup) -> str:
-    """Main content of a page: blocks on lines of their own, white space folded; "" only where there is no text."""
+    """Main content of a page: blocks on lines of their own, white space folded; "" only if there is no text."""
     page = outline(markup)
     blocks = page.blocks
     return render(blocks[number] for number in select(page))
@@ -72,10 +72,10 @@ class Decision(NamedTuple):
     """What the rule makes of a page.
 
     Attributes:
-        kept: numbers of the blocks that are main content, ascending; empty only where the page has no block.
+        kept: numbers of the blocks that are main content, ascending; empty only if the page has no block.
         adverts: of each element, whether step 0 drops it.
         dropped: of each block, whether step 2 drops it, or 0.
-        inside: of each element, whether it lies in the container.
+        inside: of each element, whether it is in the container.
         is_lenient: step 5 decided.
     """
 
@@ -87,7 +87,7 @@ class Decision(NamedTuple):
 
 
 def select(page: Outline, few_solid: int = 0) -> list[int]:
-    """Numbers of the blocks that are main content, ascending; empty only where the page has no block.
+    """Numbers of the blocks that are main content, ascending; empty only if the page has no block.
 
     Args:
         page: its blocks and elements.
@@ -149,7 +149,7 @@ def subtree_sums(page: Outline, weights: Sequence[int]) -> list[int]:
 
 
 def _said_and_small(page: Outline, wanted: int) -> list[bool]:
-    """Which elements lie in one whose evidence has a wanted bit and which holds at most half of the page's text."""
+    """Which elements are in one whose evidence has a wanted bit and which holds at most half of the page's text."""
     count = len(page.parents)
     if not any(evidence & wanted for evidence in page.evidence):
         return [False] * count
@@ -186,7 +186,7 @@ def _dropped(page: Outline, solid: Sequence[int], adverts: Sequence[bool]) -> tu
 
 
 def _container(page: Outline, solid: Sequence[int], dropped: Sequence[bool]) -> tuple[list[bool], bool]:
-    """Which elements lie in the container of step 3, itself among them; and whether it comes of explicit markup."""
+    """Which elements are in the container of step 3, itself among them; and whether it comes of explicit markup."""
     parents = page.parents
     count = len(parents)
     sums = subtree_sums(page, solid)

@@ -182,7 +182,7 @@ def sample(values: NDArray[np.uint64], modulus: int = SAMPLE_MODULUS, limit: int
 def runs(in_order: NDArray[np.uint64], fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Keys of the runs of shingles that begin with each fingerprint, where a text has it first; cut off at its end.
 
-    A text that lies in another one has its runs there too.  A run of shingles s_0, s_1, ... of the i-th of
+    A text that is in another one has its runs there too.  A run of shingles s_0, s_1, ... of the i-th of
     `RUN_LENGTHS` has as its key the fold of one value, the sum of ``s_k * RUN_FACTOR**k`` modulo 2**64, begun with
     START + `_RUNS_FROM` + i.
 
@@ -336,7 +336,7 @@ def simhash(shingles: NDArray[np.uint64]) -> int:
     Args:
         shingles: (n,) uint64, any order; repeats add weight.
     Returns:
-        int in [0, 2**64); 0 where there is no shingle.
+        int in [0, 2**64); 0 if there is no shingle.
     Source:
         Charikar 2002 (STOC); Manku, Jain, Das Sarma 2007 (WWW).
     """

@@ -65,7 +65,7 @@ def fold_blocks(joined: str) -> str:
 def shown_texts(markup: Markup, hidden: frozenset[str] = HIDDEN) -> list[str]:
     """The visible part of each text of the markup, decoded.
 
-    The contents of a visible raw element are put before the text behind it.
+    The contents of a visible raw element are put before the text after it.
 
     Args:
         markup: of the page.

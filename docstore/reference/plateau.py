@@ -12,7 +12,7 @@ tokens, of 1 for a word and -1 for a tag: as in the paper, leaving out a tag is 
 greatest sum of a run ending at j starts where the sum of all tokens before is least, the first such place giving the
 longest; so one pass keeps the least prefix.
 
-Words stand in bunches between tags, and no best span cuts a bunch of words or ends with a tag unless the sums are
+Words are in bunches between tags, and no best span cuts a bunch of words or ends with a tag unless the sums are
 equal: so bunches, not tokens, are walked.
 """
 
@@ -46,7 +46,7 @@ def stream(markup: Markup) -> tuple[list[int], list[int]]:
 
 
 def best_span(tags: Sequence[int], word_counts: Sequence[int]) -> Span:
-    """The span of greatest value, as texts: it begins behind the tags before its first text.
+    """The span of greatest value, as texts: it begins after the tags before its first text.
 
     Args:
         tags: number of tags before each text.
@@ -83,6 +83,6 @@ def span_text(markup: Markup, texts: Iterable[str], span: Span) -> str:
 
 
 def plateau(markup: Markup) -> str:
-    """Text of the page's tag plateau; "" where the page has no word."""
+    """Text of the page's tag plateau; "" if the page has no word."""
     tags, word_counts = stream(markup)
     return span_text(markup, shown_texts(markup), best_span(tags, word_counts))

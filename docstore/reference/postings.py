@@ -66,7 +66,7 @@ def mix(keys: Keys) -> Keys:
 
 
 def key_bytes(mixed: Keys) -> bytes:
-    """Mixed keys as they lie in a log: `RUN_KEY_BITS` bits each, lowest byte first."""
+    """Mixed keys as they are in a log: `RUN_KEY_BITS` bits each, lowest byte first."""
     return mixed.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :_KEY_BYTES].tobytes()
 
 

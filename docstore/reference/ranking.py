@@ -5,7 +5,7 @@ Pure functions.  `native/core/src/ranking.rs` gives the same.
 A key is the first of a chain: bands of more and more bins, runs of more and more shingles (LSH Forest: Bawa, Condie,
 Ganesan 2005).  A bucket that is full stays full, and what comes after its first texts is posted under the next key of
 the chain as well; so a look-up goes along each chain until a bucket has room.  A text half of whose bands are full
-at 14 bins lies in the middle of a crowd: it is posted in a second bucket beside each of its full ones of 7
+at 14 bins is in the middle of a crowd: it is posted in a second bucket next to each of its full ones of 7
 bins, which only such texts are in.  At most 16 * 7 + 64 + 16 * 3 buckets of 64 texts are
 read, whatever is stored.
 """

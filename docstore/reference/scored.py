@@ -5,7 +5,7 @@ Integers only, no order of hashing, linear time: another implementation gives th
 The rule:
 
 1. The blocks of the page but for those in elements that are never content (see `blocks`) or say that they are adverts
-   and hold at most half of the text, and those of at most half behind leaves that say so; inline tags that say so stand
+   and hold at most half of the text, and those of at most half after leaves that say so; inline tags that say so stand
    apart (see `blocks`).  Of the rest, *outlier blocks* go: long texts that few of many alike elements have (below).
    And what `combined` takes of the blocks; if it finds 16 solid ones or fewer, short ones are solid, too.  An element
    that holds more than 19/20 of the text is the page itself, whatever it is called, unless a fifth of what it holds or
@@ -21,7 +21,7 @@ The rule:
 3. Blocks with a score above the *bar* are the main content: of -100, -50, 0 and 50 the one that promises the greatest
    F1, where a block's chance to be content grows evenly from none at -200 to all at 300 and blocks count by weight; the
    lowest of equals.  But of blocks of 40 and more with the same text only those in the element of the first, or in one
-   beside it with its name and marks, as pages repeat a text for other sizes of screen, and replies quote.  Where there
+   next to it with its name and marks, as pages repeat a text for other sizes of screen, and replies quote.  Where there
    is none, what `combined` took.
 4. That is *doubtful* where it weighs less than an eighth of the page's text, or no block scored above the bar, and it
    has less than a fifth of the words of the title (of those with four characters or more, as they are written).  Then
@@ -122,7 +122,7 @@ class Traits(NamedTuple):
 
 
 def scored(markup: Markup) -> str:
-    """Main content of a page: blocks on lines of their own, white space folded; "" only where there is no text."""
+    """Main content of a page: blocks on lines of their own, white space folded; "" only if there is no text."""
     page, taken = read(markup)
     return render(page.blocks[number] for number in select(page, taken, title_of(markup)))
 
@@ -369,8 +369,8 @@ def _weigh(page: Outline, numbers: Iterable[int]) -> int:
 # aside or article; and at most three elements with text have that one's form, four times as many or more have its
 # parent's form, and it holds at most half of all the text in these.
 #
-# Where a page repeats a form (cards, posts, rows of a list), what belongs to the form stands in most of its elements.
-# A long text that stands in one or two of them is not a part of it, whatever it is, and it would tip what shares and
+# Where a page repeats a form (cards, posts, rows of a list), what belongs to the form is in most of its elements.
+# A long text that is in one or two of them is not a part of it, whatever it is, and it would tip what shares and
 # neighbours say of all others.
 
 GENERIC: Final = frozenset({"div", "section", "aside", "article"})
@@ -431,14 +431,14 @@ def forms_of(page: Outline) -> list[int]:
     return forms
 
 
-# --- Whether a short text is a stamp: a date, a time or a count that stands beside content and changes without it.
+# --- Whether a short text is a stamp: a date, a time or a count that stands next to content and changes without it.
 #
 # The lists are closed, so that another implementation holds them bit for bit; a change changes main texts, and with
 # them fingerprints.
 #
 # A text is cut into runs of ASCII digits and runs of letters: ASCII letters and every character from U+00C0 on but the
 # general punctuation (U+2000 to U+206F).  It is a *stamp* where it has a digit and a sign, and at least half of these
-# characters stand in digits, in words that are signs, or in words that stand beside these.  A sign is
+# characters are in digits, in words that are signs, or in words that stand next to these.  A sign is
 #
 # - one of `SIGN_WORDS`: a month, a word such as "ago", a word of what is counted, such as "replies" (small and capital
 #   ASCII letters are the same);

@@ -23,7 +23,7 @@ class SketchBounds(NamedTuple):
     Attributes:
         least_estimate: of the Jaccard coefficient.
         margin: added to an estimate to come to the upper end of its error.
-        least_contained: share of the smaller text that may lie in the other, taken at that upper end.
+        least_contained: share of the smaller text that may be in the other, taken at that upper end.
     """
 
     least_estimate: float
@@ -97,7 +97,7 @@ class Texts:
         if estimate >= least_estimate:
             return False
         shared = (estimate + margin) / (1 + estimate + margin) * (shingle_count + held[1])
-        return shared < least_contained * min(shingle_count, held[1])  # nor may one lie in the other
+        return shared < least_contained * min(shingle_count, held[1])  # nor may one be in the other
 
     def unheld(self, numbers: list[int]) -> list[int]:
         """Of some texts those whose sketch is not held."""
@@ -120,7 +120,7 @@ class Texts:
             self._set_bytes -= self._sets.popitem(last=False)[1][1].nbytes
 
     def overlap(self, number: int, other: int) -> Overlap | None:
-        """What another text shares with one; None where the shingles of one are not held."""
+        """What another text shares with one; None if the shingles of one are not held."""
         mine, theirs = self._sets.get(number), self._sets.get(other)
         if mine is None or theirs is None:
             return None

@@ -92,7 +92,7 @@ class Markup(NamedTuple):
     Attributes:
         texts: n + 1 source texts, most of them short or empty; character references not decoded.
         names: n lowercased names, "p" for a start tag, "/p" for an end tag, "" for comments and what EOF swallowed.
-        attributes: n sources of attributes, for `attributes`; None where there can be none.
+        attributes: n sources of attributes, for `attributes`; None if there can be none.
         contents: n contents of raw elements, as in the source; None for other markup.
         comments: n contents of comments with their end mark; None for other markup, bogus comments among it.
     """
@@ -176,7 +176,7 @@ def _numeric(number: int) -> str:
 
 
 def _named(run: str) -> tuple[str, int]:
-    """Characters of the longest prefix of `run` that is a name, and that prefix's length; 0 where there is none."""
+    """Characters of the longest prefix of `run` that is a name, and that prefix's length; 0 if there is none."""
     for length in range(min(len(run), _LONGEST_NAME), 1, -1):
         characters = _NAMED.get(run[:length])
         if characters is not None:

@@ -27,12 +27,12 @@ from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
 from docstore.storage.engine import ReadsAhead, all_cells
-from docstore.storage.parts import Problem
 from docstore.storage.port import Backend
+from docstore.storage.reports import Problem
 from docstore.storage.table import Table, declared_families
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
-from docstore.writing.copystate import is_unfinished
+from docstore.writing.importing import is_unfinished
 
 if TYPE_CHECKING:  # types alone
     from docstore.serving.client_calls import Losses

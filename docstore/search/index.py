@@ -74,7 +74,7 @@ _VALUES: Final = {
 }
 _NEEDED: Final = (*_VALUES.values(), capture.LANG, capture.STATUS)
 _FOLDED: Final = "".join(fold(chr(point)) or "\0" for point in range(0x2000)).encode("utf-16-le")
-"""Characters without accents; words have none behind it that `fold` would change."""
+"""Characters without accents; words have none after it that `fold` would change."""
 
 
 def search_text(text: str) -> str:

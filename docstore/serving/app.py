@@ -266,7 +266,7 @@ MOST_ANSWERS: Final = 20_000
 MOST_BYTES: Final = 64 << 20
 LONGEST_ANSWER_BYTES: Final = 4 << 20
 MOST_KEYS: Final = 1 << 19
-"""Keys without an answer, some 200 bytes each: so many writes, but for pages, in ten minutes; beyond it 429."""
+"""Keys without an answer, some 200 bytes each: so many writes, except pages, in ten minutes; beyond it 429."""
 NOT_REPEATABLE: Final = ("/v1/cells/read-modify-write", "/v1/cells/check-and-mutate")
 _REPEATABLE: Final = frozenset(
     {

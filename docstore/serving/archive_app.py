@@ -365,7 +365,7 @@ class ArchiveApp:
                 yield row
 
     def _find(self, page: Address, wanted: int, *, is_short: bool) -> tuple[list[Memento], bool]:
-        """Captures of a URL, oldest first, none where it was never captured; and whether these are all.
+        """Captures of a URL, oldest first, none if it was never captured; and whether these are all.
 
         If there are too many, they are the newest, and some around the wanted time.
         """
@@ -384,7 +384,7 @@ class ArchiveApp:
         return sorted(found), is_whole
 
     def _body_bytes(self, one: Memento) -> int:
-        """Length of a capture's body, without reading it; 0 where it is no more."""
+        """Length of a capture's body, without reading it; 0 if it is no more."""
         found = self._store.table.capture_at(one[1], one[0])
         return raw_bytes_of(found.columns[capture.BODY]) if found is not None and has_body(found) else 0
 

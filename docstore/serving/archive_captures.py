@@ -489,7 +489,7 @@ def _order(one: Listed) -> tuple[bytes, int, bytes]:
 
 
 def _inline(cell_value: bytes | None) -> bytes:
-    """A short value that stands in its cell; b"" for none, and for one that is longer than any that is listed."""
+    """A short value that is in its cell; b"" for none, and for one that is longer than any that is listed."""
     return b"" if cell_value is None else parse_cell_value(cell_value).value
 
 

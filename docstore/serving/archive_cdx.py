@@ -1,6 +1,6 @@
 """CDX: questions read, and answered with captures in order, filtered, collapsed, sorted, cut, and printed.
 
-Pages are of `PAGE_ROWS` captures as they lie in the store, before filters: so the cost of a page is bounded, whatever
+Pages are of `PAGE_ROWS` captures as they are in the store, before filters: so the cost of a page is bounded, whatever
 the filter, and a page may show fewer rows, or none.  A question without `page` stops where its budget is used up, and
 says where to go on.  Filters are matched by RE2, which takes linear time whatever the expression.
 """

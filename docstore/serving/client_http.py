@@ -488,7 +488,7 @@ def _class(given: Any) -> object:
 
 
 def _seconds(header: str | None, given: Any) -> float | None:
-    """How long the server asks to wait; None where it does not."""
+    """How long the server asks to wait; None if it does not."""
     error = given.get("error") if isinstance(given, dict) else None
     said = error.get("retry_after") if isinstance(error, dict) else None
     for value in (said, header):

@@ -35,9 +35,9 @@ from docstore.model.types import (
     ReadSpec,
     Schema,
     SetCell,
+    Similar,
 )
 from docstore.reading import queries
-from docstore.reading.answers import Similar
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document, rejection_of

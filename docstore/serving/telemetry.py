@@ -141,7 +141,7 @@ class Metrics:
         Gauge(name, text, registry=self.registry).set_function(value)
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered; status 0 where its client had gone."""
+        """A request was answered; status 0 if its client had gone."""
         made = self._of_requests.get((route, method, status))
         if made is None:
             known = method if method in ("GET", "POST", "PUT", "DELETE", "HEAD") else "other"

@@ -54,7 +54,7 @@ TYPES: Final[Mapping[str, type]] = {
     "append": Append,
     "increment": Increment,
 }
-"""Records that name their type, as more than one may stand in one place."""
+"""Records that name their type, as more than one may be in one place."""
 
 JSON: Final = "application/json"
 MSGPACK: Final = "application/msgpack"

@@ -23,9 +23,8 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.bases import Base, BaseRows
 from docstore.storage.engine import Engine
-from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan
-from docstore.storage.reports import BackupReport, CompactionReport
+from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column

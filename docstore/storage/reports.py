@@ -1,9 +1,14 @@
-"""Reports of a backend's maintenance."""
+"""What a backend answers besides rows and values: progress, problems, where runs are, reports of maintenance."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
+from docstore.storage.engine import Engine
+from docstore.storage.files import Files
 from docstore.storage.unreadable import Unreadable
 
 
@@ -86,3 +91,29 @@ class BackupReport:
     copied_segments: int
     copied_bytes: int
     total_bytes: int
+
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes done, and the bytes in total."""
+
+
+class Problem(NamedTuple):
+    """An inconsistency in a backend's own metadata.
+
+    Attributes:
+        where: part of the store.
+        what: found, and expected.
+        remedy: what to do.
+    """
+
+    where: str
+    what: str
+    remedy: str
+
+
+class RunStorage(NamedTuple):
+    """Where an index keeps sorted runs: files in a folder, and the engine with the log of postings not yet in runs."""
+
+    engine: Engine
+    folder: Path
+    files: Files

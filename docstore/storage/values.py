@@ -39,7 +39,7 @@ def through_moves(look_up: Callable[[], Found], fetch: Callable[[Found], Value])
 
 
 INLINE_TAG = bytes((VALUE_INLINE,))
-"""Goes before a value that stands in its cell."""
+"""Goes before a value that is in its cell."""
 REF_TAG = bytes((VALUE_REF,))
 _ABSENT = bytes((VALUE_ABSENT,))
 
@@ -102,12 +102,12 @@ def raw_bytes_of(cell_value: bytes) -> int:
 
 
 def is_ref(cell_value: bytes) -> bool:
-    """Whether the value lies behind a ref."""
+    """Whether the value lies after a ref."""
     return parse_cell_value(cell_value).ref is not None
 
 
 Sorted = tuple[dict[Column, bytes], dict[Column, bytes]]
-"""Cell values of those that stand in their cells; and the values that do not."""
+"""Cell values of those that is in their cell; and the values that do not."""
 
 
 def sort_values(values: Mapping[Column, bytes]) -> Sorted:

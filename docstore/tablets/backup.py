@@ -42,9 +42,8 @@ from docstore.model.format import (
 )
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.files import PRIVATE, Files, ReadFile
-from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.reports import BackupReport
+from docstore.storage.reports import BackupReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.tablets.commit import Committer
 from docstore.tablets.layout import LocalBackend

@@ -27,9 +27,8 @@ from docstore.model.format import (
 from docstore.model.types import Cell, Condition, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
-from docstore.storage.parts import Problem, RunStorage
 from docstore.storage.port import Backend, Upkeep
-from docstore.storage.reports import CompactionReport
+from docstore.storage.reports import CompactionReport, Problem, RunStorage
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer

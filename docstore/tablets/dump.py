@@ -37,8 +37,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.files import ReadFile
 from docstore.tablets.codec import checksum16
 from docstore.tablets.dictionaries import decode_dictionary
-from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Record, record_span
-from docstore.tablets.walk import Damage, walk_records
+from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Damage, Record, record_span, walk_records
 
 _KINDS = {
     RECORD_VALUE: "value",

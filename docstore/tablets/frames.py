@@ -21,11 +21,11 @@ class IndexedDictionary:
 
     @property
     def memory_bytes(self) -> int:
-        """What native code holds: the content, room for a value behind it, and the index."""
+        """What native code holds: the content, room for a value after it, and the index."""
         return self._dictionary.memory_bytes
 
     def frame(self, raw: bytes, limit: int | None = None) -> bytes | None:
-        """The frame of a value with it; None where the reference has to make one.
+        """The frame of a value with it; None if the reference has to make one.
 
         Args:
             raw: the value.
@@ -58,7 +58,7 @@ def index(content: bytes) -> IndexedDictionary | None:
 
 
 def delta(raw: bytes, base: bytes) -> bytes | None:
-    """The frame of a delta against a base; None where the reference has to make one."""
+    """The frame of a delta against a base; None if the reference has to make one."""
     if compiled.WHY_NOT:
         return None
     try:

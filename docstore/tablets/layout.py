@@ -52,8 +52,8 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.parts import Problem, Progress, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.reports import Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
@@ -71,11 +71,10 @@ from docstore.tablets.losses import (
     record_lost_commits,
 )
 from docstore.tablets.manifest import Manifest
-from docstore.tablets.record import SegmentNames
+from docstore.tablets.record import Damage, SegmentNames, walk_records
 from docstore.tablets.reserve import Reserve
 from docstore.tablets.segment import ValueLog
 from docstore.tablets.values import LocalValues
-from docstore.tablets.walk import Damage, walk_records
 from docstore.version import __version__
 
 if TYPE_CHECKING:

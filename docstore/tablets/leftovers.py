@@ -25,8 +25,7 @@ from docstore.model.format import (
     SEGMENT_SUFFIX,
 )
 from docstore.storage.files import Files, ReadFile
-from docstore.tablets.record import Record, copied_segments, marked_group
-from docstore.tablets.walk import Damage, walk_records
+from docstore.tablets.record import Damage, Record, copied_segments, marked_group, walk_records
 
 COPY_BYTES = 1 << 20
 

@@ -6,6 +6,11 @@ same bytes of many records, faster (`record_encoder`).
 A record can be as small as 200 bytes when its payload is a delta, so its header is: 22 bytes with both CRCs for nearly
 every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).  Both are fixed layouts, because one
 `struct` call costs less than six varints, and a point read decodes one record per page.
+
+`walk_records` reads a segment without refs, past damage: for recovery, check, repair and compaction.  After damage it
+searches the next complete valid record.  The CRC over header and fields starts from the segment's number, the payload
+has another: random bytes look like a record with a probability of 2**-64, and bytes of another segment in a reused disk
+block are not accepted.
 """
 
 from __future__ import annotations
@@ -44,6 +49,7 @@ from docstore.model.format import (
     RECORD_WIDE_HEADER_BYTES,
     TIMESTAMP_MAX,
 )
+from docstore.storage.files import ReadFile
 
 _NARROW = Struct(RECORD_NARROW_HEADER)
 _WIDE = Struct(RECORD_WIDE_HEADER)
@@ -78,7 +84,7 @@ FIELDS_MAX_BYTES = 256 << 10
 
 
 class Record(NamedTuple):
-    """One value, or one mark, as it lies in Bodies.
+    """One value, or one mark, as it is in Bodies.
 
     Attributes:
         kind: RECORD_VALUE, one of the RECORD_DELETE_ marks, RECORD_GROUP or RECORD_COPIES.
@@ -270,7 +276,7 @@ def deleted_range(mark: Record) -> tuple[int, int | None]:
 
 
 def group_mark(group: int) -> Record:
-    """The mark behind which the records of a commit stand."""
+    """The mark after which the records of a commit stand."""
     payload = encode_varint(group)
     return Record(RECORD_GROUP, b"", "", b"", 0, CODEC_STORED, b"", len(payload), payload)
 
@@ -281,7 +287,7 @@ def marked_group(mark: Record) -> int:
 
 
 def copies_mark(segments: Iterable[int]) -> Record:
-    """The mark behind which copies of records in these segments stand."""
+    """The mark after which copies of records in these segments stand."""
     numbers = sorted(segments)
     payload = b"".join(encode_varint(number - before) for before, number in pairwise([0, *numbers]))
     return Record(RECORD_COPIES, b"", "", b"", 0, CODEC_STORED, b"", len(payload), payload)
@@ -428,3 +434,89 @@ def encode_records(records: Sequence[Record], segment: int, offset: int) -> tupl
         refs.append(encode_ref(segment, offset, len(raw)))
         offset += len(raw)
     return encoded, refs
+
+
+WINDOW_BYTES = 1 << 20
+"""Bytes of a read; for a larger record the window grows."""
+_HEAD_BYTES = RECORD_HEADER_MAX_BYTES + FIELDS_MAX_BYTES + RECORD_CRC_BYTES
+
+_MAGIC = bytes((RECORD_MAGIC,))
+
+
+class Damage(NamedTuple):
+    """Bytes up to `end` that are no valid record, and why."""
+
+    end: int
+    reason: str
+
+
+class _Window:
+    """The part of the file that is in memory."""
+
+    def __init__(self, handle: ReadFile, end: int) -> None:
+        self.buffer = b""
+        self.base = 0
+        self._handle = handle
+        self._end = end
+
+    def load(self, offset: int, length: int) -> int:
+        """Load `length` bytes of the file from an offset on, or fewer at its end; returns their index in the buffer."""
+        length = min(length, self._end - offset)
+        if offset < self.base or offset + length > self.base + len(self.buffer):
+            self.buffer = self._handle.read(min(max(length, WINDOW_BYTES), self._end - offset), offset)
+            self.base = offset
+        return offset - self.base
+
+
+def walk_records(handle: ReadFile, seed: int, start: int, end: int) -> Iterator[tuple[int, Record | Damage]]:
+    """Offsets and records of ``[start, end)`` of a segment; records and damage cover the range without gaps.
+
+    Args:
+        handle: the segment.
+        seed: its number.
+        start: offset where a record begins.
+        end: end of the last record; a record that ends after it is damage.
+    """
+    end = min(end, handle.length_bytes())
+    window = _Window(handle, end)
+    offset = start
+    while offset < end:
+        record, after, reason = _record_at(window, offset, seed, end)
+        if record is None:
+            if after is None:
+                after = _next_record(window, offset + 1, seed, end)
+            yield offset, Damage(after, reason)
+        else:
+            yield offset, record
+        assert after is not None
+        offset = after
+
+
+def _record_at(window: _Window, offset: int, seed: int, end: int) -> tuple[Record | None, int | None, str]:
+    """The record at an offset, the offset after it (None if there is no valid header), and what is wrong."""
+    at = window.load(offset, _HEAD_BYTES)
+    span_bytes = record_span(window.buffer, at, seed)
+    if span_bytes is None:
+        return None, None, "no sound record header"
+    if offset + span_bytes > end:
+        return None, end, "record is cut off"
+    at = window.load(offset, span_bytes)
+    try:
+        return decode_record(window.buffer, seed, at), offset + span_bytes, ""
+    except CorruptionError as error:
+        return None, offset + span_bytes, error.message
+
+
+def _next_record(window: _Window, offset: int, seed: int, end: int) -> int:
+    """Offset of the first complete valid record from an offset on; `end` if there is none."""
+    while offset < end:
+        at = window.load(offset, 1)
+        at = window.buffer.find(_MAGIC, at)
+        if at < 0:
+            offset = window.base + len(window.buffer)
+            continue
+        offset = window.base + at
+        if _record_at(window, offset, seed, end)[0] is not None:
+            return offset
+        offset += 1
+    return end

@@ -38,8 +38,7 @@ from docstore.storage.files import Files, ReadFile
 from docstore.tablets.codec import ValueCodec, checksum16
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.leftovers import list_set_aside
-from docstore.tablets.record import Record, decode_record, deleted_range, encode_record
-from docstore.tablets.walk import Damage, walk_records
+from docstore.tablets.record import Damage, Record, decode_record, deleted_range, encode_record, walk_records
 
 COLUMNS = frozenset((capture.BODY, capture.MAIN, capture.TITLE, capture.HEADERS))
 

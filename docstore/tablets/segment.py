@@ -13,22 +13,27 @@ import errno
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from struct import Struct
 from threading import Lock
 from typing import NamedTuple
+from zlib import crc32
 
-from docstore.model.errors import CorruptionError, StorageError
+from docstore.model.errors import CorruptionError, StorageError, UnsupportedFormat
 from docstore.model.format import (
     CODEC_ZSTD_BODY,
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
+    SEGMENT_FORMAT_VERSION,
+    SEGMENT_HEADER,
     SEGMENT_HEADER_BYTES,
+    SEGMENT_MAGIC,
     SEGMENT_SUFFIX,
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
-from docstore.tablets.header import encode_header, header_damage, refuse_other_format
 from docstore.tablets.leftovers import Surplus, judge, list_set_aside, set_aside
 from docstore.tablets.record import (
+    Damage,
     EncodeRecords,
     Record,
     Ref,
@@ -38,8 +43,47 @@ from docstore.tablets.record import (
     encode_ref,
     group_mark,
     record_encoder,
+    walk_records,
 )
-from docstore.tablets.walk import Damage, walk_records
+
+_HEADER = Struct(SEGMENT_HEADER)
+_CRC = Struct("<I")
+
+
+def encode_header(segment: int) -> bytes:
+    """The first bytes of a segment."""
+    header = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_FORMAT_VERSION, 0, segment)
+    return header + _CRC.pack(crc32(header))
+
+
+def header_damage(header: bytes, segment: int) -> str:
+    """What is wrong with the first bytes of a segment, in words; "" if nothing is."""
+    if len(header) < SEGMENT_HEADER_BYTES:
+        return f"segment header is cut off after {len(header)} bytes"
+    if _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
+        return "segment header fails its CRC"
+    magic, _, _, number = _HEADER.unpack_from(header)
+    if magic != SEGMENT_MAGIC:
+        return f"not a segment: it begins with {magic!r}"
+    return "" if number == segment else f"segment {number} lies under the name of segment {segment}"
+
+
+def refuse_other_format(handle: ReadFile, path: Path) -> None:
+    """Refuse a segment of another format.
+
+    Raises:
+        UnsupportedFormat: names both versions.
+    """
+    header = handle.read(SEGMENT_HEADER_BYTES, 0)
+    if len(header) < SEGMENT_HEADER_BYTES or _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
+        return  # damage, which `check` reports; each record has a checksum of its own
+    magic, version, _, _ = _HEADER.unpack_from(header)
+    if magic == SEGMENT_MAGIC and version != SEGMENT_FORMAT_VERSION:
+        raise UnsupportedFormat(
+            f"{path} has segment format {version}, this docstore knows {SEGMENT_FORMAT_VERSION}; "
+            "use the docstore that wrote it"
+        )
+
 
 SEGMENT_LIMIT_BYTES = 256 << 20
 """At this size the next group starts another segment."""
@@ -314,7 +358,7 @@ class ValueLog:
             self._group = number
 
     def append(self, records: Sequence[Record]) -> list[bytes]:
-        """Take records; returns a ref of each.  They can be read at once, and may still lie in a buffer.
+        """Take records; returns a ref of each.  They can be read at once, and may still are in a buffer.
 
         Raises:
             StorageError: none was taken.

@@ -275,7 +275,7 @@ class LocalValues:
         return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
     def fetch_record(self, cell_value: bytes) -> tuple[Record, bytes]:
-        """The record of a value that lies in Bodies, and the value."""
+        """The record of a value that is in Bodies, and the value."""
         ref = parse_cell_value(cell_value).ref
         if ref is None:
             raise InvalidArgument("this value is in its cell: take it from the cell value")

@@ -16,7 +16,7 @@ import docstore
 from docstore import Page
 from docstore.archives.copying import copy
 from docstore.reports.check import check
-from docstore.writing.copystate import is_unfinished
+from docstore.writing.importing import is_unfinished
 
 T0 = 1_700_000_000_000_000
 PAGES = 300

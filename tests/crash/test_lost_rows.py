@@ -16,9 +16,8 @@ from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
 from docstore.tablets.leftovers import records_set_aside
-from docstore.tablets.record import Record
+from docstore.tablets.record import Damage, Record
 from docstore.tablets.segment import ValueLog
-from docstore.tablets.walk import Damage
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

@@ -25,8 +25,7 @@ from docstore.reports.check import check
 from docstore.storage.captures import expanded
 from docstore.store import DocumentStore
 from docstore.sweep.job import sweep
-from docstore.writing.copystate import is_unfinished
-from docstore.writing.importing import RowImporter
+from docstore.writing.importing import RowImporter, is_unfinished
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000

@@ -16,10 +16,9 @@ from docstore.model.types import Durability
 from docstore.storage.captures import CaptureRecord
 from docstore.storage.values import encode_inline, encode_ref_value
 from docstore.tablets.engines.cellkeys import CELL_KIND, row_prefix
-from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record, encode_record, encode_ref
-from docstore.tablets.segment import SegmentRow
+from docstore.tablets.segment import SegmentRow, encode_header
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
 REF = encode_ref(3, 200_000_000, 4500)

@@ -12,10 +12,8 @@ import pytest
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.storage.files import Files
-from docstore.tablets.header import encode_header
-from docstore.tablets.record import Record, decode_ref, encode_record
-from docstore.tablets.segment import SegmentRow, ValueLog
-from docstore.tablets.walk import Damage
+from docstore.tablets.record import Damage, Record, decode_ref, encode_record
+from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
 
 def value(index: int, length: int = 50) -> Record:

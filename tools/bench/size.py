@@ -44,8 +44,7 @@ from docstore.storage.values import REF_TAG, parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction.segments import refs_among
 from docstore.tablets.layout import LocalBackend
-from docstore.tablets.record import decode_ref
-from docstore.tablets.walk import Damage
+from docstore.tablets.record import Damage, decode_ref
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
 
 STAGES = ("live", "fast", "best")

@@ -36,10 +36,9 @@ from docstore.model.format import (
 from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
 from docstore.storage.counts import fold
-from docstore.storage.parts import Progress
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Upkeep
-from docstore.storage.reports import CompactionReport
+from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.storage.values import raw_bytes_of

@@ -34,7 +34,6 @@ from docstore.storage.files import AppendFile, Files
 from docstore.storage.plan import Plan
 from docstore.storage.table import Table
 from docstore.storage.values import REF_TAG, parse_cell_value, raw_bytes_of
-from docstore.tablets.header import encode_header
 from docstore.tablets.manifest import Manifest, Tablet
 from docstore.tablets.record import (
     CODEC_NAMES,
@@ -45,7 +44,7 @@ from docstore.tablets.record import (
     encode_record,
     record_encoder,
 )
-from docstore.tablets.segment import SegmentRow, ValueLog
+from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
 WRITE_BYTES = 1 << 20
 """Bytes of one write call."""
