@@ -195,7 +195,7 @@ class Engine:
 
     def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
         """Candidate pairs, as `docstore.sweep.candidates.candidates`."""
-        return candidates(sketches, sizes, chosen, threshold)
+        return candidates(sketches, sizes, chosen, threshold, self._threads)
 
     def map(
         self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]
