@@ -320,6 +320,7 @@ class Compaction:
         codec = self._level.codec()
         moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
         threads = max(1, min(len(chosen), os.cpu_count() or 1))
+        failures: list[BaseException] = []
         stop = threading.Event()
 
         def work(tablet: Tablet) -> Moved:
@@ -340,7 +341,8 @@ class Compaction:
             is_part = any(row.tablet == tablet.number for row in rows if row.number in alone)
             try:
                 self._move(tablet, relocator, codec, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
-            except BaseException:
+            except BaseException as error:
+                failures.append(error)
                 stop.set()
                 raise
             return relocator.moved
@@ -351,10 +353,10 @@ class Compaction:
             futures = [pool.submit(work, tablet) for tablet in chosen]
             try:
                 return [future.result() for future in futures]
-            except BaseException:
+            except BaseException as error:
                 stop.set()
                 pool.shutdown(cancel_futures=True)
-                raise
+                raise (failures or [error])[0] from None  # later ones only say that they were stopped
 
     def _move(
         self,

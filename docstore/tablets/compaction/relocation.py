@@ -177,6 +177,8 @@ class Relocator:
         """Cell values of `dedup:canonical` by time."""
         self._last_body = b"", b""
         """New cell value and bytes of the record written last, if that is a body and no delta."""
+        self._old_body = b"", b""
+        """Cell value and bytes of the body that was read last."""
         self._done: dict[bytes, Move] = {}
         """Moves by old cell value: captures of a row may share a body."""
 
@@ -325,8 +327,8 @@ class Relocator:
         self._values.unreadable.record(error, place)
         self.moved.damaged += 1
 
-    def _read(self, cell_value: bytes) -> tuple[Record, bytes]:
-        record, raw = self._values.fetch_record(cell_value)
+    def _read(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
+        record, raw = self._values.fetch_record(cell_value, body)
         self._read_bytes += self._values.stored_bytes(cell_value)
         self.moved.values += 1
         self.moved.raw_bytes += len(raw)
@@ -340,7 +342,9 @@ class Relocator:
             body: for a text: the move of the capture's body, if it has one.
         """
         old = columns[column]
-        record, raw = self._read(old)
+        record, raw = self._read(old, self._old_body)
+        if column == BODY:
+            self._old_body = old, raw
         name = value_name(raw)
         current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
         base_value = self._base_rows.cell_value(name)
