@@ -202,7 +202,9 @@ impl Kernel {
             })
         })?;
         Self::keep(workshop, texts.iter().map(|text| text.len()).max().unwrap_or(0));
-        let found = || Ok((words_as_bytes(python, &members)?, words_as_bytes(python, &lengths)?, words_as_bytes(python, &counts)?));
+        let found = || {
+            Ok((words_as_bytes(python, &members)?, words_as_bytes(python, &lengths)?, words_as_bytes(python, &counts)?))
+        };
         is_whole.then(found).transpose()
     }
 

@@ -219,9 +219,8 @@ impl Columns {
         let (text_checksum, title) = (inline(columns[TEXT_CHECKSUM])?, inline(columns[TITLE])?);
         let (sketch, canonical) = (inline(columns[SKETCH])?, inline(columns[CANONICAL])?);
         let is_list = !columns[ENTRIES].is_empty();
-        let good = status / 100 == 2
-            && text_checksum.len() == TEXT_CHECKSUM_BYTES
-            && text_checksum[0] == rules.text_scheme;
+        let good =
+            status / 100 == 2 && text_checksum.len() == TEXT_CHECKSUM_BYTES && text_checksum[0] == rules.text_scheme;
         let mut at = 1 + rules.bins;
         let shingle_count = if sketch.is_empty() { 0 } else { varint(sketch, &mut at)? };
         let sketched = sketch.first() == Some(&rules.sketch_scheme);
@@ -230,7 +229,9 @@ impl Columns {
             (BY_BODY, body)
         } else {
             let list: &[u8] = if is_list { b"list" } else { b"" };
-            let enough = if sketched && shingle_count >= rules.least_words { rules.least_words } else {
+            let enough = if sketched && shingle_count >= rules.least_words {
+                rules.least_words
+            } else {
                 word_count(columns[MAIN], rules, words)?
             };
             if enough >= rules.least_words {
