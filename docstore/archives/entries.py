@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from docstore.model.types import Headers, Page
 
@@ -13,6 +13,40 @@ HEADER_LIMIT_BYTES = 1024 * 1024
 """Limit of the header of a record or of an HTTP message."""
 
 PageKind: TypeAlias = Literal["response", "resource"]
+
+
+class ReadOptions(NamedTuple):
+    """How archives are read.
+
+    Attributes:
+        body_limit_bytes: longest decoded body; a longer one is a `DamagedEntry`.
+        salvage: give the readable part of a page whose record is truncated or whose encoding breaks; its headers and
+            its `flaw` say so.
+        keep_encoded: give WARC and ARC records also as they were recorded.
+        mirror: the files are saved pages, of this folder and base URL; None: they are archives.
+    """
+
+    body_limit_bytes: int = BODY_LIMIT_BYTES
+    salvage: bool = False
+    keep_encoded: bool = False
+    mirror: tuple[str, str] | None = None
+
+
+class Recorded(NamedTuple):
+    """A record as it was recorded, as a cell of family `warc`; `warc.recorded` makes it.
+
+    Attributes:
+        qualifier: its type, and a hash of the value.
+        value: its header and its block.
+    """
+
+    qualifier: bytes
+    value: bytes
+
+    @property
+    def kind(self) -> bytes:
+        """Its WARC-Type."""
+        return self.qualifier.partition(b" ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +59,7 @@ class PageEntry:
         offset: of the record in the file; in a compressed file, of the record's gzip member or zstd frame.
         record_id: as recorded, or "".
         flaw: what is missing or wrong although the page was accepted; else "".
+        recorded: with `keep_encoded`, its record, if that is intact.
     """
 
     page: Page
@@ -32,6 +67,7 @@ class PageEntry:
     offset: int
     record_id: str = ""
     flaw: str = ""
+    recorded: Recorded | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +85,7 @@ class RevisitEntry:
         profile: the URI of the rule by which the two are the same, or "".
         offset: as in `PageEntry`.
         ip, docno: as in `Page`.
+        recorded: as in `PageEntry`.
     """
 
     url: str
@@ -62,6 +99,22 @@ class RevisitEntry:
     offset: int
     ip: str = ""
     docno: str = ""
+    recorded: Recorded | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEntry:
+    """With `keep_encoded`, a record that is not a page, such as a request.
+
+    Attributes:
+        url, fetched_at, offset: as in `RevisitEntry`.
+        recorded: the record.
+    """
+
+    url: str
+    fetched_at: int
+    recorded: Recorded
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +140,4 @@ class DamagedEntry:
     url: str = ""
 
 
-Entry: TypeAlias = PageEntry | RevisitEntry | SkippedEntry | DamagedEntry
+Entry: TypeAlias = PageEntry | RevisitEntry | RecordedEntry | SkippedEntry | DamagedEntry

@@ -1,4 +1,4 @@
-"""Export captures of a store as WARC 1.1, TREC Web or JSON Lines.
+"""Export captures of a store as WARC 1.1, TREC Web or JSON Lines; `wacz.py` adds what replay tools need.
 
 Rows come in row-key order, the captures of a row oldest first, so that a body precedes the visits that confirm it.
 Captures without a body (policy `reject` stores none) are not exported.
@@ -12,32 +12,38 @@ import io
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from warcio.recordloader import ArcWarcRecord
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX
-from docstore.archives.warc import RECORDED_DIGEST, TRUNCATED_HEADER
+from docstore.archives.entries import Recorded
+from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX, parse_fields
+from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
-from docstore.model.errors import CorruptionError
-from docstore.model.types import Headers, Page, ReadSpec, micros
+from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.types import Cell, Headers, Page, ReadSpec, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
 from docstore.storage.unreadable import Place, Unreadable
 from docstore.version import __version__
 
 if TYPE_CHECKING:  # types alone
+    from _typeshed import SupportsWrite
+
     from docstore.attach import Store
 
+SOFTWARE = f"docstore {__version__}"
 NOT_MODIFIED = 304
 ROWS_AHEAD = 256
 """Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""
@@ -96,23 +102,28 @@ def export(
     *,
     texts: bool = True,
     keep: Callable[[bytes, int], bool] | None = None,
+    keep_encoded: bool = False,
     on_progress: Callable[[ExportReport], None] | None = None,
 ) -> ExportReport:
-    """Write the captures of a selection, except those that cannot be read.
+    """Write the captures of a selection, except those that cannot be read, and close the writer.
 
     Args:
         texts: read titles and texts for the writer; False saves the reads for a format that has no field for them.
         keep: called with row key and timestamp of a capture; returns whether to write it.  None writes all.
+        keep_encoded: with each capture give the records that `ingest` kept as they were recorded.
         on_progress: called after each page with the report so far.
+    Raises:
+        InvalidArgument: `keep_encoded`, and the store has no family for such records.
     """
     report = ExportReport()
     with store.unreadable.collecting() as unreadable:
-        for page in pages(store, selection, texts=texts, keep=keep):
+        for page in pages(store, selection, texts=texts, keep=keep, keep_encoded=keep_encoded):
             writer.write(page)
             report.pages += 1
             report.body_bytes += len(page.page.body)
             if on_progress is not None:
                 on_progress(report)
+        writer.close()
     report.unreadable = list(unreadable)
     return report
 
@@ -129,18 +140,43 @@ def pages(
     *,
     texts: bool = True,
     keep: Callable[[bytes, int], bool] | None = None,
+    keep_encoded: bool = False,
 ) -> Iterator[ExportPage]:
-    """The captures of a selection as `PageWriter` takes them; `keep` as in `export`."""
+    """The captures of a selection as `PageWriter` takes them; `keep` and `keep_encoded` as in `export`."""
+    if keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
+        raise InvalidArgument(
+            f"this store has no family {RECORDED_FAMILY!r}, so no records as they were recorded: "
+            "`docstore ingest --keep-encoded --create` makes a store that has them"
+        )
     families = ("page", "http", "dedup", *(("text",) if texts else ()))
-    last = b""
+    is_all = keep is None and selection == Selection(newest=False)
+    last, last_time = b"", 0
     for row, taken in _captures(store, selection, families, keep):
         visit = _visit_headers(store, row, taken)
-        if visit is not None and row.row_key == last:
-            # A 304 is written only after a capture that it confirms: alone it has no content.
-            yield _export_page(row.url, taken, NOT_MODIFIED, visit)
-        else:
-            yield _export_page(row.url, taken, taken.status or 200, taken.headers or ())
-        last = row.row_key
+        is_visit = visit is not None and row.row_key == last
+        # A 304 is written only after a capture that it confirms: alone it has no content.
+        status, headers = (NOT_MODIFIED, visit or ()) if is_visit else (taken.status or 200, taken.headers or ())
+        page = _export_page(row.url, taken, status, headers)
+        if keep_encoded:
+            left_out = {b"revisit": not is_all, b"response": visit is not None and not is_visit}
+            spec = ReadSpec((RECORDED_FAMILY,), start=taken.timestamp, end=taken.timestamp + 1)
+            if not selection.newest:  # records of other times go with the next capture of their row, or the last one
+                spec = spec._replace(start=last_time + 1 if row.row_key == last else selection.since or 0)
+                if taken.timestamp == row.cells[0].timestamp:
+                    spec = spec._replace(end=selection.until)
+            found = _row_cells(store, row.row_key, spec, taken.timestamp)
+            records = [Recorded(cell.qualifier, cell.value) for cell in found]
+            page = page._replace(records=[one for one in records if not left_out.get(one.kind)])
+        yield page
+        last, last_time = row.row_key, taken.timestamp
+
+
+def _row_cells(store: Store, row_key: bytes, spec: ReadSpec, timestamp: int) -> tuple[Cell, ...]:
+    """Kept records of a capture; none if one of them cannot be read, which the report then lists."""
+    row = store.unreadable.attempt(
+        lambda: store.cells.read_row(row_key, spec), Place(row_key, RECORDED_FAMILY, b"", timestamp)
+    )
+    return row.cells if row else ()
 
 
 class Languages:
@@ -296,6 +332,7 @@ class ExportPage(NamedTuple):
         verdict: against other pages when it was written: exact, same_text, near, contained, similar, new; or "".
         of_url: the page that the verdict names, or "".
         similarity: to that page, in [0, 1].
+        records: as they were recorded; if one is of the page, it stands for it in a WARC file.
     """
 
     page: Page
@@ -306,6 +343,7 @@ class ExportPage(NamedTuple):
     verdict: str = ""
     of_url: str = ""
     similarity: float = 0.0
+    records: Sequence[Recorded] = ()
 
     @property
     def timestamp(self) -> int:
@@ -313,12 +351,15 @@ class ExportPage(NamedTuple):
         return self.page.fetched_at or 0
 
 
-class PageWriter(Protocol):
+class PageWriter:
     """Writes pages one by one to a binary stream that the caller opened and closes."""
 
     def write(self, page: ExportPage, /) -> None:
         """Append one page."""
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what follows the last page: in most formats nothing."""
 
 
 def moment(timestamp: int) -> datetime:
@@ -350,6 +391,8 @@ MAX_REVISIT_TARGETS = 500_000
 """Bodies kept as targets of revisits, about 200 bytes each.  Then the oldest is dropped, and its next copy is written
 whole."""
 
+_STEP_BYTES = 1 << 20
+_PAGE_KINDS = (b"response", b"resource", b"revisit")
 _STATUSES = frozenset(map(int, HTTPStatus))
 _PROFILE = "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest"
 
@@ -370,7 +413,35 @@ class _Writer(WARCWriter):  # type: ignore[misc]
         super().ensure_digest(record, block, payload and has_payload)
 
 
-class WarcExport:
+class WrittenRecord(NamedTuple):
+    """The record of a page, as an index of the file describes it.
+
+    Attributes:
+        kind: response, resource or revisit.
+        digest: of its payload, or "".
+        offset, length: of its gzip member, in bytes.
+    """
+
+    kind: str
+    digest: str
+    offset: int
+    length: int
+
+
+class _Counted(io.RawIOBase):
+    """A stream that counts what it writes; it need not be seekable."""
+
+    def __init__(self, stream: SupportsWrite[bytes]) -> None:
+        self._stream = stream
+        self.written_bytes = 0
+
+    def write(self, piece: Any, /) -> int:
+        self._stream.write(piece)
+        self.written_bytes += len(piece)
+        return len(piece)
+
+
+class WarcExport(PageWriter):
     """Writes WARC 1.1 with one gzip member for each record: response, resource and revisit.
 
     Bodies are written decoded.  Received headers that are then wrong (Content-Encoding, Transfer-Encoding, another
@@ -379,11 +450,26 @@ class WarcExport:
     record that names that page and its date.  Digests are those of the written bytes, so that any WARC tool can verify
     the file.  A recorded payload digest that differs, mostly because it is of the encoded body, goes into
     `RECORDED_DIGEST`.
+
+    Records as they were recorded are written as they are.  A later page with the same body becomes a revisit of one
+    only if its body is not encoded: the headers of a revisit say how the body that it repeats is encoded.
+
+    Args:
+        on_record: called with each page and its record after it is written, for an index.
     """
 
-    def __init__(self, stream: BinaryIO, software: str = "docstore") -> None:
-        self._writer = _Writer(stream, gzip=True, warc_version="1.1")
+    def __init__(
+        self,
+        stream: SupportsWrite[bytes],
+        software: str = "docstore",
+        on_record: Callable[[Page, WrittenRecord], None] | None = None,
+    ) -> None:
+        self._stream = _Counted(stream)
+        self._writer = _Writer(self._stream, gzip=True, warc_version="1.1")
+        self._on_record = on_record
         self._seen: dict[bytes, tuple[str, str]] = {}
+        self._last = ("", "")
+        """URL and date of the last page that was written as it was recorded: what a 304 of that URL confirms."""
         self._software = software
         self._began = False
 
@@ -397,12 +483,15 @@ class WarcExport:
             self._record("urn:docstore:export", "warcinfo", fields, None, named, "application/warc-fields")
         page = exported.page
         digest = hashlib.sha1(page.body, usedforsecurity=False).digest()
+        if exported.records and self._write_recorded(exported, digest, date):
+            return
         headers = one_line_headers(page.headers)
         truncated = [value for name, value in headers if name == TRUNCATED_HEADER]
         if truncated:
             headers = tuple(header for header in headers if header[0] != TRUNCATED_HEADER)
         is_resource = _is_resource(page, headers)
         written = "sha1:" + base64.b32encode(digest).decode() if is_resource or _is_http(page.url) else ""
+        start = self._stream.written_bytes
         named = {
             "WARC-Date": date,
             "WARC-Record-ID": _record_id(page.url, date),
@@ -413,20 +502,56 @@ class WarcExport:
             TRUNCATED_HEADER: truncated[-1] if truncated else "",
         }
         earlier = self._seen.get(digest) if page.body else None
+        if earlier is None and page.status == NOT_MODIFIED and page.url == self._last[0]:
+            earlier = self._last
         http = _http(page.status, headers, len(page.body))
         if earlier:
             named["WARC-Profile"] = _PROFILE
             named["WARC-Refers-To-Target-URI"], named["WARC-Refers-To-Date"] = earlier
             self._record(page.url, "revisit", b"", http, named)
+            self._index(page, "revisit", written, start)
             return
-        if page.body:
-            self._seen[digest] = page.url, date
-            if len(self._seen) > MAX_REVISIT_TARGETS:
-                del self._seen[next(iter(self._seen))]
+        self._add_target(page, digest, date)
         if is_resource:
             self._record(page.url, "resource", page.body, None, named, headers[0][1] if headers else "")
         else:
             self._record(page.url, "response", page.body, http, named)
+        self._index(page, "resource" if is_resource else "response", written, start)
+
+    def _add_target(self, page: Page, digest: bytes, date: str) -> None:
+        """Let later pages with the same body become revisits of this one."""
+        if page.body:
+            self._seen[digest] = page.url, date
+            if len(self._seen) > MAX_REVISIT_TARGETS:
+                del self._seen[next(iter(self._seen))]
+
+    def _write_recorded(self, exported: ExportPage, digest: bytes, date: str) -> bool:
+        """Write records as they were recorded; returns whether one of them is the page."""
+        page, has_page = exported.page, False
+        for recorded in sorted(exported.records, key=lambda one: one.kind not in _PAGE_KINDS):
+            parts = parse_recorded(recorded.value, page.body)
+            if parts is None:
+                continue
+            head, block = parts
+            start = self._stream.written_bytes
+            packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+            self._stream.write(packer.compress(head))
+            for at in range(0, len(block), _STEP_BYTES):
+                self._stream.write(packer.compress(block[at : at + _STEP_BYTES]))
+            self._stream.write(packer.compress(b"\r\n\r\n") + packer.flush())
+            if recorded.kind in _PAGE_KINDS:
+                fields = {name.lower(): value for name, value in parse_fields(head)}
+                self._index(page, recorded.kind.decode(), fields.get("warc-payload-digest", ""), start)
+                if recorded.kind != b"revisit":
+                    self._last = page.url, date
+                    if block.endswith(page.body):
+                        self._add_target(page, digest, date)
+                has_page = True
+        return has_page
+
+    def _index(self, page: Page, kind: str, digest: str, start: int) -> None:
+        if self._on_record is not None:
+            self._on_record(page, WrittenRecord(kind, digest, start, self._stream.written_bytes - start))
 
     def _record(
         self,
@@ -488,7 +613,7 @@ _TAG = re.compile(r"</(?=DOCHDR>)", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 
 
-class TrecWebExport:
+class TrecWebExport(PageWriter):
     """Writes <DOC> elements as WT10g has them: ``url ip date type length``, HTTP status and headers, then the body.
 
     The format has no escape: a body that contains ``</DOC>`` is written as it is.  Our reader takes its end from the
@@ -500,7 +625,7 @@ class TrecWebExport:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
 
-    def write(self, page: ExportPage) -> None:
+    def write(self, page: ExportPage, /) -> None:
         """Append one page."""
         source = page.page
         date = moment(page.timestamp)
@@ -525,14 +650,14 @@ def document_number(url: str, timestamp: int) -> str:
 # --- JSON Lines
 
 
-class JsonLinesExport:
+class JsonLinesExport(PageWriter):
     """Writes one object for each page; `bodies` adds the body in base64."""
 
     def __init__(self, stream: BinaryIO, *, bodies: bool = False) -> None:
         self._stream = stream
         self._bodies = bodies
 
-    def write(self, page: ExportPage) -> None:
+    def write(self, page: ExportPage, /) -> None:
         """Append one page."""
         source = page.page
         fields: dict[str, object] = {
@@ -560,7 +685,8 @@ class JsonLinesExport:
 
 
 WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageWriter]]] = {
-    "warc": lambda stream, bodies: WarcExport(stream, f"docstore {__version__}"),
+    "warc": lambda stream, bodies: WarcExport(stream, SOFTWARE),
+    "wacz": lambda stream, bodies: import_module("docstore.archives.wacz").WaczExport(stream, SOFTWARE),
     "trecweb": lambda stream, bodies: TrecWebExport(stream),
     "jsonl": lambda stream, bodies: JsonLinesExport(stream, bodies=bodies),
 }

@@ -1,4 +1,4 @@
-"""Ingest archives into a store: write pages in order, resolve revisits, report damage and continue.
+"""Ingest archives and folders into a store: write pages in order, resolve revisits, report damage and continue.
 
 Large files are read and analysed in a second process, which gives the same portions in the same order.  Revisits are
 resolved after all pages of the run are committed, so that the order of files does not matter.  They are looked up in
@@ -7,20 +7,27 @@ the whole store by the URI and date that they refer to, else by payload digest.
 
 from __future__ import annotations
 
+import os
+import re
 import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import msgpack
 
 from docstore.archives import readahead
-from docstore.archives.entries import BODY_LIMIT_BYTES, RevisitEntry
+from docstore.archives.entries import BODY_LIMIT_BYTES, ReadOptions, Recorded, RevisitEntry
+from docstore.archives.folder import files_below
 from docstore.archives.readahead import Job, Pages, Place, Portion, Rest, portions
+from docstore.archives.reader import why_no_archive
+from docstore.archives.warc import RECORDED_FAMILY
+from docstore.backends import store_exists
 from docstore.model.capture import (
     STORED_BODY,
     STORED_CONFIRMED,
@@ -30,7 +37,8 @@ from docstore.model.capture import (
     STORED_VISIT,
 )
 from docstore.model.errors import InvalidArgument
-from docstore.model.types import Page, Policy, Previous, PutResult, VerdictKind, checked_crawl
+from docstore.model.keys import row_key
+from docstore.model.types import Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
@@ -50,6 +58,10 @@ PROGRESS_PAGES = 64
 READER_BYTES = 16 << 20
 """Smaller files are read in the writing process: starting a second one costs 0.2 s or more, which it saves again in
 some 3,000 pages."""
+
+RECORDS_BYTES = 4 << 20
+"""Bytes of kept records that are written in one commit."""
+_BASE = re.compile(r"https?://(?:[^\s/?#]+(?:/[^\s?#]*)?)?", re.IGNORECASE)
 
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
 
@@ -73,6 +85,10 @@ class IngestOptions:
         any_time: also take pages from before 1990 or more than a day in the future.
         strip_passwords: remove user and password from URLs that have both; else they are stored and listed.
         crawl: label of the crawl that the pages are of, or "".
+        keep_encoded: keep the records of WARC and ARC files as they were recorded, in family `warc`, which the store
+            must have; `export` writes them again.
+        base: the only source is a folder of saved pages, which is this URL; ``https://`` alone if its folders are named
+            by hosts.  "" for archives.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -85,6 +101,8 @@ class IngestOptions:
     any_time: bool = False
     strip_passwords: bool = False
     crawl: str = ""
+    keep_encoded: bool = False
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,10 @@ class IngestReport:
         error_count: all of them.
         unreadable: stored values that the run could not read: pages were judged and stored without them.
         passwords: records whose URL has a user and a password.
+        records: records kept as they were recorded.
+        files: number of files that were read.
+        passed_over: files of folders that are no archives, and why; at most MAX_ERRORS of them.
+        passed_over_count: all of them.
         body_bytes: decoded bodies of the pages.
         file_bytes: size of the files; 0 if a source is a stream.
         done_bytes: of these, the bytes before the last counted page; all of them at the end.
@@ -129,6 +151,10 @@ class IngestReport:
     errors: list[IngestError] = field(default_factory=list)
     error_count: int = 0
     passwords: int = 0
+    records: int = 0
+    files: int = 0
+    passed_over: list[IngestError] = field(default_factory=list)
+    passed_over_count: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
     body_bytes: int = 0
     file_bytes: int = 0
@@ -169,7 +195,8 @@ def ingest(
     """Write the pages of archives into a store; damaged records and refused pages are in the report's `errors`.
 
     Args:
-        sources: paths, or binary streams (shown as "-"), of WARC, ARC or TREC Web, detected by content.
+        sources: paths, or binary streams (shown as "-"), of WARC, ARC, TREC Web or WACZ, detected by content; of a
+            folder all archives in it are read.
         on_progress: called every PROGRESS_PAGES pages with the report so far.
     Raises:
         InvalidArgument: an option is out of range, or a stream is to be read by a second process.
@@ -184,6 +211,16 @@ def ingest(
         checked_crawl(options.crawl)
     if options.body_limit_bytes < 1:
         raise InvalidArgument(f"body_limit_bytes must be at least 1, not {options.body_limit_bytes}")
+    if options.keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
+        raise InvalidArgument(
+            f"this store has no family {RECORDED_FAMILY!r} for records as they were recorded; make a store with it: "
+            f"docstore init --family {RECORDED_FAMILY}"
+        )
+    if options.base and not (_BASE.fullmatch(options.base) and len(sources) == 1 and _are_paths(sources)):
+        raise InvalidArgument(
+            f"saved pages are read from one folder, with a base URL of http or https; {options.base!r} is none, or "
+            f"{len(sources)} sources are given"
+        )
     run = _Run(store, options, sources, on_progress)
     began = time.monotonic()
     before = store.stored_bytes()
@@ -192,16 +229,16 @@ def ingest(
             if not run.take_from_reader():
                 # Each page is a portion, so that it does not wait for the next one of a slow stream.
                 read_here = portions(
-                    sources,
+                    run.sources,
                     most_pages=1,
                     most_bytes=1,
-                    body_limit_bytes=options.body_limit_bytes,
-                    salvage=options.salvage,
+                    options=run.read_options,
                     strip_passwords=options.strip_passwords,
                 )
                 run.take(run.counted(read_here))
             run.report.done_bytes = run.report.file_bytes
         run.take(run.resolved_revisits())
+        run.write_records()
     finally:
         run.report.unreadable = list(unreadable)
         run.report.stored_bytes = store.stored_bytes() - before
@@ -220,13 +257,40 @@ class _Run:
         self.report = IngestReport()
         self._store = store
         self._options = options
-        self._sources = sources
         self._on_progress = on_progress
         self._skipped: Counter[str] = Counter()
-        self._origins: deque[tuple[Place, int]] = deque()
-        self._begins = _begins(sources) if _are_paths(sources) else []
+        self._origins: deque[tuple[Place, int, Recorded | None]] = deque()
+        self._records: dict[str, list[SetCell]] = {}
+        self._records_bytes = 0
+        base = options.base if not options.base or options.base.endswith("/") else options.base + "/"
+        mirror = (str(sources[0]), base) if base else None
+        self.read_options = ReadOptions(options.body_limit_bytes, options.salvage, options.keep_encoded, mirror)
+        self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
+        self.report.files = len(self.sources)
+        self._begins = _begins(self.sources) if _are_paths(self.sources) else []
         self.report.file_bytes = self._begins[-1] if self._begins else 0
         self._revisits = tempfile.SpooledTemporaryFile(max_size=REVISIT_SPOOL_BYTES)  # noqa: SIM115
+
+    def _files(self, sources: Sequence[str | IO[bytes]]) -> Iterator[str | IO[bytes]]:
+        """The sources, with each folder replaced by the archives in it; all files of a folder of saved pages."""
+        for source in sources:
+            if not (isinstance(source, str) and Path(source).is_dir()):
+                yield source
+                continue
+            if store_exists(source):
+                raise InvalidArgument(f"{source} is a store, not a folder of archives; `docstore copy` copies a store")
+            for path in files_below(source, self._unreadable_folder):
+                reason = "" if self.read_options.mirror else why_no_archive(path)
+                if not reason:
+                    yield path
+                    continue
+                self.report.passed_over_count += 1
+                if len(self.report.passed_over) < MAX_ERRORS:
+                    self.report.passed_over.append(IngestError(path, 0, reason))
+
+    def _unreadable_folder(self, error: OSError) -> None:
+        self._skipped["unreadable_folder"] += 1
+        self.report.add_error(os.fsdecode(error.filename or ""), 0, f"cannot read the folder: {error.strerror}")
 
     def take(self, pages: Iterator[Page]) -> None:
         """Write pages and count their results."""
@@ -252,11 +316,10 @@ class _Run:
         reader = readahead.start(
             Job(
                 files,
+                self.read_options,
                 store.schema,
                 options.threads,
                 options.anchors,
-                options.body_limit_bytes,
-                options.salvage,
                 options.any_time,
                 store.opened.band_secret,
                 options.strip_passwords,
@@ -274,7 +337,7 @@ class _Run:
 
     def _files_for_reader(self) -> tuple[str, ...] | None:
         """The files for a second process to read; None if this one reads."""
-        use_reader, sources = self._options.reader, self._sources
+        use_reader, sources = self._options.reader, self.sources
         if not _are_paths(sources):
             if use_reader:
                 raise InvalidArgument("a second process cannot read a stream: leave --reader out, or name files")
@@ -294,7 +357,7 @@ class _Run:
 
     def _count(self, result: PutResult) -> None:
         report = self.report
-        (source, offset), body_bytes = self._origins.popleft()
+        (source, offset), body_bytes, recorded = self._origins.popleft()
         file = self._name(source)
         if self._begins:
             report.done_bytes = max(report.done_bytes, self._begins[source] + offset)
@@ -304,6 +367,8 @@ class _Run:
             return
         report.pages += 1
         report.body_bytes += body_bytes
+        if recorded is not None and STORED_REJECTED not in (result.stored, result.known_as):
+            self._keep(result.url, result.timestamp, recorded)
         if result.stored == STORED_VISIT:
             self._skipped[VISIT_OF_UNKNOWN] += 1
             return
@@ -322,8 +387,9 @@ class _Run:
         """Pages of all sources; revisits are spooled, everything else is counted."""
         for portion in portions_read:
             self._count_rest(portion.rest)
-            for page, place in zip(portion.pages, portion.places, strict=True):
-                self._origins.append((place, len((page if isinstance(page, Page) else page.page).body)))
+            recorded = portion.recorded or repeat(None)
+            for page, place, record in zip(portion.pages, portion.places, recorded, strict=False):
+                self._origins.append((place, len((page if isinstance(page, Page) else page.page).body), record))
                 yield self._labelled(page)
                 del page
             del portion  # frees a long page before the next one is read
@@ -336,7 +402,7 @@ class _Run:
         return one._replace(page=one.page._replace(crawl=crawl)) if crawl else one
 
     def _name(self, number: int) -> str:
-        source = self._sources[number]
+        source = self.sources[number]
         return source if isinstance(source, str) else "-"
 
     def _count_rest(self, rest: Rest) -> None:
@@ -347,6 +413,30 @@ class _Run:
         for source, entry in rest.revisits:
             packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
             self._revisits.write(len(packed).to_bytes(4, "little") + packed)
+        for record in rest.records:
+            try:
+                row_key(record.url)
+            except InvalidArgument:
+                self._skipped["refused"] += 1
+                continue
+            self._keep(record.url, record.fetched_at, record.recorded)
+
+    # --- records as they were recorded
+
+    def _keep(self, url: str, timestamp: int, recorded: Recorded) -> None:
+        """Write a record into the row of its URL, with others in one commit."""
+        self.report.records += 1
+        cell = SetCell(RECORDED_FAMILY, recorded.qualifier, timestamp, recorded.value)
+        self._records.setdefault(url, []).append(cell)
+        self._records_bytes += len(recorded.value) + len(url)
+        if self._records_bytes >= RECORDS_BYTES:
+            self.write_records()
+
+    def write_records(self) -> None:
+        """Commit the records that are not written yet."""
+        records, self._records, self._records_bytes = self._records, {}, 0
+        if records:
+            self._store.cells.apply_many(list(records.items()))
 
     # --- revisits
 
@@ -358,13 +448,14 @@ class _Run:
                 packed = spool.read(int.from_bytes(head, "little"))
                 source, fields = msgpack.unpackb(packed, unicode_errors="surrogateescape")
                 fields["headers"] = tuple((key, value) for key, value in fields["headers"])
+                fields["recorded"] = fields["recorded"] and Recorded(*fields["recorded"])
                 entry = RevisitEntry(**fields)
                 page = self._resolve(entry)
                 if page is None:
                     self._skipped[UNRESOLVED] += 1
                     self.report.add_error(self._name(source), entry.offset, _unresolved_reason(entry), entry.url)
                     continue
-                self._origins.append((Place(source, entry.offset), len(page.body)))
+                self._origins.append((Place(source, entry.offset), len(page.body), entry.recorded))
                 yield self._labelled(page)
                 del page
 

@@ -25,13 +25,16 @@ from io import BufferedReader
 from typing import IO, TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from docstore.archives.entries import (
-    BODY_LIMIT_BYTES,
     DamagedEntry,
     Entry,
     PageEntry,
+    ReadOptions,
+    Recorded,
+    RecordedEntry,
     RevisitEntry,
     SkippedEntry,
 )
+from docstore.archives.folder import saved_page
 from docstore.archives.reader import read
 from docstore.model.errors import DocstoreError, StorageError
 from docstore.model.keys import holds_password, without_password
@@ -64,12 +67,14 @@ class Rest:
         skipped: number of skipped records by reason, with damaged ones.
         errors: place, reason and URL of damaged records, and of flaws of accepted pages.
         revisits: with the indices of their sources.
+        records: records kept as they were recorded that are not pages.
         passwords: number of pages and revisits whose URL has a user and a password.
     """
 
     skipped: Counter[str] = field(default_factory=Counter)
     errors: list[tuple[Place, str, str]] = field(default_factory=list)
     revisits: list[tuple[int, RevisitEntry]] = field(default_factory=list)
+    records: list[RecordedEntry] = field(default_factory=list)
     passwords: int = 0
 
 
@@ -77,11 +82,15 @@ Pages = TypeVar("Pages", bound="Page | Prepared")
 
 
 class Portion(NamedTuple, Generic[Pages]):
-    """Pages in input order, as read or analysed, their places, and the rest."""
+    """Pages in input order, as read or analysed, their places, the rest, and the records of the pages.
+
+    `recorded` is empty if no page has its record.
+    """
 
     pages: list[Pages]
     places: list[Place]
     rest: Rest
+    recorded: Sequence[Recorded | None] = ()
 
 
 def portions(
@@ -89,24 +98,25 @@ def portions(
     *,
     most_pages: int,
     most_bytes: int,
-    body_limit_bytes: int = BODY_LIMIT_BYTES,
-    salvage: bool = False,
+    options: ReadOptions = ReadOptions(),
     strip_passwords: bool = False,
 ) -> Iterator[Portion[Page]]:
     """All records of the sources, in order; an unreadable source is an error, and the next one follows.
 
     Args:
         sources: paths, or binary streams.
-        most_pages, most_bytes: limits of a portion, in pages and in bytes of bodies.
-        body_limit_bytes, salvage, strip_passwords: as in `IngestOptions`.
+        most_pages, most_bytes: limits of a portion, in pages and in bytes of bodies and kept records.
+        strip_passwords: as in `IngestOptions`.
     """
     pages: list[Page] = []
     places: list[Place] = []
+    recorded: list[Recorded | None] = []
     rest = Rest()
     pages_bytes = 0
     for number, source in enumerate(sources):
         try:
-            for entry in read(source, body_limit_bytes, salvage=salvage):
+            entries = read(source, options) if options.mirror is None else saved_page(str(source), options)
+            for entry in entries:
                 if not isinstance(entry, SkippedEntry):
                     url = entry.page.url if isinstance(entry, PageEntry) else entry.url
                     if holds_password(url):
@@ -117,34 +127,44 @@ def portions(
                     pages.append(entry.page)
                     places.append(place)
                     pages_bytes += len(entry.page.body)
+                    if options.keep_encoded:
+                        recorded.append(entry.recorded)
+                        pages_bytes += len(entry.recorded.value) if entry.recorded else 0
                     if entry.flaw:
                         rest.errors.append((place, f"taken as it is: {entry.flaw}", entry.page.url))
                     is_full = len(pages) >= most_pages or pages_bytes >= most_bytes
                 else:
                     if isinstance(entry, RevisitEntry):
                         rest.revisits.append((number, entry))
+                    elif isinstance(entry, RecordedEntry) and entry.url.lower().startswith(_WEB_SCHEMES):
+                        rest.records.append(entry)
+                        pages_bytes += len(entry.recorded.value)
                     elif isinstance(entry, DamagedEntry):
                         rest.skipped["damaged"] += 1
                         rest.errors.append((place, entry.reason, entry.url))
                     else:
                         rest.skipped[entry.reason if isinstance(entry, SkippedEntry) else "not_a_web_url"] += 1
-                    is_full = len(rest.errors) + len(rest.revisits) >= MAX_REST
+                    count = len(rest.errors) + len(rest.revisits) + len(rest.records)
+                    is_full = count >= MAX_REST or pages_bytes >= most_bytes
                 del entry  # frees a large page before the next one is read
                 if is_full:
-                    yield Portion(pages, places, rest)
-                    pages, places, rest, pages_bytes = [], [], Rest(), 0
+                    yield Portion(pages, places, rest, recorded)
+                    pages, places, rest, recorded, pages_bytes = [], [], Rest(), [], 0
         except (DocstoreError, OSError) as error:
             rest.skipped["unreadable_file"] += 1
             rest.errors.append((Place(number, 0), str(error), ""))
-    yield Portion(pages, places, rest)
+    yield Portion(pages, places, rest, recorded)
 
 
-def _without_password(entry: PageEntry | RevisitEntry | DamagedEntry) -> Entry:
+def _without_password(entry: PageEntry | RevisitEntry | RecordedEntry | DamagedEntry) -> Entry:
+    """The entry without the password in its URL, and without its record, which has it."""
     if isinstance(entry, PageEntry):
-        return replace(entry, page=entry.page._replace(url=without_password(entry.page.url)))
+        return replace(entry, page=entry.page._replace(url=without_password(entry.page.url)), recorded=None)
     url = without_password(entry.url)
     if isinstance(entry, RevisitEntry):
-        return replace(entry, url=url, refers_to_uri=without_password(entry.refers_to_uri))
+        return replace(entry, url=url, refers_to_uri=without_password(entry.refers_to_uri), recorded=None)
+    if isinstance(entry, RecordedEntry):
+        return SkippedEntry("not kept: its URL has a password", entry.offset)
     return replace(entry, url=url)
 
 
@@ -164,15 +184,15 @@ class Job(NamedTuple):
     Attributes:
         files: paths, relative to the working directory.
         schema, band_secret: of the store; the secret may be b"".
-        threads, anchors, body_limit_bytes, salvage, any_time, strip_passwords: as in `IngestOptions`.
+        options: how the files are read.
+        threads, anchors, any_time, strip_passwords: as in `IngestOptions`.
     """
 
     files: tuple[str, ...]
+    options: ReadOptions
     schema: Schema
     threads: int
     anchors: bool
-    body_limit_bytes: int
-    salvage: bool
     any_time: bool = False
     band_secret: bytes = b""
     strip_passwords: bool = False

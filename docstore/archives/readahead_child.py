@@ -105,12 +105,13 @@ def _frames(job: Job) -> Iterator[Parts]:
                 job.files,
                 most_pages=BATCH_PAGES,
                 most_bytes=BATCH_BYTES,
-                body_limit_bytes=job.body_limit_bytes,
-                salvage=job.salvage,
+                options=job.options,
                 strip_passwords=job.strip_passwords,
             )
             for portion in portions_read:
                 count_bytes = sum(len(page.body) for page in portion.pages)
+                count_bytes += sum(len(record.value) for record in portion.recorded if record)
+                count_bytes += sum(len(record.recorded.value) for record in portion.rest.records)
                 allowance.take(count_bytes)
                 waiting.put((pool.submit(ready, portion), count_bytes))
                 del portion
@@ -192,7 +193,7 @@ def encode_portion(portion: Portion[Page], prepared: list[Prepared]) -> Parts:
     plain = [_plain(page) for page in prepared]
     long: list[pickle.PickleBuffer] = []
     places = [tuple(place) for place in portion.places]
-    raw = pickle.dumps((plain, places, portion.rest), 5, buffer_callback=long.append)
+    raw = pickle.dumps((plain, places, portion.rest, portion.recorded), 5, buffer_callback=long.append)
     return [raw, *[buffer.raw() for buffer in long]]
 
 
@@ -213,8 +214,8 @@ def decode(parts: Parts) -> Message:
     if type(message) is not tuple:
         other: BaseException | Literal["end"] = message
         return other
-    plain, places, rest = message
-    return Portion([_prepared(page) for page in plain], [Place(*place) for place in places], rest)
+    plain, places, rest, recorded = message
+    return Portion([_prepared(page) for page in plain], [Place(*place) for place in places], rest, recorded)
 
 
 def write(stream: IO[bytes], parts: Parts) -> None:

@@ -1,18 +1,34 @@
 """Read an archive file as entries: detect its compression and format, then call the reader of that format.
 
-Both are detected by the first bytes of a file, never by its name.
+Both are detected by the first bytes of a file, never by its name.  A WACZ file is a zip of WARC files: it is read where
+it lies, nothing is unpacked to disk, and neither its pages and indexes nor its digests are needed.
 """
 
 from __future__ import annotations
 
 import re
+import struct
+import zipfile
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry
-from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, Broken, Feed, GzipFeed, Source, ZstdFeed, is_skippable
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
+from docstore.archives.source import (
+    BOMB_RATIO,
+    CHUNK_BYTES,
+    GZIP_MAGIC,
+    ZSTD_MAGIC,
+    Broken,
+    Feed,
+    GzipFeed,
+    Source,
+    ZstdFeed,
+    is_skippable,
+)
 from docstore.archives.trecweb import TREC_START, read_trecweb
 from docstore.archives.warc import ARC_START, WARC_START, RecordReader
 from docstore.model.errors import InvalidArgument
@@ -20,44 +36,54 @@ from docstore.model.errors import InvalidArgument
 if TYPE_CHECKING:  # types alone
     from _typeshed import SupportsRead
 
-FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, int, bool], Iterator[Entry]]]] = {
-    "WARC": (WARC_START, lambda source, limit, salvage: RecordReader(source, limit, salvage=salvage).entries()),
-    "ARC": (
-        ARC_START,
-        lambda source, limit, salvage: RecordReader(source, limit, is_arc=True, salvage=salvage).entries(),
-    ),
-    "TREC Web": (TREC_START, lambda source, limit, salvage: read_trecweb(source, limit, salvage=salvage)),
+FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, ReadOptions], Iterator[Entry]]]] = {
+    "WARC": (WARC_START, lambda source, options: RecordReader(source, options).entries()),
+    "ARC": (ARC_START, lambda source, options: RecordReader(source, options, is_arc=True).entries()),
+    "TREC Web": (TREC_START, read_trecweb),
 }
-"""Every format of `read` by its name in messages: the pattern of the beginning of a record (a file has the format whose
-pattern matches first), and a reader, called with a source, the longest body in bytes and `salvage`."""
+"""Every format of records one after the other by its name in messages: the pattern of the beginning of a record (a file
+has the format whose pattern matches first), and a reader."""
 
 
-def read(
-    source: str | Path | SupportsRead[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False
-) -> Iterator[Entry]:
-    """Every record of a WARC, ARC or TREC Web file, in order; damage is an entry, never an exception.
+class Container(NamedTuple):
+    """A format whose reader seeks in the file.
+
+    Attributes:
+        magic: its first bytes.
+        refusal: why a file that begins so has other content, or ""; a damaged file is left to `entries`.
+        entries: the reader, called with the open file.
+    """
+
+    magic: bytes
+    refusal: Callable[[IO[bytes]], str]
+    entries: Callable[[IO[bytes], ReadOptions], Iterator[Entry]]
+
+
+def read(source: str | Path | SupportsRead[bytes], options: ReadOptions = ReadOptions()) -> Iterator[Entry]:
+    """Every record of an archive file, in order; damage is an entry, never an exception.
 
     Memory is bounded to about twice the longest body.  The iterator can be dropped at any time, and may run on a thread
     of its own.
 
     Args:
-        source: a path, or an open binary stream, which need not be seekable and is not closed.
-        body_limit_bytes: longest decoded body; a longer one is a `DamagedEntry`.
-        salvage: give the readable part of a page whose record is truncated or whose encoding breaks; its headers and
-            its `flaw` say so.
+        source: a path, or an open binary stream, which is not closed, and need not be seekable except for a format of
+            CONTAINERS.
     Raises:
         InvalidArgument: the file cannot be opened or read.
     """
     if isinstance(source, str | Path):
         try:
-            with Path(source).open("rb") as stream:
-                yield from read(stream, body_limit_bytes, salvage=salvage)
+            with Path(source).open("rb") as opened:
+                yield from read(opened, options)
         except OSError as error:
             raise InvalidArgument(f"cannot read {source}: {error.strerror}; name a file that can be read") from error
         return
     name, reason, feed = detect(source)
-    if name:
-        yield from FORMATS[name][1](Source(feed, body_limit_bytes), body_limit_bytes, salvage)
+    if name in CONTAINERS:
+        stream: Any = source  # `detect` has found that it can be sought
+        yield from CONTAINERS[name].entries(stream, options)
+    elif name:
+        yield from FORMATS[name][1](Source(feed, options.body_limit_bytes), options)
     else:
         yield DamagedEntry(0, reason)
 
@@ -72,7 +98,6 @@ _UNSUPPORTED = (
     (b"\x02\x21\x4c\x18", "lz4"),
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\x00", "xz"),
-    (b"PK\x03\x04", "zip"),
     (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
     (b"\x1f\x9d", "compress"),
 )
@@ -134,6 +159,19 @@ class _Rewound(Feed):
         return bool(self._next()) if self._seen else self._feed.resync()
 
 
+_NOTHING_UNPACKED = "nothing in it can be unpacked"
+
+
+def why_no_archive(path: str) -> str:
+    """Why a file is none that `read` reads, or ""; "" also for an archive that is damaged or cannot be opened."""
+    try:
+        with Path(path).open("rb") as stream:
+            name, reason, _ = detect(stream)
+    except OSError:
+        return ""
+    return "" if name or reason.startswith(_NOTHING_UNPACKED) else reason
+
+
 def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
     """Name of the format of an open stream, or "" and the reason why it has none; and a feed of all its bytes."""
     head = b""
@@ -143,6 +181,13 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
         if head.startswith(magic):
             reason = f"{name} compression is not supported: recompress with gzip or zstd, one record in each member"
             return "", reason, Feed(stream, head)
+    for name, container in CONTAINERS.items():
+        if head.startswith(container.magic):
+            opened: Any = stream
+            if not (hasattr(stream, "seekable") and opened.seekable()):
+                return "", f"a {name} file cannot be read from a pipe: save it and name the file", Feed(stream, head)
+            reason = container.refusal(opened)
+            return "" if reason else name, reason, Feed(stream, head)
     feed, damage = Feed(stream, head), ""
     if head.startswith((GZIP_MAGIC, ZSTD_MAGIC)) or is_skippable(head):
         feed = _Rewound((GzipFeed if head.startswith(GZIP_MAGIC) else ZstdFeed)(stream, head))
@@ -151,5 +196,170 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
     if matches and (head.strip() or not damage):
         return min(matches)[1], "", feed
     if head.strip():
-        return "", f"not a {' or '.join(FORMATS)} file: it begins with {head.lstrip()[:40]!r}", feed
-    return "", f"nothing in it can be unpacked: {damage}" if damage else "the file is empty", feed
+        return "", f"not a {' or '.join((*FORMATS, *CONTAINERS))} file: it begins with {head.lstrip()[:40]!r}", feed
+    return "", f"{_NOTHING_UNPACKED}: {damage}" if damage else "the file is empty", feed
+
+
+# --- WACZ: a zip file with WARC files in archive/, which are mostly stored as they are, and datapackage.json
+
+_DIRECTORY_LIMIT_BYTES = 16 << 20
+"""Longest list of members: `zipfile` keeps it in memory, at about ten times its length."""
+_MEMBER_HEAD = struct.Struct("<4s22xHH")
+_END_BYTES = 22
+_END64_BYTES, _LOCATOR64_BYTES = 56, 20
+_END_SEARCHED_BYTES = (1 << 16) + _END_BYTES + _END64_BYTES + _LOCATOR64_BYTES
+
+
+def _refusal_of_zip(stream: IO[bytes]) -> str:
+    try:
+        names = {member.filename for member in _members(stream)}
+    except _BadZip:
+        return ""
+    return "" if "datapackage.json" in names else "a zip file without datapackage.json, so it is no WACZ file"
+
+
+class _BadZip(Exception):
+    """A zip file cannot be read; caught in this file."""
+
+
+def _members(stream: IO[bytes]) -> list[zipfile.ZipInfo]:
+    """The members of a zip file, as they lie in it.
+
+    Raises:
+        _BadZip: the list of members, at the end of the file, is missing or damaged.
+    """
+    size = stream.seek(0, 2)
+    stream.seek(max(0, size - _END_SEARCHED_BYTES))
+    tail = stream.read(_END_SEARCHED_BYTES)
+    end = tail.rfind(b"PK\x05\x06")
+    if end < 0 or end + _END_BYTES > len(tail):
+        raise _BadZip("the zip file is cut: it has no list of members at its end; get the whole file again")
+    length = int.from_bytes(tail[end + 12 : end + 16], "little")
+    end64 = tail[max(0, end - _END64_BYTES - _LOCATOR64_BYTES) :]
+    if end64.startswith(b"PK\x06\x06"):
+        length = int.from_bytes(end64[40:48], "little")
+    if length > _DIRECTORY_LIMIT_BYTES:
+        raise _BadZip(f"the list of members of the zip file has {length} bytes, more than {_DIRECTORY_LIMIT_BYTES}")
+    try:
+        with zipfile.ZipFile(stream) as opened:
+            return sorted(opened.infolist(), key=lambda member: member.header_offset)
+    except UnicodeDecodeError as error:
+        raise _BadZip(
+            f"the zip file has a name that is not UTF-8, although it says so: {error.object!r:.80}"
+        ) from error
+    except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, OverflowError) as error:
+        raise _BadZip(f"the list of members of the zip file is damaged ({error}); get the whole file again") from error
+
+
+def _read_wacz(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
+    """The records of all files in archive/, in the order in which they lie; offsets are those in the zip file."""
+    try:
+        members = [member for member in _members(stream) if member.filename.startswith("archive/")]
+    except _BadZip as bad:
+        yield DamagedEntry(0, str(bad))
+        return
+    if not any(member.file_size for member in members):
+        yield DamagedEntry(0, "a WACZ file without records: it has no file in archive/")
+        return
+    end = 0
+    for member in members:
+        if member.is_dir():
+            continue
+        place = f" (in {member.filename!r:.100})"
+        stream.seek(max(0, member.header_offset))
+        head = stream.read(_MEMBER_HEAD.size)
+        magic, name_bytes, extra_bytes = _MEMBER_HEAD.unpack(head.ljust(_MEMBER_HEAD.size, b"\0"))
+        start = member.header_offset + _MEMBER_HEAD.size + name_bytes + extra_bytes
+        reason = ""
+        if member.header_offset < end:
+            reason = "a member of the zip file begins inside the one before it"
+        elif magic != b"PK\x03\x04":
+            reason = "no member of the zip file begins there"
+        elif member.flag_bits & 1:
+            reason = "the member is encrypted"
+        elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            reason = f"zip compression {member.compress_type} is not supported, only 0 (stored) and 8 (deflated)"
+        if reason:
+            yield DamagedEntry(max(0, member.header_offset), reason + place)
+            continue
+        end = start + member.compress_size
+        content = _Member(stream, start, member, options.body_limit_bytes)
+        name, reason, feed = detect(content)
+        if name in FORMATS:
+            for entry in FORMATS[name][1](Source(feed, options.body_limit_bytes), options):
+                # Of a deflated member only the beginning has an offset in the file.
+                offset = start + (entry.offset if member.compress_type == zipfile.ZIP_STORED else 0)
+                entry = replace(entry, offset=offset)
+                if isinstance(entry, DamagedEntry):
+                    entry, content.is_reported = replace(entry, reason=entry.reason + place), True
+                elif isinstance(entry, PageEntry) and entry.flaw:
+                    entry = replace(entry, flaw=entry.flaw + place)
+                yield entry
+                del entry  # frees a long page before the next one is read
+        elif not content.damage:
+            yield DamagedEntry(start, reason + place)
+        if content.damage and not content.is_reported:
+            yield DamagedEntry(start, content.damage + place)
+
+
+class _Member:
+    """The content of a zip member as a stream that cannot be sought, so that no zip file in it is read.
+
+    Attributes:
+        damage: why it ended early or is not what was packed, or "".
+        is_reported: its reader has reported damage in it.
+    """
+
+    def __init__(self, stream: IO[bytes], start: int, member: zipfile.ZipInfo, limit_bytes: int) -> None:
+        self.damage = ""
+        self.is_reported = False
+        self._stream = stream
+        self._start = self._at = start
+        self._end = start + member.compress_size
+        self._checksum = member.CRC
+        self._inflater = zlib.decompressobj(-zlib.MAX_WBITS) if member.compress_type == zipfile.ZIP_DEFLATED else None
+        self._limit_bytes = limit_bytes
+        self._given_bytes = self._crc = 0
+        self._ended = False
+
+    def read(self, count: int = CHUNK_BYTES, /) -> bytes:
+        """At most that many bytes; b"" at the end."""
+        piece = b"" if self._ended else self._raw(count) if self._inflater is None else self._inflated(count)
+        self._given_bytes += len(piece)
+        self._crc = zlib.crc32(piece, self._crc)
+        if not piece and not self._ended:
+            self._ended = True
+            if not self.damage and self._crc != self._checksum:
+                self.damage = "the content has another CRC-32 than the zip file says"
+        return piece
+
+    def _raw(self, count: int) -> bytes:
+        self._stream.seek(self._at)
+        piece = self._stream.read(min(count, self._end - self._at))
+        self._at += len(piece)
+        return piece
+
+    def _inflated(self, count: int) -> bytes:
+        assert self._inflater is not None
+        if self._given_bytes > max(self._limit_bytes, BOMB_RATIO * (self._at - self._start)):
+            self.damage = f"a member unpacks to more than {BOMB_RATIO} times its length; stopped there"
+            return b""
+        while not self._inflater.eof:
+            source = self._inflater.unconsumed_tail or self._raw(CHUNK_BYTES)
+            try:
+                piece = self._inflater.decompress(source, count)
+            except zlib.error as error:
+                self.damage = f"zip member damaged ({error})"
+                return b""
+            if piece:
+                return piece
+            if not source:
+                self.damage = "the file ends inside a zip member"
+                return b""
+        return b""
+
+
+CONTAINERS: dict[str, Container] = {
+    "WACZ": Container(b"PK\x03\x04", _refusal_of_zip, _read_wacz),
+}
+"""Every format of a `Container` by its name in messages."""

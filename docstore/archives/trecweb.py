@@ -11,7 +11,7 @@ import email.utils
 import re
 from collections.abc import Iterator
 
-from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry
+from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
 from docstore.archives.http import Refused, has_status_line, parse_head
 from docstore.archives.source import Source
 from docstore.archives.warc import CUT, TRUNCATED_HEADER, decoded, parse_date, parse_date14
@@ -30,7 +30,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HEAD_LIMIT_BYTES = 1024 * 1024
 
 
-def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, salvage: bool = False) -> Iterator[Entry]:
+def read_trecweb(source: Source, options: ReadOptions = ReadOptions()) -> Iterator[Entry]:
     """Every document of a TREC Web file, in order."""
     while True:
         source.skip_blank()
@@ -49,7 +49,7 @@ def read_trecweb(source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, sa
             continue
         begin = source.tell()
         try:
-            yield _document(source, offset, body_limit_bytes, salvage=salvage)
+            yield _document(source, offset, options.body_limit_bytes, salvage=options.salvage)
         except Refused as refused:
             source.seek(max(source.tell(), begin + 5))
             source.skip_to_start(TREC_START)

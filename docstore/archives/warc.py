@@ -13,18 +13,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
+import msgpack
+from blake3 import blake3
+
 from docstore.archives.entries import (
-    BODY_LIMIT_BYTES,
     HEADER_LIMIT_BYTES,
     DamagedEntry,
     Entry,
     PageEntry,
     PageKind,
+    ReadOptions,
+    Recorded,
+    RecordedEntry,
     RevisitEntry,
     SkippedEntry,
 )
@@ -64,6 +70,8 @@ _LINE_END = re.compile(rb"\n")
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
 _NO_PAGES = frozenset({"warcinfo", "request", "metadata", "conversion", "continuation"})
 _PAGES = frozenset({"response", "resource", "revisit"})
+_KEPT = frozenset({"request", "metadata", "conversion"})
+"""Types that are not pages and that `keep_encoded` keeps, next to those that are."""
 _LOOKED_UP = frozenset({"dns", "whois", "ntp", "filedesc"})
 _DATE = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d{2,3})(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?)?)?\s*(?:Z|([+-])(\d\d):?(\d\d))?"
@@ -76,12 +84,14 @@ _ARC_LINE = re.compile(rb"(\S.*?) ([0-9A-Fa-f.:-]+) (\d{8,17}) ?(.*?) ?(\d+)[ \t
 class _Header:
     """The header of a record whose block has `length` bytes; `skipped` says why it is not a page, or is "".
 
-    Fields have the WARC names in lower case, also for ARC.
+    Fields have the WARC names in lower case, also for ARC.  `raw` is the WARC header as it lies in the file, with the
+    empty line; b"" for ARC.
     """
 
     fields: Mapping[str, str]
     length: int
     skipped: str
+    raw: bytes
 
     def get(self, name: str) -> str:
         return self.fields.get(name, "")
@@ -95,21 +105,19 @@ class RecordReader:
     """Reads the records of one file.
 
     A record longer than the longest body and its header is skipped.  With `salvage`, the readable part of a page is
-    given and marked if its record is truncated or its encoding breaks.
+    given and marked if its record is truncated or its encoding breaks.  With `keep_encoded`, records whose length is
+    confirmed are also given as they were recorded.
 
     Block digests are checked in a packed member with several records: its own checksum comes at its end, after its
     records were given.  Some writers digest other bytes than they write, so digests count only after one was right.
     Then a page with a wrong digest is refused, and after damage in its member also a page without a right one.
     """
 
-    def __init__(
-        self, source: Source, body_limit_bytes: int = BODY_LIMIT_BYTES, *, is_arc: bool = False, salvage: bool = False
-    ) -> None:
+    def __init__(self, source: Source, options: ReadOptions = ReadOptions(), *, is_arc: bool = False) -> None:
         self._source = source
-        self._body_limit_bytes = body_limit_bytes
+        self._body_limit_bytes, self._salvage, self._keeps_encoded, _ = options
         self._is_arc = is_arc
         self._arc_version = 1
-        self._salvage = salvage
         self._start, self._look_bytes = (ARC_START, 70_000) if is_arc else (WARC_START, 64)
         # digests: whether they count, and the last member with damage
         self._digests_count = False
@@ -217,7 +225,7 @@ class RecordReader:
             skipped = scheme
         else:
             skipped = "segment" if fields.get("warc-segment-number", "") else ""
-        return _Header(fields, int(length), skipped)
+        return _Header(fields, int(length), skipped, head)
 
     def _arc_header(self) -> _Header:
         """Read one line: URL, address, date, type, (version 2: five more,) length; the first block has the version."""
@@ -238,7 +246,7 @@ class RecordReader:
             "content-type": "" if content_type in {"-", "no-type"} else content_type,
         }
         skipped = "arc header" if scheme == "filedesc" else scheme if scheme in _LOOKED_UP else ""
-        return _Header(fields, int(length), skipped)
+        return _Header(fields, int(length), skipped, b"")
 
     # --- blocks
 
@@ -266,7 +274,7 @@ class RecordReader:
             source.recover()
             return entry
         after = source.tell()
-        if header.skipped and confirmed:
+        if header.skipped and confirmed and not (self._keeps_encoded and header.skipped in _KEPT):
             return SkippedEntry(header.skipped, offset)
         source.seek(block_start)
         block = source.take(header.length)
@@ -279,6 +287,8 @@ class RecordReader:
             # So that a long block is in memory once, not twice, while it is decoded.
             source.discard()
         entry, is_whole = self._built(header, block, offset)
+        if confirmed and self._keeps_encoded:
+            entry = _with_record(entry, header, block)
         if confirmed or is_whole or _digest_agrees(header, block):
             return entry
         # Nothing confirms the length: continue at a record inside it, else after the garbage that follows.
@@ -480,6 +490,75 @@ def _revisit(header: _Header, fetched_at: int, block: bytes, offset: int) -> Rev
         header.get("warc-ip-address"),
         header.get("warc-trec-id"),
     )
+
+
+# --- records as they were recorded: cells of family RECORDED_FAMILY in the row of their URL, at their time
+#
+#   qualifier   type, a space, 16 hexadecimal digits of the BLAKE3 of the value (ids repeat in bad archives)
+#   value       msgpack: header through the empty line; block; name of the body, or b""
+#
+# A block that ends with the body of its capture is stored without it: the name, 16 bytes of its BLAKE3, says so.
+
+RECORDED_FAMILY = "warc"
+_BODY_NAME_BYTES = 16
+
+
+def _recorded(header: _Header, head: bytes, block: bytes, body: bytes = b"") -> Recorded:
+    """A record as a cell; `body` is stored with the capture."""
+    name = b""
+    if body and block.endswith(body):
+        name, block = blake3(body).digest(_BODY_NAME_BYTES), block[: len(block) - len(body)]
+    value: bytes = msgpack.packb((head, block, name))
+    return Recorded(f"{header.get('warc-type').lower()} {blake3(value).hexdigest(8)}".encode(), value)
+
+
+def parse_recorded(value: bytes, body: bytes) -> tuple[bytes, bytes] | None:
+    """Header and block of a record; None if it needs another body than that of its capture, or is none of ours."""
+    try:
+        parts = msgpack.unpackb(value)
+    except (ValueError, TypeError):
+        return None
+    if not isinstance(parts, list) or [type(part) for part in parts] != [bytes, bytes, bytes]:
+        return None
+    head, block, name = parts
+    if name and blake3(body).digest(_BODY_NAME_BYTES) != name:
+        return None
+    return head, block + body if name else block
+
+
+def _with_record(entry: Entry, header: _Header, block: bytes) -> Entry:
+    """The entry with its record; a record that is not a page becomes an entry."""
+    if isinstance(entry, PageEntry):
+        head = header.raw
+        if not head and has_status_line(block):
+            head = _warc_head(header, entry.page.fetched_at or 0, block)
+        return replace(entry, recorded=_recorded(header, head, block, entry.page.body)) if head else entry
+    if isinstance(entry, RevisitEntry):
+        return replace(entry, recorded=_recorded(header, header.raw, block))
+    if isinstance(entry, SkippedEntry) and header.skipped in _KEPT:
+        fetched_at = parse_date(header.get("warc-date"))
+        if header.url and fetched_at is not None:
+            return RecordedEntry(header.url, fetched_at, _recorded(header, header.raw, block), entry.offset)
+    return entry
+
+
+def _warc_head(header: _Header, fetched_at: int, block: bytes) -> bytes:
+    """A WARC header for a record of an ARC file, which becomes a response."""
+    date = (_EPOCH + timedelta(microseconds=fetched_at)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    digest = base64.b32encode(hashlib.sha1(block, usedforsecurity=False).digest()).decode()
+    ip = header.get("warc-ip-address")
+    lines = (
+        "WARC/1.1",
+        "WARC-Type: response",
+        f"WARC-Target-URI: {header.url}",
+        f"WARC-Date: {date}",
+        f"WARC-Record-ID: <urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{header.url} {date} {digest}')}>",
+        *((f"WARC-IP-Address: {ip}",) if ip else ()),
+        f"WARC-Block-Digest: sha1:{digest}",
+        "Content-Type: application/http; msgtype=response",
+        f"Content-Length: {len(block)}",
+    )
+    return "\r\n".join((*lines, "", "")).encode("utf-8", "replace")
 
 
 def _bare(url: str) -> str:

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
-from docstore.archives.export import WRITERS, Selection, export, selected
+from docstore.archives.export import SOFTWARE, WRITERS, Selection, WarcExport, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
+from docstore.archives.warc import RECORDED_FAMILY
+from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
 from docstore.cli.opening import note_slow_kernel, open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.model.types import DUPLICATES, REJECTING, Policy, PutResult, VerdictKind
+from docstore.model.types import DUPLICATES, REJECTING, ColumnFamily, Policy, PutResult, Schema, VerdictKind
 from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore
 
@@ -31,12 +33,15 @@ if TYPE_CHECKING:
 
 
 INGEST_DESCRIPTION = """\
-Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd.
-The format is detected by content.  Revisits are resolved after all files are
-read, so the order of files does not matter.  Damaged records are reported with
-file and offset, and skipped; the exit code is then 8.  It is also 8 if the
-original of a revisit is neither in these files nor in the store.  If you repeat
-a run, nothing is written twice."""
+Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd, and
+of WACZ files.  The format is detected by content.  Of a folder all archives in
+it are read; hidden files and stores are left out, other files are passed over.
+Revisits are resolved after all files are read, so the order of files does not
+matter.  Damaged records are reported with file and offset, and skipped; the
+exit code is then 8.  It is also 8 if the original of a revisit is neither in
+these files nor in the store.  If you repeat a run, nothing is written twice.
+With --mirror, files that wget or HTTrack saved become pages: the path below DIR
+is the path below the base URL, the time of a file is its capture time."""
 
 INGEST_EXAMPLES = """\
 docstore ingest crawl-*.warc.gz
@@ -46,13 +51,29 @@ curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
 docstore ingest crawl.warc.gz --dry-run
 docstore ingest crawl.warc.gz --anchors
 docstore ingest crawl.warc.gz --crawl 2024-05
+docstore ingest crawls/ one-more.wacz --create
+docstore ingest --mirror mirror/example.com --base https://example.com/
+docstore ingest crawl.warc.gz --keep-encoded --create
 """
 
 SHOWN_ERRORS = 20
+SHOWN_FILES = 5
 
 
 def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "files FILE+", "an archive; - for stdin")
+    declare(parser, "files FILE*", "an archive, or a folder of archives; - for stdin")
+    declare(parser, "--mirror DIR", "instead: a folder of saved pages; needs --base")
+    declare(
+        parser,
+        "--base URL",
+        "URL of the folder of --mirror; https:// alone if the folders in it are named by hosts",
+    )
+    declare(
+        parser,
+        "--keep-encoded",
+        "also keep WARC and ARC records as they were recorded: encodings, requests, metadata, revisits; for "
+        "export --keep-encoded; needs a store with family warc, which --create makes",
+    )
     declare(
         parser,
         "--on-duplicate",
@@ -97,17 +118,25 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_ingest(args: argparse.Namespace) -> int:
     use_one_heap()
+    if args.mirror is not None:
+        if args.files or not args.base or not Path(args.mirror).is_dir():
+            raise InvalidArgument("--mirror needs a folder, the option --base URL, and no other files")
+    elif args.base or not args.files:
+        raise InvalidArgument("name archives, folders of archives, or - for stdin; --base goes with --mirror")
     for name in args.files:
-        if name != "-" and not Path(name).is_file():
-            raise InvalidArgument(f"no file {name}; name WARC, ARC or TREC Web files, or - for stdin")
-    sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in args.files]
+        if name != "-" and not (Path(name).is_file() or Path(name).is_dir()):
+            raise InvalidArgument(f"no file {name}; name WARC, ARC, TREC Web or WACZ files, a folder, or - for stdin")
+    names = args.files or [args.mirror]
+    sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in names]
     with ExitStack() as stack:
         rejects = stack.enter_context(arguments.replaced(Path(args.rejects))) if args.rejects else None
         path = Path(args.store)
         if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
             # A dry run creates no permanent store.
             args.store = stack.enter_context(tempfile.TemporaryDirectory(prefix="docstore-dry-run-"))
-        store = open_in(stack, args, create=args.create, durability=args.durability)
+        keeping = args.create and args.keep_encoded and not (names_server(args.store) or store_exists(args.store))
+        schema = Schema(families=(ColumnFamily(RECORDED_FAMILY),)) if keeping else None
+        store = open_in(stack, args, create=args.create, schema=schema, durability=args.durability)
         note_slow_kernel(store)
         policies = _policies(args, dict(store.schema.policies))
         if args.dry_run:
@@ -130,6 +159,8 @@ def run_ingest(args: argparse.Namespace) -> int:
             args.any_time,
             args.strip_passwords,
             args.crawl or "",
+            args.keep_encoded,
+            args.base or "",
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages
@@ -186,6 +217,12 @@ def _print_errors(report: IngestReport) -> None:
         output.note(f"{error.file} at offset {error.offset}: {error.reason}{url}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"{report.error_count - SHOWN_ERRORS} more; --json lists them")
+    if report.passed_over:
+        count = report.passed_over_count
+        names = ", ".join(error.file for error in report.passed_over[:SHOWN_FILES])
+        more = f" and {count - SHOWN_FILES} more (--json lists them with reasons)" if count > SHOWN_FILES else ""
+        files = "1 file that is no archive" if count == 1 else f"{count} files that are no archives"
+        output.note(f"passed over {files}: {names}{more}")
     answers.note_unreadable(report.unreadable)
     if report.unresolved:
         revisits = "revisit" if report.unresolved == 1 else "revisits"
@@ -203,7 +240,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines.append(("stored", "nothing: dry run"))
     else:
         lines.append(("stored", f"{report.stored}  {output.size(report.body_bytes)}{_kept(report)}"))
-    for name in ("known", "rejected"):
+    for name in ("known", "rejected", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
     lines += [
@@ -231,13 +268,21 @@ def _kept(report: IngestReport) -> str:
 
 EXPORT_DESCRIPTION = """\
 Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
-become revisit records), as TREC Web with document numbers, or as JSON Lines
-with title, text and verdict.  `docstore ingest` reads WARC and TREC Web back
-to the same pages."""
+become revisit records), as WACZ (such a WARC with index, page list and digests
+in one file), as TREC Web with document numbers, or as JSON Lines with title,
+text and verdict.  `docstore ingest` reads WARC, WACZ and TREC Web back to the
+same pages.  --cdxj writes the index with which pywb and other tools find
+records in the WARC file; it has offsets in that file, so both are written by
+one run.  --keep-encoded writes records that `ingest --keep-encoded` kept as
+they were recorded; captures without such a record are written as ever.  Of a
+part of the store, kept revisit records are replaced by whole pages."""
 
 EXPORT_EXAMPLES = """\
 docstore export --output all.warc.gz --versions all
 docstore export --crawl 2024-05 --output may.warc.gz
+docstore export --output all.warc.gz --cdxj all.cdxj --versions all
+docstore export --format wacz --host example.com --output example.wacz
+docstore export --keep-encoded --versions all --output same.warc.gz
 docstore export --format trecweb --host example.com --output example.trec
 docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
 docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
@@ -263,6 +308,8 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--unique", "only one page of each cluster of duplicates: its canonical page if selected")
     declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
     declare(parser, "--bodies", "with --format jsonl: bodies too, in base64")
+    declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
+    declare(parser, "--keep-encoded", "with --format warc or wacz: write records as they were recorded")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
@@ -275,6 +322,12 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument("--json and the pages cannot both go to stdout; name a file with --output")
     if args.bodies and args.format != "jsonl":
         raise InvalidArgument(f"--bodies needs --format jsonl; {args.format} always has bodies")
+    if args.cdxj and (to_stdout or args.format != "warc"):
+        raise InvalidArgument("--cdxj indexes the WARC file of --output; name one, with --format warc")
+    if args.keep_encoded and args.format not in ("warc", "wacz"):
+        raise InvalidArgument(f"--keep-encoded needs --format warc or wacz; {args.format} has no place for records")
+    if to_stdout and args.format == "wacz":
+        raise InvalidArgument("a WACZ file cannot be written to a pipe; name a file with --output")
     if to_stdout and args.format == "warc" and sys.stdout.isatty():
         raise InvalidArgument("a WARC file is binary and stdout is a terminal; name a file with --output")
     if args.dropped and not args.unique:
@@ -295,14 +348,22 @@ def run_export(args: argparse.Namespace) -> int:
             crawl=args.crawl or "",
         )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
+        writer = WRITERS[args.format](stream, args.bodies)
+        if args.cdxj:
+            index = importlib.import_module("docstore.archives.wacz").CdxjIndex(Path(args.output).name)
+            index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
+            writer = WarcExport(stream, SOFTWARE, index.add)
         report = export(
             store,
-            WRITERS[args.format](stream, args.bodies),
+            writer,
             selection,
-            texts=args.format == "jsonl",
+            texts=args.format in ("jsonl", "wacz"),
             keep=None if survivors is None else survivors.keeps,
+            keep_encoded=args.keep_encoded,
             on_progress=show and (lambda report: show(report.pages)),
         )
+        if args.cdxj:
+            index_stream.writelines(index.lines())
     if args.json:
         output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.pages:

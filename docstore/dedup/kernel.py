@@ -1,8 +1,8 @@
 """The one place that says which code runs: for bodies and their checksums, for texts, for sets, for runs of postings.
 
 `docstore/reference/` defines every result.  Native code gives the same bits faster, and is used if it is built and has
-the extractor; `Kernel.name` and `Packing.name` say which code runs.  What native code leaves alone goes to the
-reference: a body in a legacy multi-byte encoding is decoded there, and a string with lone surrogates analysed there.
+the extractor; `Kernel.name` and `Packing.name` say which code runs.  A string with lone surrogates is analysed by the
+reference.
 Bodies that are not HTML go to `text.readers`, whichever code runs; checksums are of the whole body.
 
 A checksum *decides alone* where equal checksums may be taken for equal bytes: at least 128 bits, and no way known to
@@ -45,8 +45,7 @@ from docstore.model.analysis import Analysis, Link, TextKeys
 from docstore.model.capture import encode_entries
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.reference import analysis as reference
-from docstore.reference import charset, fingerprints, page, postings, ranking, texts
-from docstore.reference.charset import TEXT_LIMIT_BYTES
+from docstore.reference import fingerprints, page, postings, ranking, texts
 from docstore.reference.fingerprints import Numbers, Sets
 from docstore.reference.postings import Shape
 from docstore.reference.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
@@ -379,7 +378,7 @@ class Kernel:
         content_type: str | None,
         links: bool,
         digest: bytes | None,
-        outcome: docstore_native.Page | bool | None,
+        outcome: docstore_native.Page | None,
     ) -> Analysis:
         """What native code gave, as an `Analysis`; with what it left to be done."""
         if digest is None:
@@ -389,10 +388,6 @@ class Kernel:
         if outcome is None:
             other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
             return self._with_fingerprints(other)
-        if isinstance(outcome, bool):
-            assert self._native is not None
-            decoded = charset.decode(body[:TEXT_LIMIT_BYTES], content_type)
-            outcome = self._native.source(decoded.text, decoded.encoding, links)
         name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
         found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
         name = sys.intern(name)

@@ -16,11 +16,9 @@ Which encoding, first that holds (names and labels are the WHATWG's):
 4. None declared: utf-8 if the body is valid UTF-8, or has at least 8 bytes from 0xC2 to 0xF4 per U+FFFD of its decoding
    (a body cut off, one broken byte); else windows-1252.
 
-Decoding is the standard's for utf-8 and the single-byte encodings (x-user-defined among them): a malformed UTF-8
-sequence gives one U+FFFD per maximal subpart, a byte without a character gives U+FFFD.  ``replacement`` gives one
-U+FFFD for the whole body.  utf-16 and the legacy multi-byte encodings go through Python's codecs, malformed input
-replaced: shift_jis as cp932, gbk and gb18030 as gb18030, big5 as big5hkscs, euc-kr as cp949.  These differ from the
-standard in rare characters, so a native kernel hands such bodies back to this module.
+Decoding is the standard's: a malformed UTF-8 sequence gives one U+FFFD per maximal subpart, a byte without a character
+gives U+FFFD, and ``replacement`` one U+FFFD for the whole body.  `multibyte` decodes utf-16 and the legacy multi-byte
+encodings.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ import codecs
 import re
 from typing import Final, NamedTuple
 
-from docstore.reference import tables
+from docstore.reference import multibyte, tables
 from docstore.reference.tokens import ATTRIBUTES, ascii_lower, attributes
 
 TEXT_LIMIT_BYTES: Final = 16 << 20
@@ -46,16 +44,8 @@ SINGLE_BYTE: Final = {
 _NAMES: Final = {label: name for name, labels in LABELS.items() for label in labels.split()}
 _BLANKS: Final = "\t\n\f\r "
 
-_MULTI_BYTE: Final = {
-    "gbk": "gb18030",
-    "gb18030": "gb18030",
-    "big5": "big5hkscs",
-    "euc-jp": "euc_jp",
-    "iso-2022-jp": "iso2022_jp",
-    "shift_jis": "cp932",
-    "euc-kr": "cp949",
-}
-_UTF_16: Final = {"utf-16le": "utf-16-le", "utf-16be": "utf-16-be"}
+_UTF_16: Final = frozenset({"utf-16le", "utf-16be"})
+_MULTI_BYTE: Final = multibyte.DECODERS.keys() - _UTF_16
 
 _LOWER_HALF: Final = "".join(map(chr, range(0x80)))
 _SINGLE_BYTE: Final = {
@@ -132,7 +122,7 @@ def decode_as(body: bytes, encoding: str) -> str:
         return codecs.charmap_decode(body, "replace", _SINGLE_BYTE[encoding])[0]
     if encoding == "replacement":
         return "\ufffd" if body else ""
-    return body.decode(_MULTI_BYTE.get(encoding) or _UTF_16[encoding], "replace")
+    return multibyte.decode(body, encoding)
 
 
 def decode(body: bytes, content_type: str | None = None) -> Decoded:

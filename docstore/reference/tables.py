@@ -12,6 +12,8 @@ table              section                 items
                    ``word`` and others     ranges of code points in hexadecimal, blank between
 ``charset.txt``    ``labels NAME``         the labels of an encoding, blank between
                    ``single-byte NAME``    the characters of bytes 0x80 to 0xFF as code points in hexadecimal
+``multibyte.txt``  ``index NAME``          runs of code points by pointer; ``*N``: N pointers have no character
+                   ``ranges gb18030``      first pointer and code point of each range of four-byte characters
 ``scorecard.txt``  ``tags`` and others     ``sign:score``, two blanks or a line end between
 =================  ======================  ==============================================================
 """

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENTS = ROOT / ".venv-clients"
 VERSIONS = {
     "pywb": "pywb==2.10.0",
+    "wacz": "wacz==0.6.0",
     "warcprox": "warcprox==2.13.1",
     "cdx_toolkit": "cdx_toolkit==0.9.39",
     "memento_client": "memento_client==0.6.1",

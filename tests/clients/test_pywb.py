@@ -1,4 +1,5 @@
-"""pywb: replays pages, images, redirects, revisits and 404s, from CDX with raw replay, and from Memento alone."""
+"""pywb: replays pages, images, redirects, revisits and 404s, from CDX with raw replay, from Memento alone, and from
+exported files without a server of ours."""
 
 from __future__ import annotations
 
@@ -7,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import docstore
+from docstore.archives.export import Selection, WarcExport, export
+from docstore.archives.ingest import IngestOptions, ingest
+from docstore.archives.wacz import CdxjIndex, WaczExport
+from tests.archive_case import CAPTURES, write_warc
 from tests.clients.conftest import Archive, Environment, fetch, free_port, running
 
 CONFIG = """
@@ -14,6 +20,12 @@ collections:
   web:
     index_paths: cdx+{base}/cdx
   mem: memento+{base}/
+  out:
+    index_paths: {files}/out.cdxj
+    archive_paths: {files}/
+  kept:
+    index_paths: {files}/kept.cdxj
+    archive_paths: {files}/
 """
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 
@@ -22,20 +34,43 @@ RED, BLUE = (255, 0, 0), (0, 0, 255)
 def pywb(
     environment: Callable[[str], Environment], archive: Archive, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[int]:
-    """The port of a pywb that replays from the archive."""
+    """The port of a pywb that replays from the archive, and from exported files.
+
+    `out` is a WARC file with its index, `kept` one with records as they were recorded, `wacz` was added as a WACZ file.
+    """
     client = environment("pywb")
     folder, port = tmp_path_factory.mktemp("pywb"), free_port()
-    (folder / "config.yaml").write_text(CONFIG.format(base=archive.base))
+    export_files(folder)
+    (folder / "config.yaml").write_text(CONFIG.format(base=archive.base, files=folder))
+    client.run("wb-manager", "init", "wacz", cwd=folder)
+    client.run("wb-manager", "add", "wacz", "--unpack-wacz", str(folder / "out.wacz"), cwd=folder)
     with running(
         [client.python, str(client.folder / "bin" / "wayback"), "-b", "127.0.0.1", "-p", str(port)], folder, port
     ):
         yield port
 
 
+def export_files(folder: Path) -> None:
+    """Export the captures of the archive in three ways."""
+    write_warc(folder / "crawl.warc.gz", CAPTURES)
+    schema = docstore.Schema(families=(docstore.ColumnFamily("warc"),))
+    with docstore.open(folder / "store", create=True, schema=schema) as store:
+        ingest(store, [str(folder / "crawl.warc.gz")], IngestOptions(keep_encoded=True))
+        for name in ("out", "kept"):
+            index = CdxjIndex(f"{name}.warc.gz")
+            with (folder / f"{name}.warc.gz").open("wb") as stream:
+                writer = WarcExport(stream, on_record=index.add)
+                export(store, writer, Selection(newest=False), keep_encoded=name == "kept")
+            (folder / f"{name}.cdxj").write_bytes(b"".join(index.lines()))
+        with (folder / "out.wacz").open("wb") as stream:
+            export(store, WaczExport(stream, "docstore"), Selection(newest=False))
+
+
 both = pytest.mark.parametrize("collection", ["web", "mem"])
+every = pytest.mark.parametrize("collection", ["web", "mem", "out", "kept", "wacz"])
 
 
-@both
+@every
 @pytest.mark.parametrize(
     ("digits", "url", "shown"),
     [
@@ -52,13 +87,13 @@ def test_a_page_is_replayed(pywb: int, collection: str, digits: str, url: str, s
     assert found.status == 200 and shown in found.body
 
 
-@both
+@every
 def test_a_redirect_leads_to_the_replay_of_its_target(pywb: int, collection: str) -> None:
     found = fetch(pywb, f"/{collection}/20240101000003mp_/http://example.test/old")
     assert found.status == 301 and found.location.endswith(f"/{collection}/20240101000003mp_/http://example.test/zip")
 
 
-@both
+@every
 def test_a_redirect_from_http_to_https_ends_at_the_page(pywb: int, collection: str) -> None:
     path = f"/{collection}/20240101000006mp_/http://example.test/self"
     for _ in range(4):
@@ -69,7 +104,7 @@ def test_a_redirect_from_http_to_https_ends_at_the_page(pywb: int, collection: s
     assert found.status == 200 and "secure" in found.body
 
 
-@both
+@every
 def test_an_archived_404_and_an_unknown_page_are_404(pywb: int, collection: str) -> None:
     archived = fetch(pywb, f"/{collection}/20240101000004mp_/http://example.test/missing")
     assert archived.status == 404 and "archived 404" in archived.body
@@ -77,8 +112,9 @@ def test_an_archived_404_and_an_unknown_page_are_404(pywb: int, collection: str)
     assert unknown.status == 404 and "archived 404" not in unknown.body
 
 
-def test_the_capture_list_has_every_capture(pywb: int) -> None:
-    found = fetch(pywb, "/web/cdx?url=http://example.test/&output=json")
+@pytest.mark.parametrize("collection", ["web", "out", "kept", "wacz"])
+def test_the_capture_list_has_every_capture(pywb: int, collection: str) -> None:
+    found = fetch(pywb, f"/{collection}/cdx?url=http://example.test/&output=json")
     assert [line[:60].count("2024") for line in found.body.splitlines()] == [1, 1, 1]
 
 

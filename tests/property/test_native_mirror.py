@@ -29,7 +29,7 @@ from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, words
 from docstore.model.analysis import Analysis
-from docstore.reference import fingerprints
+from docstore.reference import fingerprints, multibyte
 from docstore.reference.charset import SINGLE_BYTE
 from docstore.reference.words import UNICODE
 from docstore.reference.words import words as reference_words
@@ -339,6 +339,41 @@ def test_every_byte_of_every_single_byte_encoding_is_read_the_same() -> None:
     every = b"<p>" + b" ".join(bytes((byte,)) * 2 for byte in range(1, 256) if byte not in b"<&")
     for name in (*SINGLE_BYTE, "x-user-defined", "replacement", "utf-8"):
         assert_same(every, f"text/html; charset={name}")
+
+
+@pytest.mark.parametrize("encoding", multibyte.DECODERS)
+def test_every_pair_of_bytes_of_every_multi_byte_encoding_is_read_the_same(encoding: str) -> None:
+    start, between = (b"\x1b$B", b"\x1b(B ") if encoding == "iso-2022-jp" else (b"", b"  ")
+    if encoding.startswith("utf-16"):
+        start, between = b"", b""
+    pairs = (bytes((lead, trail)) for lead in range(256) for trail in range(256) if 0x3C not in (lead, trail))
+    assert_same(b"\0\xff " + b"".join(start + pair + between for pair in pairs), f"text/html; charset={encoding}")
+
+
+def test_every_range_of_gb18030_is_read_the_same() -> None:
+    firsts, _ = multibyte.gb18030_ranges()
+    pointers = sorted({max(pointer + step, 0) for pointer in (*firsts, 7457, 39419, 1237575) for step in (-1, 0, 1)})
+    digits = [(n // 12600 + 0x81, n // 1260 % 10 + 0x30, n // 10 % 126 + 0x81, n % 10 + 0x30) for n in pointers]
+    assert_same(b"\xff " + b" ".join(map(bytes, digits)), "text/html; charset=gb18030")
+
+
+@given(
+    st.sampled_from(list(multibyte.DECODERS)),
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                [b"\x1b$B", b"\x1b$@", b"\x1b(B", b"\x1b(J", b"\x1b(I", b"\x1b", b"$", b"(", b"\x81\x30\x81\x30",
+                 b"<b>", b"\x81", b"\x30", b"\x8e", b"\x8f", b"\xa1", b"\xfe", b"\xff", b"\x80", b"\x7f", b"A", b"!",
+                 b"\\", b"~", b"\x0e", b"\xd8", b"\xdc", b"\0", b" ", b"\x84\x31\xa4\x37"]
+            ),
+            st.binary(min_size=1, max_size=2),
+        ),
+        max_size=16,
+    ).map(b"".join),
+)  # fmt: skip
+@settings(max_examples=2000, deadline=None)
+def test_broken_multi_byte_text_is_read_the_same(encoding: str, body: bytes) -> None:
+    assert_same(b"\0\xff " + body, f"text/html; charset={encoding}")
 
 
 # --- words ---

@@ -89,6 +89,47 @@ def test_single_byte_tables_are_the_standards() -> None:
     assert decode_as(b"\xa1\xdb", "windows-874") == "ก\ufffd"
 
 
+@pytest.mark.parametrize(
+    ("body", "encoding", "text"),
+    [
+        (b"\x82\xa0\xb1\x80", "shift_jis", "あｱ\x80"),
+        (b"\xf0\x40", "shift_jis", "\ue000"),
+        (b"\x82<b>", "shift_jis", "\ufffd<b>"),
+        (b"\xfc\xfd", "shift_jis", "\ufffd"),
+        (b"\xa4\xa2\x8e\xb1\x8f\xb0\xa1", "euc-jp", "あｱ丂"),
+        (b"\x8f\xb0<", "euc-jp", "\ufffd<"),
+        (b"\x1b$B$\"\x1b(Ba\x1b(J\\~\x1b(I1", "iso-2022-jp", "あa¥‾ｱ"),
+        (b"\x1b$B\x1b(Ba", "iso-2022-jp", "\ufffda"),
+        (b"\x1b$B$\x1b(Ba", "iso-2022-jp", "\ufffda"),
+        (b"a\x1b[b", "iso-2022-jp", "a\ufffd[b"),
+        (b"\xc4\xe3\x80\x81\x30\x81\x30\x90\x30\x81\x30", "gbk", "你€\x80\U00010000"),
+        (b"\x81\x30\x81<", "gb18030", "\ufffd0\ufffd<"),
+        (b"\x81\x30", "gb18030", "\ufffd"),
+        (b"\xa7\x41\x88\x62", "big5", "你\u00ca\u0304"),
+        (b"\x81\x40\x81\x80", "big5", "\ufffd@\ufffd"),
+        (b"\xb0\xa1\xb0\x20", "euc-kr", "가\ufffd "),
+        (b"\x61\x00\x00\xd8\x62\x00\x00\xdc\x3d\xd8\x00\xde", "utf-16le", "a\ufffdb\ufffd\U0001f600"),
+        (b"\x00\x61\xd8\x00\x00", "utf-16be", "a\ufffd"),
+        (b"\x00\x61\x00", "utf-16be", "a\ufffd"),
+    ],
+)  # fmt: skip
+def test_multi_byte_encodings_are_read_as_the_standard_says(body: bytes, encoding: str, text: str) -> None:
+    assert decode_as(body, encoding) == text
+
+
+def test_common_characters_are_read_as_python_reads_them() -> None:
+    kanji = "".join(chr(point) for point in range(0x4E00, 0x9FA6))
+    for encoding, codec in {"shift_jis": "cp932", "euc-jp": "euc_jp", "gbk": "gb18030", "big5": "big5hkscs"}.items():
+        body = kanji.encode(codec, "ignore")
+        assert len(body) > 12_000
+        assert decode_as(body, encoding) == body.decode(codec)
+    hangul = "".join(chr(point) for point in range(0xAC00, 0xD7A4))
+    assert decode_as(hangul.encode("cp949"), "euc-kr") == hangul
+    assert decode_as(kanji.encode("iso2022_jp", "ignore"), "iso-2022-jp") == kanji.encode(
+        "iso2022_jp", "ignore"
+    ).decode("iso2022_jp")
+
+
 def test_every_label_stands_for_its_encoding_in_any_case() -> None:
     assert encoding_of_label(" UTF8\n") == "utf-8"
     assert encoding_of_label("latin1") == "windows-1252"

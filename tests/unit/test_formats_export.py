@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.archives.entries import Entry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.entries import Entry, PageEntry, ReadOptions, RevisitEntry, SkippedEntry
 from docstore.archives.export import ExportPage, JsonLinesExport, TrecWebExport, WarcExport, document_number
 from docstore.archives.reader import read
 from docstore.model.types import Page
@@ -254,7 +254,7 @@ def test_truncated_trecweb_file_reports_its_last_document() -> None:
     raw = WT10G + WT10G[:-10]
     found = run(raw)
     assert [type(entry).__name__ for entry in found] == ["PageEntry", "DamagedEntry"]
-    kept = list(read(io.BytesIO(raw), salvage=True))[1]
+    kept = list(read(io.BytesIO(raw), ReadOptions(salvage=True)))[1]
     assert isinstance(kept, PageEntry) and kept.page.body.startswith(b"<HTML>one") and "</DOC>" in kept.flaw
     assert kept.page.header("WARC-Truncated") == "unspecified"
     found = run(gzip.compress(raw + WT10G * 50)[:-12])

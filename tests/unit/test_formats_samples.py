@@ -74,14 +74,14 @@ def test_files_that_warcio_reads_to_the_end_give_the_same_responses_and_revisits
     [
         ("chatnoir-eu__chatnoir-resiliparse__clipped.warc.gz", [(0, "the file ends inside a gzip member")]),
         ("chatnoir-eu__chatnoir-resiliparse__warcfile.warc.lz4", [(0, "lz4 compression is not supported: recompress")]),
-        ("netarchivesuite__netarchivesuite__1-metadata-1.arc.zip", [(0, "zip compression is not supported")]),
+        ("netarchivesuite__netarchivesuite__1-metadata-1.arc.zip", [(0, "a zip file without datapackage.json")]),
         ("netarchivesuite__jwat__invalid-warcfile-record-then-garbage.warc", [(1135, "found b'The monkeys are")]),
         ("netarchivesuite__jwat__invalid-arcfile-record-then-garbage.arc", [(2329, "expected a record, found")]),
         ("iipc__webarchive-commons__link-extraction-test.warc", [(10562, "without a WARC-Target-URI")]),
         ("chfoo__warcat__bad_http_chunked_content.warc", [(0, "expected a line end after chunk 1 at byte 6")]),
         ("oduwsdl__ipwb__broken.warc", [(3058, "record of 7 bytes is not followed by a record")]),
         ("webrecorder__warcio__example-trunc.warc", [(1197, "record of 973 bytes is not followed by a record")]),
-        ("netarchivesuite__netarchivesuite__input-nonarc.arc", [(0, "not a WARC or ARC or TREC Web file")]),
+        ("netarchivesuite__netarchivesuite__input-nonarc.arc", [(0, "not a WARC or ARC or TREC Web or WACZ file")]),
         ("archivesunleashed__aut__badexample.arc.gz", [(0, "(at byte 2369 of the unpacked member)")]),
     ],
 )

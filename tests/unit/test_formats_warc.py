@@ -20,7 +20,7 @@ import zstandard
 from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, reasons, record, run, urls
 
 from docstore.archives import entries as limits
-from docstore.archives.entries import DamagedEntry, PageEntry, RevisitEntry, SkippedEntry
+from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, RevisitEntry, SkippedEntry
 from docstore.archives.http import parse_fields
 from docstore.archives.reader import detect, read
 from docstore.archives.warc import parse_date, parse_date14
@@ -221,7 +221,7 @@ def test_salvage_gives_the_readable_part_of_a_broken_body() -> None:
             raw = record(block, url, length=1000)[:-4]
         (damaged,) = [entry for entry in run(raw) if not isinstance(entry, PageEntry)]
         assert isinstance(damaged, DamagedEntry) and damaged.url == url
-        found = next(iter(read(io.BytesIO(raw), salvage=True)))
+        found = next(iter(read(io.BytesIO(raw), ReadOptions(salvage=True))))
         if name == "header":
             assert found == damaged
             continue
@@ -274,7 +274,7 @@ def test_decompression_bomb_is_refused_within_bounded_memory(coding: str, pack: 
     bomb = pack(bytes(20_000_000))
     tracemalloc.start()
     raw = record(message(bomb, headers=[f"Content-Encoding: {coding}"])) + numbered(1)[0]
-    found = list(read(io.BytesIO(raw), 4_000_000))
+    found = list(read(io.BytesIO(raw), ReadOptions(4_000_000)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "more than the limit" in reasons(found)[0]
@@ -286,7 +286,7 @@ def test_decompression_bomb_is_refused_within_bounded_memory(coding: str, pack: 
 def test_a_body_without_an_http_header_has_the_same_limit(kind: str) -> None:
     bodies = [bytes(1_000_001), bytes(1_000_000)]
     raw = b"".join(record(body, kind=kind) for body in bodies)
-    found = list(read(io.BytesIO(raw), 1_000_000))
+    found = list(read(io.BytesIO(raw), ReadOptions(1_000_000)))
     assert "body of 1000001 bytes, more than the limit of 1000000" in reasons(found)[0]
     assert [len(entry.page.body) for entry in found if isinstance(entry, PageEntry)] == [1_000_000]
 
@@ -302,7 +302,7 @@ def test_archive_of_bombs_is_read_within_bounded_memory(pack: Callable[[bytes], 
     tracemalloc.start()
     bodies = 0
     found = []
-    for entry in read(io.BytesIO(raw), 4_000_000):
+    for entry in read(io.BytesIO(raw), ReadOptions(4_000_000)):
         bodies += isinstance(entry, PageEntry) and len(entry.page.body) == 4_000_000
         found += [entry.reason] if isinstance(entry, DamagedEntry) else []
         del entry
@@ -324,7 +324,7 @@ def test_reading_stops_in_a_bomb_at_the_limit_and_continues_after_it(packer: Cal
     members = pack.compress(begin) + b"".join(pack.compress(fill * 1_000_000) for _ in range(300)) + pack.flush()
     packed = packer()
     members += packed.compress(numbered(3)[2]) + packed.flush()
-    found = list(read(io.BytesIO(members), 1_000_000))
+    found = list(read(io.BytesIO(members), ReadOptions(1_000_000)))
     assert urls(found) == ["http://example.com/0"] * (fill != b"\0") + ["http://example.com/2"]
     (reason,) = reasons(found)
     left = re.search(r"unpacks to more than 100 times its length; stopped after (\d+) bytes", reason)
@@ -334,7 +334,7 @@ def test_reading_stops_in_a_bomb_at_the_limit_and_continues_after_it(packer: Cal
 def test_records_after_a_long_one_in_the_same_member_are_read() -> None:
     body = random.Random(5).randbytes(30_000) * 100
     raw = record(body, kind="resource") + b"".join(numbered(2))
-    found = list(read(io.BytesIO(gzip.compress(raw)), 1_000_000))
+    found = list(read(io.BytesIO(gzip.compress(raw)), ReadOptions(1_000_000)))
     assert urls(found) == ["http://example.com/0", "http://example.com/1"]
     assert "more than the limit" in reasons(found)[0]
 
@@ -512,7 +512,7 @@ def test_header_without_end_or_without_length_is_damage() -> None:
 def test_record_above_the_limit_is_skipped_within_bounded_memory() -> None:
     large = record(bytes(30_000_000), kind="resource") + numbered(1)[0]
     tracemalloc.start()
-    found = list(read(io.BytesIO(large), 1_000_000))
+    found = list(read(io.BytesIO(large), ReadOptions(1_000_000)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "more than the limit" in reasons(found)[0]

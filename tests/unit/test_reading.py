@@ -24,6 +24,7 @@ from warc_records import message, record
 import docstore
 from docstore.archives import ingest as ingesting
 from docstore.archives import readahead, readahead_child
+from docstore.archives.entries import ReadOptions
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
 from docstore.archives.readahead import MAX_REST, Job, Place, Portion, Rest, portions
 from docstore.archives.readahead_child import END, LONG_BODY_BYTES
@@ -249,7 +250,7 @@ def test_killed_reader_is_an_error_with_file_and_offset_and_the_same_run_resumes
 
 
 def test_an_exception_of_the_reader_is_raised_in_the_writer(tmp_path: Path, started: list[int]) -> None:
-    reader = readahead.start(Job((str(SAMPLE),), Schema(extractor="nothing"), 1, False, 1 << 28, False))
+    reader = readahead.start(Job((str(SAMPLE),), ReadOptions(), Schema(extractor="nothing"), 1, False))
     assert reader is not None
     with reader:
         assert reader.has_loaded()
@@ -278,7 +279,7 @@ def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(readahead_child, "portions", failing)
     answers = io.BytesIO()
-    readahead_child.serve(Job((), Schema(extractor="combined"), 2, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), ReadOptions(), Schema(extractor="combined"), 2, False), answers)
     ready, failure = received(answers)
     assert isinstance(ready, Portion) and ready.places == [Place(0, 7)]
     assert isinstance(failure, BaseException) and "all gone" in str(failure)
@@ -318,7 +319,7 @@ def test_bytes_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readahead_child, "portions", many)
     monkeypatch.setattr(readahead_child, "AHEAD_BYTES", 10 * len(body))
     answers = Answers()
-    readahead_child.serve(Job((), Schema(extractor="combined"), 4, False, 1 << 28, False), answers)
+    readahead_child.serve(Job((), ReadOptions(), Schema(extractor="combined"), 4, False), answers)
     assert answers.sent_bytes == 400 * len(body)
     assert answers.most_ahead_bytes <= 11 * len(body)  # one page more is read and waits
 

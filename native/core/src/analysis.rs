@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::charset::{self, Decoded};
+use crate::charset;
 use crate::combined::{self, Combined};
 use crate::flow::Flow;
 use crate::kind;
@@ -66,7 +66,7 @@ pub struct Fingerprints {
 /// What is said of one HTML page; may be filled again and again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Name of the encoding, in lower case; empty where the caller has decoded the page.
+    /// Name of the encoding, in lower case.
     pub encoding: String,
     pub declared: Declared,
     /// The text that carries the fingerprints; valid UTF-8.
@@ -79,8 +79,6 @@ pub struct Page {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     NotHtml,
-    /// HTML in an encoding that the caller has to decode.
-    Foreign,
     /// The page is filled.
     Html,
 }
@@ -124,22 +122,18 @@ impl Analyser {
         if !kind::is_html(body, content_type) {
             return Outcome::NotHtml;
         }
-        match charset::decode(&body[..body.len().min(TEXT_LIMIT_BYTES)], content_type) {
-            Decoded::Foreign => Outcome::Foreign,
-            Decoded::Text(name, text) => {
-                self.read(&text, links, page);
-                page.encoding.push_str(name.name());
-                page.encoding.make_ascii_lowercase();
-                Outcome::Html
-            }
-        }
+        let (name, text) = charset::decode(&body[..body.len().min(TEXT_LIMIT_BYTES)], content_type);
+        self.read(&text, links, page);
+        page.encoding.push_str(name.name());
+        page.encoding.make_ascii_lowercase();
+        Outcome::Html
     }
 
     /// One page's decoded source.
     ///
     /// # Panics
     /// If the source is longer than `tokens::SOURCE_LIMIT_BYTES`.
-    pub fn read(&mut self, source: &str, links: bool, page: &mut Page) {
+    fn read(&mut self, source: &str, links: bool, page: &mut Page) {
         let source: Cow<str> = if memchr::memchr(0, source.as_bytes()).is_some() {
             source.replace('\0', "\u{fffd}").into()
         } else {

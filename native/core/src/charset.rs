@@ -1,6 +1,4 @@
 //! Body bytes and Content-Type -> encoding and text: `docstore/reference/charset.py`.
-//!
-//! Encodings that the reference decodes through Python's codecs are named, not decoded.
 
 use std::borrow::Cow;
 
@@ -16,12 +14,8 @@ const SURE_LEADS: usize = 8;
 /// An encoding of the standard; compared by identity.
 pub type Name = &'static Encoding;
 
-/// The text of a body, or the news that the caller has to decode it.
-pub enum Decoded<'a> {
-    Text(Name, Cow<'a, str>),
-    /// The encoding is one of Python's; the reference decides by itself which.
-    Foreign,
-}
+/// The encoding of a body, and its text.
+pub type Decoded<'a> = (Name, Cow<'a, str>);
 
 fn is_utf_16(name: Name) -> bool {
     name == encoding_rs::UTF_16LE || name == encoding_rs::UTF_16BE
@@ -37,13 +31,11 @@ fn is_multi_byte(name: Name) -> bool {
 
 fn decode_as(body: &[u8], name: Name) -> Decoded<'_> {
     if name == encoding_rs::UTF_8 {
-        Decoded::Text(name, String::from_utf8_lossy(body))
+        (name, String::from_utf8_lossy(body))
     } else if name == encoding_rs::REPLACEMENT {
-        Decoded::Text(name, if body.is_empty() { "".into() } else { "\u{fffd}".into() })
-    } else if is_single_byte(name) {
-        Decoded::Text(name, name.decode_without_bom_handling(body).0)
+        (name, if body.is_empty() { "".into() } else { "\u{fffd}".into() })
     } else {
-        Decoded::Foreign
+        (name, name.decode_without_bom_handling(body).0)
     }
 }
 
@@ -52,8 +44,10 @@ pub fn decode<'a>(body: &'a [u8], content_type: &str) -> Decoded<'a> {
     if let Some(rest) = body.strip_prefix(b"\xef\xbb\xbf") {
         return decode_as(rest, encoding_rs::UTF_8);
     }
-    if body.starts_with(b"\xfe\xff") || body.starts_with(b"\xff\xfe") {
-        return Decoded::Foreign;
+    for (mark, name) in [(b"\xfe\xff", encoding_rs::UTF_16BE), (b"\xff\xfe", encoding_rs::UTF_16LE)] {
+        if let Some(rest) = body.strip_prefix(mark) {
+            return decode_as(rest, name);
+        }
     }
     let head = &body[..body.len().min(PRESCAN_BYTES)];
     let of_header = of_content_type(content_type).filter(|&name| !is_utf_16(name) || head.contains(&0));
@@ -70,7 +64,7 @@ pub fn decode<'a>(body: &'a [u8], content_type: &str) -> Decoded<'a> {
         declared
     };
     if name == encoding_rs::UTF_8 || is_single_byte(name) {
-        return Decoded::Text(name, Cow::Borrowed(utf_8));
+        return (name, Cow::Borrowed(utf_8));
     }
     decode_as(body, name)
 }
@@ -83,13 +77,13 @@ fn decode_not_utf_8<'a>(body: &'a [u8], declared: &[Name]) -> Decoded<'a> {
     let (leads, broken) = (lead_bytes(body), utf_8.matches('\u{fffd}').count());
     if declared.is_empty() {
         if leads >= SURE_LEADS * broken {
-            return Decoded::Text(encoding_rs::UTF_8, utf_8);
+            return (encoding_rs::UTF_8, utf_8);
         }
         return decode_as(body, encoding_rs::WINDOWS_1252);
     }
     match declared.iter().find(|&&name| name != encoding_rs::UTF_8) {
         Some(other) if 2 * broken > leads => decode_as(body, other),
-        _ => Decoded::Text(encoding_rs::UTF_8, utf_8),
+        _ => (encoding_rs::UTF_8, utf_8),
     }
 }
 

@@ -100,8 +100,7 @@ impl Kernel {
         Ok(Self { options: Options { extractor, shingle_words, order }, with_blake3 })
     }
 
-    /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, False for HTML that the
-    /// caller has to decode, else what `source` gives.
+    /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, else its `fields`.
     fn analyse<'py>(
         &self,
         python: Python<'py>,
@@ -149,22 +148,6 @@ impl Kernel {
         workshop.analysed.retain(|kept| kept.page.main.capacity() <= RUN_BYTES);
         Self::keep(workshop, bodies.iter().map(|(body, _)| body.len()).max().unwrap_or(0));
         Ok(found)
-    }
-
-    /// A decoded page: the fields of an `Analysis` from charset on, with bytes in place of arrays.
-    fn source<'py>(
-        &self,
-        python: Python<'py>,
-        source: &str,
-        charset: &str,
-        links: bool,
-    ) -> PyResult<Bound<'py, PyTuple>> {
-        let mut workshop = self.workshop();
-        let mut page = Page::default();
-        detached(python, || workshop.analyser.read(source, links, &mut page))?;
-        Self::keep(workshop, source.len());
-        page.encoding.push_str(charset);
-        fields(python, &page)
     }
 
     /// Fingerprints of a main text, as `analyse` gives them; None if it has no word.
@@ -265,7 +248,6 @@ fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<
     let digest = analysed.digest.map(|digest| PyBytes::new(python, &digest));
     let outcome = match analysed.outcome {
         Some(Outcome::Html) => fields(python, &analysed.page)?.into_any(),
-        Some(Outcome::Foreign) => false.into_pyobject(python)?.to_owned().into_any(),
         Some(Outcome::NotHtml) | None => python.None().into_bound(python),
     };
     (digest, outcome).into_pyobject(python)
