@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
@@ -42,18 +42,12 @@ THREADS = 8
 BATCH_CAPTURES = 16
 """Captures that a thread checks together."""
 _NEEDED = frozenset((capture.BODY, capture.CHECKSUM, capture.VERDICT))
+Checked: TypeAlias = tuple[bytes, CaptureRecord, LiveCapture | None]
+"""Row key, capture record, and what it shows; None if a policy hides it."""
 REINDEX = "run `docstore reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the missing pages again"
 RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"
-
-
-class Checked(NamedTuple):
-    """A capture record to check, with what it shows; None if a policy hides it."""
-
-    row_key: bytes
-    record: CaptureRecord
-    shown: LiveCapture | None
 
 
 def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Iterator[Problem]:
@@ -114,7 +108,7 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
                 yield from _check_cell(opened, row.row_key, cell, families.keys(), records)
             yield from _check_visits(row.row_key, records)
             shown = {live.timestamp: live for live in table.live(list(records.values()))}
-            batch += [Checked(row.row_key, record, shown.get(time)) for time, record in records.items()]
+            batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
             if len(batch) >= BATCH_CAPTURES:
                 waiting.append(pool.submit(_all_of, look, batch))
                 batch = []
