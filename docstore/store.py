@@ -49,6 +49,9 @@ from docstore.storage.table import Table, declared_families
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from concurrent.futures import Future
 
+    from pyarrow import RecordBatchReader
+
+    from docstore.archives.export import Selection
     from docstore.model.types import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet, SnippetReader
@@ -656,6 +659,23 @@ class DocumentStore:
         """
         checked_names(payload_digest, docno, limit)
         return islice(self._index_queries().find(payload_digest, docno, after), limit)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
+        """Captures as Arrow record batches, for pandas, Polars and DuckDB; needs the extra `docstore[arrow]`.
+
+        Pages are read as batches are asked for, so that memory is bounded: use the reader once, before the store is
+        closed.  Captures that cannot be read are left out, and listed by `unreadable`; rejected pages have no row.
+
+        Args:
+            columns: their names, of `docstore.archives.arrow.FULL`, which says what each is; None for all.  Nothing
+                else is read, so that without `body` no body is.
+            where: a `docstore.Selection`; None gives the newest capture of each page.
+        Raises:
+            InvalidArgument: there is no such column, or pyarrow is not installed.
+        """
+        self._check_open()
+        reader: RecordBatchReader = importlib.import_module("docstore.archives.arrow").to_arrow(self, columns, where)
+        return reader
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""

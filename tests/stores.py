@@ -61,7 +61,12 @@ def stored(store: DocumentStore, url: str) -> list[tuple[Column, int, bytes]]:
 
 def damage_value(store: DocumentStore, url: str, column: tuple[str, bytes], at: int | None = None) -> tuple[str, int]:
     """Flip a byte of the record of a page's value; -> its file and its offset there.  Open the store anew to see it."""
-    ref = parse_cell_value(stored_value(store, url, column, at)).ref
+    return damage_record(store, stored_value(store, url, column, at))
+
+
+def damage_record(store: DocumentStore, cell_value: bytes) -> tuple[str, int]:
+    """As `damage_value`, of the record that a cell's value leads to."""
+    ref = parse_cell_value(cell_value).ref
     assert ref is not None, "the value stands in its cell"
     store.opened.bodies.sync()
     segment, offset, length = decode_ref(ref)

@@ -57,6 +57,7 @@ NEEDS = {
     "docstore.serving": "litestar",
     "docstore.cluster.spark_stages": "pyarrow",
     "docstore.cluster.spark": "pyarrow",
+    "docstore.archives.arrow": "pyarrow",
 }
 """Packages and modules behind an extra: the library without which they do not import."""
 
@@ -78,7 +79,11 @@ ONLY_IMPORTER = {
     "uvicorn": {"docstore.serving.run"},
     "re2": {"docstore.serving.routes", "docstore.serving.archive_cdx"},
     "ada_url": {"docstore.model.keys"},
-    "pyarrow": {"docstore.cluster.spark_stages"},
+    "pyarrow": {
+        "docstore.cluster.spark_stages",
+        "docstore.archives.arrow",
+        *("docstore.store", "docstore.serving.client"),  # the type alone
+    },
     "pyspark": {"docstore.cluster.spark"},
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
@@ -93,10 +98,10 @@ REFERENCE_IMPORTERS = {
     "scored": {"docstore.text.explain"},
     "plateau": {"docstore.lab.pictures"},
     "tables": set(),
+    "multibyte": set(),
     "page": {"docstore.dedup.kernel", "docstore.text"},
     "tokens": {"docstore.text", "docstore.writing.anchors", "docstore.lab.pictures"},
     "charset": {
-        "docstore.dedup.kernel",
         "docstore.text",
         "docstore.writing.anchors",
         "docstore.lab.pictures",
@@ -156,12 +161,15 @@ LOADED_LATER = {
     ("docstore.store", "docstore.reading.snippet"),
     ("docstore.store", "docstore.search.index"),
     ("docstore.store", "docstore.search.results"),
+    ("docstore.store", "docstore.archives.arrow"),
+    ("docstore.store", "docstore.archives.export"),
+    ("docstore.serving.client", "docstore.archives.arrow"),
+    ("docstore.serving.client", "docstore.archives.export"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
     ("docstore.cli.main", "docstore.lab.tune"),
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
-    ("docstore.cli.stats", "docstore.notes.patterns"),
     ("docstore.cli.main", "docstore.notes.links"),
     ("docstore.cli.main", "docstore.lab.pictures"),
     ("docstore.cli.stats", "docstore.lab.textstats"),

@@ -37,6 +37,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT_NOTE = re.compile(r"\s+# exit (\d+)$")
+LIBRARIES = {"dataframes.md": ("pyarrow", "duckdb", "pandas", "polars")}
+"""What the blocks of a page need and the core does not."""
 ELSEWHERE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -95,6 +97,8 @@ def run_session(session: Session, folder: Path) -> str:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.exists() and blocks(page)], ids=lambda page: page.name)
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in LIBRARIES.get(page.name, ()):
+        pytest.importorskip(library, reason=f"{page.name} needs {library}: pip install 'docstore[test]'")
     monkeypatch.delenv("DOCSTORE_STORE", raising=False)
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""

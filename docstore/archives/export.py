@@ -13,7 +13,7 @@ import json
 import re
 import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -32,7 +32,7 @@ from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.types import Cell, Headers, Page, ReadSpec, micros
+from docstore.model.types import Cell, Headers, Page, ReadSpec, VerdictKind, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
 from docstore.storage.unreadable import Place, Unreadable
@@ -62,6 +62,7 @@ class Selection:
         language: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
         min_words: only pages with at least this many normalised words of text.
         crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
+        verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
     """
 
     prefix: str | None = None
@@ -73,11 +74,15 @@ class Selection:
     language: str = ""
     min_words: int = 0
     crawl: str = ""
+    verdicts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
             if (time := getattr(self, name)) is not None:
                 object.__setattr__(self, name, micros(time))
+        verdicts: object = self.verdicts
+        if not isinstance(verdicts, tuple) or not set(verdicts) <= set(VerdictKind):
+            raise InvalidArgument(f"verdicts must be a tuple of {', '.join(VerdictKind)}, not {self.verdicts!r:.100}")
 
 
 @dataclass(slots=True)
@@ -130,7 +135,7 @@ def export(
 
 def selected(store: Store, selection: Selection) -> Iterator[tuple[bytes, int]]:
     """Row key and timestamp of the captures of a selection; no body is read."""
-    for row, taken in _captures(store, selection, ("http", "dedup")):
+    for row, taken, _ in captures(store, selection, ("http", "dedup")):
         yield row.row_key, taken.timestamp
 
 
@@ -151,14 +156,14 @@ def pages(
     families = ("page", "http", "dedup", *(("text",) if texts else ()))
     is_all = keep is None and selection == Selection(newest=False)
     last, last_time = b"", 0
-    for row, taken in _captures(store, selection, families, keep):
-        visit = _visit_headers(store, row, taken)
-        is_visit = visit is not None and row.row_key == last
-        # A 304 is written only after a capture that it confirms: alone it has no content.
-        status, headers = (NOT_MODIFIED, visit or ()) if is_visit else (taken.status or 200, taken.headers or ())
-        page = _export_page(row.url, taken, status, headers)
+    for row, taken, visit in captures(store, selection, families, keep):
+        if visit is not None:
+            page = _export_page(row.url, taken, NOT_MODIFIED, visit)
+        else:
+            page = _export_page(row.url, taken, taken.status or 200, taken.headers or ())
         if keep_encoded:
-            left_out = {b"revisit": not is_all, b"response": visit is not None and not is_visit}
+            is_whole = visit is None and _visit_headers(store, row, taken) is not None  # a 304, as what it confirms
+            left_out = {b"revisit": not is_all, b"response": is_whole}
             spec = ReadSpec((RECORDED_FAMILY,), start=taken.timestamp, end=taken.timestamp + 1)
             if not selection.newest:  # records of other times go with the next capture of their row, or the last one
                 spec = spec._replace(start=last_time + 1 if row.row_key == last else selection.since or 0)
@@ -179,6 +184,20 @@ def _row_cells(store: Store, row_key: bytes, spec: ReadSpec, timestamp: int) -> 
     return row.cells if row else ()
 
 
+class InStep:
+    """Rows of a scan that are asked for in row-key order, next to another scan."""
+
+    def __init__(self, rows: Iterator[Row]) -> None:
+        self._rows = rows
+        self._row = next(rows, None)
+
+    def cells(self, row_key: bytes) -> tuple[Cell, ...]:
+        """The cells of a row; () if the scan does not have it."""
+        while self._row is not None and self._row.row_key < row_key:
+            self._row = next(self._rows, None)
+        return self._row.cells if self._row is not None and self._row.row_key == row_key else ()
+
+
 class Languages:
     """Which captures are in a language: by their note `lang`, else as the page declares it.
 
@@ -191,17 +210,12 @@ class Languages:
     def __init__(self, store: Store, wanted: str, **within: Any) -> None:
         self._wanted = wanted.lower()
         spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
-        self._rows = store.cells.scan(spec=spec, **within)
-        self._row = next(self._rows, None)
+        self._rows = InStep(store.cells.scan(spec=spec, **within))
 
     def has(self, row_key: bytes, timestamp: int | None = None) -> bool:
         """Whether a capture of a row, or its newest one with a language, is in it; call it in row-key order."""
-        while self._row is not None and self._row.row_key < row_key:
-            self._row = next(self._rows, None)
-        if self._row is None or self._row.row_key != row_key:
-            return False
         languages: dict[int, str] = {}
-        for cell in self._row.cells:  # notes come before texts
+        for cell in self._rows.cells(row_key):  # notes come before texts
             if cell.qualifier == capture.LANG[1] and cell.timestamp not in languages:
                 is_note = cell.family == capture.NOTE_FAMILY
                 lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
@@ -218,15 +232,27 @@ def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iter
             yield row._replace(cells=kept)
 
 
-def _captures(
+def captures(
     store: Store,
     selection: Selection,
-    families: tuple[str, ...],
+    families: Iterable[str],
     keep: Callable[[bytes, int], bool] | None = None,
-) -> Iterator[tuple[Row, Capture]]:
-    """The captures of a selection, oldest first in each row, without those that have no body or cannot be read."""
-    if selection.min_words and "text" not in families:
-        families = (*families, "text")
+    *,
+    without_bodies: bool = False,
+) -> Iterator[tuple[Row, Capture, Headers | None]]:
+    """The captures of a selection, oldest first in each row, without those that cannot be read.
+
+    Args:
+        families: of page, http, text and dedup: what to read of each capture.
+        keep: as in `export`.
+        without_bodies: give captures whose body was not kept, too.
+    Returns:
+        The row, the capture, and the headers of a 304 that confirms the capture before it; None for others.  A 304 is
+        given as such only after a capture that it confirms: alone it has no content.
+    """
+    wanted = {*families, "dedup"}
+    wanted |= {"http"} if selection.status is not None else set()
+    wanted |= {"text"} if selection.min_words else set()
     spec = ReadSpec(
         families=(capture.BODY[0],),
         qualifier_prefix=capture.BODY[1],
@@ -242,10 +268,21 @@ def _captures(
         rows = _with_cells(rows, languages.has)
     if keep is not None:
         rows = _with_cells(rows, keep)
-    until = None if selection.until is None else selection.until - 1
+    last = b""
+    for row, taken in _read(store, rows, selection.until, tuple(sorted(wanted))):
+        if (without_bodies or _has_body(taken, wanted)) and _selected(selection, taken):
+            yield row, taken, _visit_headers(store, row, taken) if row.row_key == last else None
+            last = row.row_key
+
+
+def _read(
+    store: Store, rows: Iterable[Row], until: int | None, families: tuple[str, ...]
+) -> Iterator[tuple[Row, Capture]]:
+    """The captures of rows with a cell for each."""
     source = iter(rows)
     while ahead := list(islice(source, ROWS_AHEAD)):
-        documents = store.get_many([row.url for row in ahead], at=until, families=families)
+        at = None if until is None else until - 1
+        documents = store.get_many([row.url for row in ahead], at=at, families=families)
         for row in ahead:
             try:
                 newest = next(documents, None)
@@ -253,24 +290,26 @@ def _captures(
                 newest, documents = None, iter(())
             for cell in reversed(row.cells):
                 taken = _capture(store, row, cell.timestamp, families, newest)
-                if taken is not None and _selected(selection, taken):
+                if taken is not None:
                     yield row, taken
 
 
 def _capture(
     store: Store, row: Row, timestamp: int, families: tuple[str, ...], newest: Document | None
 ) -> Capture | None:
-    """A capture, from `newest` if it is that one; None if it cannot be exported."""
+    """A capture, from `newest` if it is that one; None if it cannot be read."""
     document = newest
     if document is None or document.timestamp != timestamp:
         document = store.unreadable.attempt(
             lambda: store.get(row.url, at=timestamp, families=families), Place(row.row_key, *capture.BODY, timestamp)
         )
-    if document is None or document.timestamp != timestamp:
-        return None
-    verdict = document.newest.verdict
-    has_body = document.body is not None if "page" in families else verdict is None or verdict.stored != STORED_TEXT
-    return document.newest if has_body else None
+    return None if document is None or document.timestamp != timestamp else document.newest
+
+
+def _has_body(taken: Capture, families: Collection[str]) -> bool:
+    if "page" in families:
+        return taken.body is not None
+    return taken.verdict is None or taken.verdict.stored != STORED_TEXT
 
 
 def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
@@ -285,6 +324,8 @@ def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
 
 def _selected(selection: Selection, taken: Capture) -> bool:
     if selection.status is not None and taken.status != selection.status:
+        return False
+    if selection.verdicts and (taken.verdict is None or taken.verdict.kind not in selection.verdicts):
         return False
     return not selection.min_words or len(words(taken.text or "")) >= selection.min_words
 
@@ -479,7 +520,7 @@ class WarcExport(PageWriter):
         if not self._began:
             self._began = True
             fields = f"software: {self._software}\r\nformat: WARC File Format 1.1\r\n".encode()
-            named = {"WARC-Date": date, "WARC-Record-ID": _record_id("warcinfo", date)}
+            named = {"WARC-Date": date, "WARC-Record-ID": record_id("warcinfo", date)}
             self._record("urn:docstore:export", "warcinfo", fields, None, named, "application/warc-fields")
         page = exported.page
         digest = hashlib.sha1(page.body, usedforsecurity=False).digest()
@@ -494,7 +535,7 @@ class WarcExport(PageWriter):
         start = self._stream.written_bytes
         named = {
             "WARC-Date": date,
-            "WARC-Record-ID": _record_id(page.url, date),
+            "WARC-Record-ID": record_id(page.url, date),
             "WARC-Payload-Digest": written,
             RECORDED_DIGEST: "" if page.payload_digest == written else page.payload_digest,
             "WARC-IP-Address": page.ip,
@@ -578,7 +619,7 @@ class WarcExport(PageWriter):
         self._writer.write_record(record)
 
 
-def _record_id(url: str, date: str) -> str:
+def record_id(url: str, date: str) -> str:
     """An id made of URL and date, so that a repeated export gives the same file."""
     return f"<urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{url} {date}')}>"
 

@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -359,7 +360,13 @@ class _Member:
         return b""
 
 
+def _read_parquet(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
+    entries: Iterator[Entry] = import_module("docstore.archives.arrow").read_parquet(stream, options.body_limit_bytes)
+    return entries
+
+
 CONTAINERS: dict[str, Container] = {
     "WACZ": Container(b"PK\x03\x04", _refusal_of_zip, _read_wacz),
+    "Parquet": Container(b"PAR1", lambda stream: "", _read_parquet),
 }
 """Every format of a `Container` by its name in messages."""

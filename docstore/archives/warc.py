@@ -70,6 +70,8 @@ _LINE_END = re.compile(rb"\n")
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
 _NO_PAGES = frozenset({"warcinfo", "request", "metadata", "conversion", "continuation"})
 _PAGES = frozenset({"response", "resource", "revisit"})
+CONVERTED = "conversion"
+"""A record of another form of a page.  Of text, before any page of its file, it is a page: so WET files are read."""
 _KEPT = frozenset({"request", "metadata", "conversion"})
 """Types that are not pages and that `keep_encoded` keeps, next to those that are."""
 _LOOKED_UP = frozenset({"dns", "whois", "ntp", "filedesc"})
@@ -119,6 +121,7 @@ class RecordReader:
         self._is_arc = is_arc
         self._arc_version = 1
         self._start, self._look_bytes = (ARC_START, 70_000) if is_arc else (WARC_START, 64)
+        self._has_pages = False
         # digests: whether they count, and the last member with damage
         self._digests_count = False
         self._damaged_member = -1
@@ -219,7 +222,9 @@ class RecordReader:
         if not kind:
             raise Refused("record without a WARC-Type")
         scheme = fields.get("warc-target-uri", "").lstrip("<").partition(":")[0].lower()
-        if kind not in _PAGES:
+        self._has_pages = self._has_pages or kind in _PAGES
+        is_text = kind == CONVERTED and fields.get("content-type", "").lower().startswith("text/plain")
+        if kind not in _PAGES and (self._has_pages or not is_text):
             skipped = kind if kind in _NO_PAGES else "unknown type"
         elif scheme in _LOOKED_UP:
             skipped = scheme

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
-from docstore.archives.export import SOFTWARE, WRITERS, Selection, WarcExport, export, selected
+from docstore.archives.export import SOFTWARE, WRITERS, ExportReport, Selection, WarcExport, export, selected
 from docstore.archives.ingest import IngestOptions, IngestReport, Progress, ingest
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 
 INGEST_DESCRIPTION = """\
-Write the pages of WARC 1.0/1.1, ARC and TREC Web files, plain, gzip or zstd, and
-of WACZ files.  The format is detected by content.  Of a folder all archives in
+Write the pages of WARC 1.0/1.1, WET, ARC and TREC Web files, plain, gzip or
+zstd, of WACZ files, and of Parquet files with a column url, and body or text, as
+those of FineWeb.  The format is detected by content.  Of a folder all archives in
 it are read; hidden files and stores are left out, other files are passed over.
 Revisits are resolved after all files are read, so the order of files does not
 matter.  Damaged records are reported with file and offset, and skipped; the
@@ -51,6 +52,7 @@ curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
 docstore ingest crawl.warc.gz --dry-run
 docstore ingest crawl.warc.gz --anchors
 docstore ingest crawl.warc.gz --crawl 2024-05
+docstore ingest fineweb/*.parquet CC-MAIN-*.warc.wet.gz
 docstore ingest crawls/ one-more.wacz --create
 docstore ingest --mirror mirror/example.com --base https://example.com/
 docstore ingest crawl.warc.gz --keep-encoded --create
@@ -125,7 +127,9 @@ def run_ingest(args: argparse.Namespace) -> int:
         raise InvalidArgument("name archives, folders of archives, or - for stdin; --base goes with --mirror")
     for name in args.files:
         if name != "-" and not (Path(name).is_file() or Path(name).is_dir()):
-            raise InvalidArgument(f"no file {name}; name WARC, ARC, TREC Web or WACZ files, a folder, or - for stdin")
+            raise InvalidArgument(
+                f"no file {name}; name WARC, ARC, TREC Web, WACZ or Parquet files, a folder, or - for stdin"
+            )
     names = args.files or [args.mirror]
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in names]
     with ExitStack() as stack:
@@ -269,13 +273,16 @@ def _kept(report: IngestReport) -> str:
 EXPORT_DESCRIPTION = """\
 Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
 become revisit records), as WACZ (such a WARC with index, page list and digests
-in one file), as TREC Web with document numbers, or as JSON Lines with title,
-text and verdict.  `docstore ingest` reads WARC, WACZ and TREC Web back to the
-same pages.  --cdxj writes the index with which pywb and other tools find
+in one file), as TREC Web with document numbers, as JSON Lines with title, text
+and verdict, or as Parquet.  `docstore ingest` reads WARC, WACZ, TREC Web and the
+layout `full` of Parquet back to the same pages.  --cdxj writes the index with which pywb and other tools find
 records in the WARC file; it has offsets in that file, so both are written by
 one run.  --keep-encoded writes records that `ingest --keep-encoded` kept as
 they were recorded; captures without such a record are written as ever.  Of a
-part of the store, kept revisit records are replaced by whole pages."""
+part of the store, kept revisit records are replaced by whole pages.  The layouts
+of Parquet: full has all that the store knows of a page, also its cluster and its
+notes; fineweb has text in the columns of the FineWeb data set; ccindex has the
+columns of the columnar index of Common Crawl."""
 
 EXPORT_EXAMPLES = """\
 docstore export --output all.warc.gz --versions all
@@ -287,11 +294,18 @@ docstore export --format trecweb --host example.com --output example.trec
 docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
 docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
+docstore export --format parquet --versions all --output all.parquet
+docstore export --format parquet --layout fineweb --verdict new --output text.parquet
 """
+
+PARQUET = "parquet"
+LAYOUTS = ("full", "fineweb", "ccindex")
+"""Of Parquet; the module that has them imports pyarrow."""
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--format", "what to write (default: warc)", tuple(WRITERS), "warc")
+    declare(parser, "--format", "what to write (default: warc)", (*WRITERS, PARQUET), "warc")
+    declare(parser, "--layout", "columns of --format parquet (default: full)", LAYOUTS)
     declare(parser, "--output FILE", "output file; replaced when everything is written (default: stdout)", default="-")
     arguments.add_range(parser)
     declare(parser, "--status N", "only captures with this HTTP status", arguments.status)
@@ -304,6 +318,12 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--min-words N", "only pages with at least so many words of text", default=0)
     arguments.add_crawl(parser)
     arguments.add_times(parser)
+    declare(
+        parser,
+        "--verdict KIND*",
+        f"only captures with this verdict: {', '.join(VerdictKind)}; may be repeated",
+        arguments.verdict_kind,
+    )
     declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")
     declare(parser, "--unique", "only one page of each cluster of duplicates: its canonical page if selected")
     declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
@@ -328,8 +348,12 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"--keep-encoded needs --format warc or wacz; {args.format} has no place for records")
     if to_stdout and args.format == "wacz":
         raise InvalidArgument("a WACZ file cannot be written to a pipe; name a file with --output")
-    if to_stdout and args.format == "warc" and sys.stdout.isatty():
-        raise InvalidArgument("a WARC file is binary and stdout is a terminal; name a file with --output")
+    if args.layout and args.format != PARQUET:
+        raise InvalidArgument(f"--layout needs --format parquet; {args.format} has no layouts")
+    if to_stdout and args.format in ("warc", PARQUET) and sys.stdout.isatty():
+        raise InvalidArgument(f"a {args.format} file is binary and stdout is a terminal; name a file with --output")
+    if args.format == PARQUET:
+        arrow = importlib.import_module("docstore.archives.arrow")  # before a file is made: pyarrow may be missing
     if args.dropped and not args.unique:
         raise InvalidArgument("--dropped lists what --unique leaves out; add --unique")
     with ExitStack() as stack:
@@ -346,32 +370,40 @@ def run_export(args: argparse.Namespace) -> int:
             language=args.lang,
             min_words=args.min_words,
             crawl=args.crawl or "",
+            verdicts=tuple(args.verdict),
         )
         survivors = _survivors(store, selection, args.dropped) if args.unique else None
-        writer = WRITERS[args.format](stream, args.bodies)
-        if args.cdxj:
-            index = importlib.import_module("docstore.archives.wacz").CdxjIndex(Path(args.output).name)
-            index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
-            writer = WarcExport(stream, SOFTWARE, index.add)
-        report = export(
-            store,
-            writer,
-            selection,
-            texts=args.format in ("jsonl", "wacz"),
-            keep=None if survivors is None else survivors.keeps,
-            keep_encoded=args.keep_encoded,
-            on_progress=show and (lambda report: show(report.pages)),
-        )
-        if args.cdxj:
-            index_stream.writelines(index.lines())
+        keep = None if survivors is None else survivors.keeps
+        on_progress = (lambda done: show(done.pages)) if show else None
+        report: ExportReport
+        if args.format == PARQUET:
+            report = arrow.write_parquet(
+                store, stream, selection, layout=args.layout or "full", keep=keep, on_progress=on_progress
+            )
+        else:
+            writer = WRITERS[args.format](stream, args.bodies)
+            if args.cdxj:
+                index = importlib.import_module("docstore.archives.wacz").CdxjIndex(Path(args.output).name)
+                index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
+                writer = WarcExport(stream, SOFTWARE, index.add)
+            report = export(
+                store,
+                writer,
+                selection,
+                texts=args.format in ("jsonl", "wacz"),
+                keep=keep,
+                keep_encoded=args.keep_encoded,
+                on_progress=on_progress,
+            )
+            if args.cdxj:
+                index_stream.writelines(index.lines())
     if args.json:
         output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.pages:
         pages = "capture" if report.pages == 1 else "captures"
         which = " (of each page the newest; --versions all writes all)" if selection.newest else ""
-        output.line(
-            f"wrote {report.pages} {pages}, {output.size(report.body_bytes)} of bodies, to {args.output}{which}"
-        )
+        bodies = f", {output.size(report.body_bytes)} of bodies," if report.body_bytes else ""
+        output.line(f"wrote {report.pages} {pages}{bodies} to {args.output}{which}")
     answers.note_unreadable(report.unreadable)
     if report.unreadable:
         return EXIT_RECORDS_SKIPPED

@@ -223,6 +223,13 @@ def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
     return pair
 
 
+def verdict_kind(text: str) -> str:
+    """A verdict."""
+    if text not in list(VerdictKind):
+        raise argparse.ArgumentTypeError(f"not a verdict: {text!r}; it is one of {', '.join(VerdictKind)}")
+    return text
+
+
 def header(text: str) -> tuple[str, str]:
     """Name and value of `Name: value`."""
     name, colon, value = text.partition(":")

@@ -70,6 +70,7 @@ COMMANDS = (
     Command("delete", "delete pages or some of their cells", "docstore.cli.pages"),
     Command("key", "show the canonical URL and row key of a URL", "docstore.cli.pages"),
     Command("stats", "print totals, verdicts and sizes", "docstore.cli.stats"),
+    Command("report", "write a page to look at: what a store holds", "docstore.cli.stats"),
     Command("plateau", "draw a page's tag curve with its plateau", "docstore.lab.pictures"),
     Command("check", "look for damage", "docstore.cli.upkeep"),
     Command("reindex", "index pages that the detector cannot see", "docstore.cli.sweep"),

@@ -26,9 +26,6 @@ NOTHING = "-"
 """Shown for a missing value of a column."""
 ALIGNED_ROWS = 1000
 
-_CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-_DIRECTION_MARKS = "[\u061c\u200e\u200f]"
-"""Removed: Arabic and Hebrew text stays readable without them, and with one a name can look like another."""
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 
 
@@ -135,9 +132,7 @@ def safe(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.replace("\n", "").replace("\t", "").replace("\u00a0", "").isprintable():
         return text
-    patterns = import_module("re")
-    shown: str = patterns.sub(_DIRECTION_MARKS, "", patterns.sub(_CONTROLS, "\ufffd", text))
-    return shown
+    return str(import_module("docstore.model.markup").safe(text))
 
 
 def shown_url(url: str) -> str:

@@ -1,4 +1,5 @@
-"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).
+"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).  And
+`docstore report`: what a store holds, as a page to look at.
 
 Reports and the laboratory are imported only if their options are used.
 """
@@ -7,18 +8,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
 from docstore.cli.arguments import declare
-from docstore.cli.opening import open_named
+from docstore.cli.opening import open_in, open_named
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from docstore.reports.dedup import DedupStats
+    from docstore.reports.survey import Survey
 
 STATS_DESCRIPTION = """\
 Print totals of a store: captures by verdict and by how they were stored, and
@@ -98,7 +104,7 @@ def run_stats(args: argparse.Namespace) -> int:
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup and args.by == "pattern":
-        return int(import_module("docstore.notes.patterns").run(args))
+        return _run_patterns(args)
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:
@@ -204,4 +210,77 @@ def _run_dedup(args: argparse.Namespace) -> int:
             for name, group in list(stats.groups.items())[:SHOWN_GROUPS]
         ]
         output.table(groups, ("captures", "duplicates", "saved", args.by), right=(0, 1, 2))
+    return EXIT_OK
+
+
+def _run_patterns(args: argparse.Namespace) -> int:
+    """Print shapes of URLs."""
+    if args.png is not None:
+        raise InvalidArgument("--png (--plot) cannot be used with --by pattern; leave one of them out")
+    with open_named(args) as store:
+        patterns, same = import_module("docstore.reports.patterns").url_patterns(store)
+    if args.json:
+        shown = [{**asdict(pattern), "share": pattern.duplicates / pattern.urls} for pattern in patterns]
+        output.json_line({"patterns": shown, "same_texts": [asdict(text) for text in same]})
+        return EXIT_OK
+    for pattern in patterns[:SHOWN_GROUPS]:
+        share = pattern.duplicates / pattern.urls
+        output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {share:.0%} duplicates  {pattern.shape}")
+        output.line(f"  {pattern.expression}\n  {output.shown_url(pattern.example)}")
+    for text in same[:SHOWN_GROUPS]:
+        output.line(f"{text.urls} URLs of {text.host} show one text, as {output.shown_url(text.example)}")
+        output.line("".join(f"  {expression}\n" for expression in text.expressions).rstrip("\n"))
+    return EXIT_OK
+
+
+# --- docstore report
+
+REPORT_DESCRIPTION = """\
+Write one HTML page with what a store holds: verdicts, also over time, the
+largest clusters with examples, hosts, shapes of URLs that repeat pages, texts
+by length and language, and what takes how much room.  The page has its
+drawings in it: it loads nothing and runs nothing, so that it can be sent as a
+file.  The store is read once, without bodies and texts.  Clusters are those of
+the last `docstore sweep`; pages written since are counted by their verdicts."""
+
+REPORT_EXAMPLES = """\
+docstore report webtable.html
+docstore report webtable.html --store http://127.0.0.1:8470
+docstore report --json
+"""
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "file OUT.html?", "the page to write; - for stdout")
+    arguments.add_progress(parser)
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)
+    arguments.add_json(parser, "the figures as one JSON object")
+
+
+def run_report(args: argparse.Namespace) -> int:
+    if args.file is None and not args.json:
+        raise InvalidArgument("name the page to write, such as `docstore report report.html`, or use --json")
+    if args.file == "-" and args.json:
+        raise InvalidArgument("--json prints the figures on stdout; write the page to a file")
+    surveys = import_module("docstore.reports.survey")
+    with ExitStack() as stack:
+        store = open_in(stack, args)
+        show = output.progress_of_stages(args, stack)
+        made: Survey
+        if isinstance(store, DocumentStore):
+            made = surveys.survey(store, None if show is None else partial(show, "pages"))
+        else:
+            report_of = import_module("docstore.serving.wire").report_of
+            made = store.run_job("report", {}, report_of(surveys.Survey), show)
+    page = b"" if args.file is None else import_module("docstore.reports.html").report_html(made).encode()
+    if args.file == "-":
+        output.write_bytes(page)
+    elif args.file is not None:
+        with arguments.replaced(Path(args.file)) as stream:
+            stream.write(page)
+    if args.json:
+        output.json_line(made.as_dict())
+    elif args.file != "-":
+        output.line(f"wrote {args.file}: {made.summary()}")
     return EXIT_OK

@@ -557,6 +557,11 @@ class Verdict(NamedTuple):
     candidates: int = 0
     verified: int = 0
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        html = import_module("docstore.model.markup")
+        return str(html.render(html.verdict_of(self)))
+
 
 def page_of(
     url: str,
@@ -630,6 +635,19 @@ class PutResult(NamedTuple):
     error: str = ""
     known_as: str = ""
     links: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        html = import_module("docstore.model.markup")
+        fields = [
+            ("URL", html.url_text(self.url)),
+            ("time", html.moment(self.timestamp)),
+            ("verdict", html.verdict_of(self.verdict)),
+            ("version before", html.words(self.previous)),
+            ("stored", html.words(self.stored)),
+            ("error", self.error),
+        ]
+        return str(html.card("Written", fields))
 
 
 # --- which pages cannot be stored

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from docstore.model import capture, keys
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 DOCUMENT_FAMILIES = ("page", "http", "text", "dedup")
 MAX_REDIRECTS = 10
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
+SHOWN_CHARACTERS = 500
+"""Of a text in a notebook."""
 ROWS_AHEAD = 256
 """Rows that `get_many` looks up before it reads their values."""
 
@@ -172,6 +175,23 @@ class Document(NamedTuple):
     def url(self) -> str:
         """Canonical URL of its row."""
         return url_of(self.row_key)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the newest capture."""
+        html = import_module("docstore.model.markup")
+        one = self.newest
+        fields = [
+            ("URL", html.url_text(self.url)),
+            ("time", html.moment(one.timestamp)),
+            ("status", None if one.status is None else str(one.status)),
+            ("media type", one.media_type),
+            ("language", one.lang),
+            ("body", None if one.body is None else html.size(len(one.body))),
+            ("verdict", one.shown_verdict and html.verdict_of(one.shown_verdict)),
+            ("captures", str(len(self.captures)) if len(self.captures) > 1 else None),
+        ]
+        text = one.text and html.element("p", html.short(one.shown_text, SHOWN_CHARACTERS))
+        return str(html.card(one.title or "Without a title", fields, text))
 
     @property
     def newest(self) -> Capture:

@@ -7,7 +7,7 @@ changes the content (a session number, a sort order) is a crawler trap: each of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -69,6 +69,21 @@ class GroupCounts:
         """Captures that duplicate a page of another URL."""
         return sum(self.verdicts[kind] for kind in DUPLICATES)
 
+    def add(self, verdict: StoredVerdict, body: bytes | None, stored_bytes: int) -> None:
+        """Count a capture: its verdict, the cell value of its body, and the length of the body's record."""
+        raw = 0 if body is None else raw_bytes_of(body)
+        saved = 0
+        if body is not None:
+            shared = verdict.stored == capture.STORED_CONFIRMED
+            shared |= verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
+            saved = raw if shared else max(0, raw - stored_bytes) if verdict.kind in DUPLICATES else 0
+        self.captures += 1
+        self.verdicts[str(verdict.kind)] += 1
+        if verdict.reason:
+            self.reasons[verdict.reason] = self.reasons.get(verdict.reason, 0) + 1
+        self.body_bytes += raw
+        self.saved_bytes += saved
+
 
 @dataclass(slots=True)
 class Trap:
@@ -98,6 +113,10 @@ class Trap:
     def is_trap(self) -> bool:
         """Whether it never changes the content of the compared pages."""
         return self.compared > 0 and self.changing == 0
+
+    def rank(self) -> tuple[bool, int, str, str]:
+        """Its place in a list."""
+        return not self.is_trap, -self.superfluous, self.host, self.parameter
 
 
 @dataclass(slots=True)
@@ -136,6 +155,62 @@ class _Variant(NamedTuple):
     changing: bool
 
 
+class ParameterCounts:
+    """Counts URLs by query parameter.  Memory: about 200 bytes for each parameter of each URL."""
+
+    def __init__(self) -> None:
+        self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
+
+    def add(self, url: str, content: bytes) -> None:
+        """Count a URL; `content` is a checksum of its content, or b"", with which it is not counted."""
+        parts = urlsplit(url)
+        if not parts.query or not content:
+            return
+        parameters = _parameters(parts.query)
+        for name in {name for name, _ in parameters}:
+            rest = "&".join(text for other, text in parameters if other != name)
+            page = blake3(f"{parts.scheme}:{parts.netloc}{parts.path}?{rest}".encode()).digest(8)
+            variants = self._variants.setdefault((parts.hostname or "", name), {})
+            seen = variants.get(page, _Variant(0, content, False))
+            variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
+
+    def done(self) -> list[Trap]:
+        """Parameters: those that never change the content first, then by superfluous URLs."""
+        traps = []
+        for (host, name), variants in self._variants.items():
+            compared = [variant for variant in variants.values() if variant.urls > 1]
+            urls = sum(variant.urls for variant in variants.values())
+            changing = sum(variant.changing for variant in compared)
+            traps.append(Trap(host, name, urls, len(variants), len(compared), changing))
+        return sorted(traps, key=Trap.rank)
+
+
+def content_of(store: DocumentStore, captures: Sequence[LiveCapture], rejected: Mapping[int, StoredVerdict]) -> bytes:
+    """Content checksum of the newest capture of a row that has one; for a rejected copy, that of the page it copies.
+
+    Args:
+        store: of the row.
+        captures: live ones of the row, newest first.
+        rejected: verdicts of those that were rejected, by their times.
+    """
+
+    def of_columns(columns: Mapping[Column, bytes]) -> bytes:
+        if capture.TEXT_CHECKSUM not in columns or capture.CHECKSUM not in columns:
+            return b""
+        fetch = store.opened.values.fetch
+        return fetch(columns[capture.TEXT_CHECKSUM]) or fetch(columns[capture.CHECKSUM])
+
+    for live in captures:
+        content = of_columns(live.columns)
+        verdict = rejected.get(live.timestamp)
+        if not content and verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT):
+            repeated = store.table.capture_at(verdict.of_row_key, verdict.of_timestamp)
+            content = b"" if repeated is None else of_columns(repeated.columns)
+        if content:
+            return content
+    return b""
+
+
 def dedup_stats(store: DocumentStore, by: By | None = None, crawl: str = "") -> DedupStats:
     """Count duplicates in the live rows of a store.
 
@@ -158,7 +233,7 @@ class _Counting:
         self._crawl = crawl
         self._stats = DedupStats()
         self._clusters: Counter[bytes] = Counter()
-        self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
+        self._parameters = ParameterCounts()
 
     def take(self, row: ScannedRow) -> None:
         """Count one row."""
@@ -176,7 +251,8 @@ class _Counting:
                 stored_bytes = 0 if body is None else self._store.opened.values.stored_bytes(body)
                 names = [_label(live)] if self._by is By.CRAWL else self._names(url)
                 groups = [self._stats.groups.setdefault(name, GroupCounts()) for name in names]
-                _count([self._stats.total, *groups], verdict, body, stored_bytes)
+                for group in (self._stats.total, *groups):
+                    group.add(verdict, body, stored_bytes)
                 if verdict.stored == capture.STORED_REJECTED:
                     rejected[live.timestamp] = verdict
         newest = next((live for live in captures if live.shows_page and capture.TEXT_CHECKSUM in live.columns), None)
@@ -184,7 +260,8 @@ class _Counting:
             clusters = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
             if newest.source in clusters:
                 self._clusters[self._fetch(clusters[newest.source])] += 1
-        self._count_parameters(url, captures, rejected)
+        if "?" in url:
+            self._parameters.add(url, content_of(self._store, captures, rejected))
 
     def _names(self, url: str) -> list[str]:
         parts = urlsplit(url)
@@ -197,36 +274,6 @@ class _Counting:
             return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)})
         return []
 
-    def _count_parameters(self, url: str, captures: Sequence[LiveCapture], rejected: dict[int, StoredVerdict]) -> None:
-        parts = urlsplit(url)
-        content = self._content(captures, rejected) if parts.query else b""
-        if not content:
-            return
-        parameters = _parameters(parts.query)
-        for name in {name for name, _ in parameters}:
-            rest = "&".join(text for other, text in parameters if other != name)
-            page = blake3(f"{parts.scheme}:{parts.netloc}{parts.path}?{rest}".encode()).digest(8)
-            variants = self._variants.setdefault((parts.hostname or "", name), {})
-            seen = variants.get(page, _Variant(0, content, False))
-            variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
-
-    def _content(self, captures: Sequence[LiveCapture], rejected: dict[int, StoredVerdict]) -> bytes:
-        """Content checksum of the newest capture that has one; for a rejected copy, that of the page that it copies."""
-        for live in captures:
-            content = self._content_of(live.columns)
-            verdict = rejected.get(live.timestamp)
-            if not content and verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT):
-                repeated = self._store.table.capture_at(verdict.of_row_key, verdict.of_timestamp)
-                content = b"" if repeated is None else self._content_of(repeated.columns)
-            if content:
-                return content
-        return b""
-
-    def _content_of(self, columns: dict[Column, bytes]) -> bytes:
-        if capture.TEXT_CHECKSUM not in columns or capture.CHECKSUM not in columns:
-            return b""
-        return self._fetch(columns[capture.TEXT_CHECKSUM]) or self._fetch(columns[capture.CHECKSUM])
-
     def done(self) -> DedupStats:
         """The counts, after all rows."""
         stats = self._stats
@@ -235,12 +282,7 @@ class _Counting:
         for low, high in CLUSTER_SIZES:
             name = f"{low}" if high == low else f"{low}-{high}" if high else f"{low} and more"
             stats.cluster_sizes[name] = sum(1 for size in sizes if size >= low and (high is None or size <= high))
-        for (host, name), variants in self._variants.items():
-            compared = [variant for variant in variants.values() if variant.urls > 1]
-            urls = sum(variant.urls for variant in variants.values())
-            changing = sum(variant.changing for variant in compared)
-            stats.traps.append(Trap(host, name, urls, len(variants), len(compared), changing))
-        stats.traps.sort(key=lambda trap: (not trap.is_trap, -trap.superfluous, trap.host, trap.parameter))
+        stats.traps = self._parameters.done()
         ordered = sorted(stats.groups.items(), key=lambda item: (-item[1].duplicates, -item[1].captures, item[0]))
         stats.groups = dict(ordered)
         stats.unseen = reindex(self._store, dry_run=True).unseen
@@ -317,19 +359,3 @@ def _label(one: LiveCapture) -> str:
 def _parameters(query: str) -> list[tuple[str, str]]:
     """Name and full text of each parameter, in order."""
     return [(unquote_plus(text.partition("=")[0]), text) for text in query.split("&") if text]
-
-
-def _count(groups: list[GroupCounts], verdict: StoredVerdict, body: bytes | None, stored_bytes: int) -> None:
-    raw = 0 if body is None else raw_bytes_of(body)
-    saved = 0
-    if body is not None:
-        shared = verdict.stored == capture.STORED_CONFIRMED
-        shared |= verdict.stored == capture.STORED_REFERENCE and verdict.kind is VerdictKind.EXACT
-        saved = raw if shared else max(0, raw - stored_bytes) if verdict.kind in DUPLICATES else 0
-    for group in groups:
-        group.captures += 1
-        group.verdicts[str(verdict.kind)] += 1
-        if verdict.reason:
-            group.reasons[verdict.reason] = group.reasons.get(verdict.reason, 0) + 1
-        group.body_bytes += raw
-        group.saved_bytes += saved

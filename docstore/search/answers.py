@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+from docstore.model import markup
 from docstore.model.types import Time, Verdict
 from docstore.reading.snippet import Snippet
 
@@ -47,6 +48,20 @@ class SearchResults:
     total: int
     hits: list[Hit]
     complete: bool = True
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [
+            (
+                markup.element("bdi", hit.title),
+                markup.url_text(hit.url),
+                markup.moment(hit.timestamp),
+                f"{hit.score:.2f}",
+            )
+            for hit in self.hits
+        ]
+        table = markup.table(("title", "URL", "time", "score"), rows, right=(3,))
+        return markup.card(f"{markup.counted(self.total, 'page')} found", (), table)
 
 
 class SearchOptions(TypedDict, total=False):

@@ -46,6 +46,9 @@ from docstore.storage.unreadable import UnreadableValues
 from docstore.writing.stream import Stream
 
 if TYPE_CHECKING:  # types alone
+    from pyarrow import RecordBatchReader
+
+    from docstore.archives.export import Selection
     from docstore.tablets.losses import LostVersion
 
 _T = TypeVar("_T")
@@ -195,6 +198,12 @@ class RemoteStore(StoreCalls, Blocking):
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
+    def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
+        """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
+        self._connections.check_open()
+        reader: RecordBatchReader = import_module("docstore.archives.arrow").to_arrow(self, columns, where)
+        return reader
+
     # --- maintenance
 
     def compact(
@@ -238,7 +247,7 @@ class RemoteStore(StoreCalls, Blocking):
         """Have the server do something long, and wait for it; Ctrl-C asks the server to stop it.
 
         Args:
-            kind: compact, sweep, backup, check, reindex, dedup-stats or delete-crawl.
+            kind: compact, sweep, backup, check, reindex, dedup-stats, report or delete-crawl.
             options: of it.
             report: makes the result of what it gives, as plain data.
             on_progress: called with what it does now, how much of it is done, and of how much.

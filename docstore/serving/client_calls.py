@@ -108,7 +108,7 @@ class Job:
 
     Attributes:
         id: its name.
-        kind: compact, sweep, backup, check, reindex or dedup-stats.
+        kind: compact, sweep, backup, check, reindex, dedup-stats or report.
         state: running, done, failed or cancelled.
         stage, done, total: how far it is; total 0 if nobody knows.
         started, ended: microseconds since 1970; 0 for not yet.

@@ -7,12 +7,10 @@ changes nothing.  POST starts and stops jobs, for a visitor who may, with the pr
 
 from __future__ import annotations
 
-from collections import Counter
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
-from importlib.resources import files
 from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, urlencode
@@ -20,14 +18,18 @@ from urllib.parse import parse_qs, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import Response, get, post
 
-from docstore.model import capture, keys
+from docstore.model import capture, keys, markup
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.keys import shown_url, url_of
-from docstore.model.types import ReadSpec, VerdictKind
+from docstore.model.markup import WIDTH, columns, counted, duration, moment, number, percent, size, verdict_bar
+from docstore.model.types import ReadSpec, Verdict, VerdictKind, micros
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import Snippet
+from docstore.reports.html import report_html, style_sheet, style_source
+from docstore.reports.survey import Survey
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.archive_captures import END_OF_TIMES, digits14
+from docstore.serving.client_calls import Job
 from docstore.serving.messages import AnyRequest, Asked, opens
 from docstore.serving.request import (
     CHALLENGE,
@@ -40,7 +42,9 @@ from docstore.serving.request import (
     is_bug,
 )
 from docstore.serving.routes import place_after_key
-from docstore.serving.service import Service
+from docstore.serving.service import DONE, Service
+from docstore.serving.wire import report_of
+from docstore.storage.captures import LiveCapture
 from docstore.store import DocumentStore
 from docstore.version import __version__
 
@@ -48,31 +52,34 @@ from docstore.version import __version__
 
 OPEN: Final = opens(Role.NONE)
 """The page decides itself who may look: a browser asks for a password only if an answer says so."""
-STARTED_HERE: Final = ("compact", "sweep", "check")
+STARTED_HERE: Final = ("report", "compact", "sweep", "check")
 MOST_FORM_BYTES: Final = 10_000
 LARGEST_TIME: Final = 2**62
 
 Given = Mapping[str, str]
 """Parameters of a request."""
-VIEWS: Final[Mapping[str, tuple[str, Callable[[Service, Given], dict[str, Any]]]]] = {
-    "/": ("overview.html", lambda service, _given: overview(service.store, service.metrics.minutes())),
+View = Callable[[Service, Sequence[Job], Given], dict[str, Any]]
+"""Makes the values of a template, from the jobs that are remembered, the newest first, and the parameters."""
+VIEWS: Final[Mapping[str, tuple[str, View]]] = {
+    "/": ("overview.html", lambda service, jobs, _given: overview(service, jobs)),
     "/page": (
         "lookup.html",
-        lambda service, given: lookup(service.store, given.get("url", ""), _time(given, "at")),
+        lambda service, _jobs, given: lookup(service.store, given.get("url", ""), _time(given, "at")),
     ),
-    "/list": (
-        "list.html",
-        lambda service, given: listing(service.store, given.get("prefix", "").strip(), given.get("after", "")),
+    "/list": ("list.html", lambda service, _jobs, given: listing(service.store, given)),
+    "/hosts": ("hosts.html", lambda service, jobs, _given: counts(service.store, jobs)),
+    "/clusters": ("clusters.html", lambda service, jobs, _given: counts(service.store, jobs)),
+    "/search": (
+        "search.html",
+        lambda service, _jobs, given: found(service.store, given.get("q", ""), given.get("from", "")),
     ),
-    "/search": ("search.html", lambda service, given: found(service.store, given.get("q", ""), given.get("from", ""))),
-    "/clusters": ("clusters.html", lambda service, given: clusters(service.store, given.get("after", ""))),
     "/diff": (
         "diff.html",
-        lambda service, given: comparison(
+        lambda service, _jobs, given: comparison(
             service.store, given.get("a", ""), _time(given, "a_at"), given.get("b", ""), _time(given, "b_at")
         ),
     ),
-    "/jobs": ("jobs.html", lambda _service, _given: {}),
+    "/jobs": ("jobs.html", lambda _service, _jobs, _given: {}),
 }
 """Templates by path, and what makes their values."""
 
@@ -84,7 +91,7 @@ def make_page(admission: Admission) -> list[Any]:
         admission: who may do what.
     """
 
-    def shows(template: str, view: Callable[[Service, Given], dict[str, Any]]) -> Any:
+    def shows(template: str, view: View) -> Any:
         async def show(request: AnyRequest, service: Asked) -> Response[bytes]:
             context = context_of(request.scope)
             if admission.visitor(context) < Role.READ:
@@ -92,7 +99,9 @@ def make_page(admission: Admission) -> list[Any]:
             base = _base(admission, context, service)
             status = 200
             try:
-                values = await service.read(lambda: view(service, _parameters(request.scope["query_string"])))
+                values = await service.read(
+                    lambda: view(service, base["jobs"], _parameters(request.scope["query_string"]))
+                )
                 if values.get("page", True) is None or values.get("pages", True) is None:
                     status = 404
                 raw = await service.read(render, template, base | values)
@@ -133,9 +142,24 @@ def make_page(admission: Admission) -> list[Any]:
             "cache-control": "max-age=300",
             "content-security-policy": "default-src 'none'",
         }
-        return Response(_style_sheet(), headers=headers, media_type="text/css")
+        return Response(style_sheet().encode(), headers=headers, media_type="text/css")
 
-    return [*(get(path, opt=OPEN)(shows(*view)) for path, view in VIEWS.items()), change_jobs, show_style]
+    @get("/report", opt=OPEN)
+    async def show_report(request: AnyRequest, service: Asked) -> Response[bytes]:
+        """The newest report that a job has made, as `docstore report` writes it."""
+        context = context_of(request.scope)
+        if admission.visitor(context) < Role.READ:
+            return _denied()
+        base = _base(admission, context, service)
+        values = await service.read(counts, service.store, base["jobs"])
+        if values["made"] is None:
+            return html(render("hosts.html", base | values), 404)
+        raw = (await service.read(report_html, values["made"])).encode("utf-8", "replace")
+        policy = HEADERS["content-security-policy"].replace("'self'", style_source(), 1)
+        return html(raw, headers={"content-security-policy": policy})
+
+    views = (get(path, opt=OPEN)(shows(*view)) for path, view in VIEWS.items())
+    return [*views, change_jobs, show_report, show_style]
 
 
 def _parameters(raw: bytes) -> Given:
@@ -158,13 +182,13 @@ def _time(given: Given, name: str) -> int | None:
 
 def _base(admission: Admission, context: RequestContext, service: Service) -> dict[str, Any]:
     may_change = context.role >= Role.ADMIN
-    jobs = [asdict(job) for job in service.jobs.list()]
+    jobs = service.jobs.list()
     return {
         "version": __version__,
         "store_name": service.store.opened.path.name,
         "client_name": context.client_name,
         "jobs": jobs,
-        "running": [job for job in jobs if job["state"] == "running"],
+        "running": [job for job in jobs if job.state == "running"],
         "trouble": service.trouble(),
         "may_change": may_change,
         "proof": admission.proof(context) if may_change else "",
@@ -228,10 +252,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for filter_ in (shown_url, size, number, moment, duration, pieces):
+    for filter_ in (shown_url, size, number, moment, duration, pieces, figures):
         made.filters[filter_.__name__] = filter_
-    made.globals["address"] = address
-    made.globals["percent"] = percent
+    made.filters["words"] = markup.words
+    made.filters["short"] = markup.short
+    made.filters["visible"] = markup.safe
+    made.filters["said"] = said_of
+    for global_ in (address, percent, counted):
+        made.globals[global_.__name__] = global_
     return made
 
 
@@ -245,87 +273,13 @@ def html(raw: bytes, status: int = 200, headers: dict[str, str] | None = None) -
     return Response(raw, status_code=status, headers={**HEADERS, **(headers or {})}, media_type=HTML)
 
 
-@lru_cache(maxsize=1)
-def _style_sheet() -> bytes:
-    return files("docstore.serving").joinpath("templates/style.css").read_bytes()
-
-
-# --- values as people read them: sizes, shares, times, and lines of a drawing
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-WIDTH = 1000
-"""Of drawings, in their own units."""
-
-
-def size(count: int) -> str:
-    """Bytes in a unit of three digits."""
-    value = float(count)
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if value < 999.5 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.1f} {unit}"
-
-
-def number(count: int) -> str:
-    """A count with thousands apart."""
-    return f"{count:,}"
-
-
-def percent(part: float, whole: float) -> str:
-    """A share; a small one is not nothing."""
-    if not whole or not part:
-        return "0%"
-    share = 100 * part / whole
-    return "< 0.1%" if share < 0.1 else f"{share:.1f}%"
-
-
-def moment(micros: int, *, seconds: bool = True) -> str:
-    """A time in UTC; one out of the calendar's range as its number."""
-    try:
-        return f"{_EPOCH + timedelta(microseconds=micros):%Y-%m-%d %H:%M{':%S' if seconds else ''}}"
-    except OverflowError:
-        return f"{micros} microseconds"
-
-
-def duration(seconds: float) -> str:
-    """A time span in its largest units."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+# --- links, and points of a drawing
 
 
 def address(path: str, **parameters: object) -> str:
     """A link within this page; parameters without a value are left out."""
     given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
     return f"{path}?{urlencode(given, errors='surrogatepass')}" if given else path
-
-
-def verdict_bar(counts: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Verdicts as parts of one bar, in their rank: where each begins, how wide it is, and whose it is."""
-    total = sum(counts.values())
-    bars: list[dict[str, Any]] = []
-    x = 0.0
-    for kind in VerdictKind:
-        count = counts.get(kind, 0)
-        width = WIDTH * count / total if total else 0.0
-        bars.append({"x": round(x, 2), "width": round(width, 2), "name": str(kind), "value": count})
-        x += width
-    return bars
-
-
-def columns(counts: Sequence[int], height: int) -> list[dict[str, Any]]:
-    """A column for each count; `width` is its height here."""
-    most = max(counts, default=0) or 1
-    step = WIDTH / max(len(counts), 1)
-    return [
-        {"x": round(index * step, 2), "width": round(height * count / most, 2), "value": count}
-        for index, count in enumerate(counts)
-    ]
 
 
 def places(times: Sequence[int]) -> list[float]:
@@ -342,14 +296,11 @@ RATE_HEIGHT = 60
 MOST_TABLETS = 200
 
 
-def overview(store: DocumentStore, minutes: Sequence[int]) -> dict[str, Any]:
-    """Values of `overview.html`.
-
-    Args:
-        store: to be shown.
-        minutes: pages written in each of the last minutes, and in the one that is not over.
-    """
-    stats = store.stats()
+def overview(service: Service, jobs: Sequence[Job]) -> dict[str, Any]:
+    """Values of `overview.html`."""
+    stats = service.store.stats()
+    minutes = service.metrics.minutes()
+    hour_ago = time.time_ns() // 1000 - len(minutes) * 60_000_000
     totals = stats["totals"]
     verdicts = {str(kind): totals.get(f"verdict.{kind}", 0) for kind in VerdictKind}
     body_bytes = totals.get("body_bytes", 0)
@@ -374,8 +325,18 @@ def overview(store: DocumentStore, minutes: Sequence[int]) -> dict[str, Any]:
         "per_minute": sum(lately) / len(lately),
         "most_per_minute": max(minutes, default=0),
         "hour": sum(minutes),
+        "since": max(hour_ago, service.metrics.started),
         "troubles": _troubles(stats),
+        "free_bytes": service.free_bytes(),
+        "kernel": stats["kernel"],
+        "checked": _newest(jobs, "check"),
+        "report": _newest(jobs, "report"),
     }
+
+
+def _newest(jobs: Sequence[Job], kind: str) -> Job | None:
+    """The newest job of a kind that is done."""
+    return next((job for job in jobs if job.kind == kind and job.state == DONE), None)
 
 
 def _tablets(tablets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -421,7 +382,6 @@ MOST_CAPTURES = 300
 MOST_CHARACTERS = 60_000
 MOST_DUPLICATES = 50
 MOST_ANCHORS = 50
-LISTED_ROWS = 100
 FAMILIES = ("http", "text", "dedup")
 
 
@@ -467,30 +427,6 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
     }
 
 
-def listing(store: DocumentStore, prefix: str, after: str) -> dict[str, Any]:
-    """Values of `list.html`: pages whose URL begins so, a hundred at a time.
-
-    Args:
-        store: to be listed.
-        prefix: of the URLs; "" for all.
-        after: the row key after which to go on, in hexadecimal; "" for the beginning.
-    Raises:
-        InvalidArgument: the prefix is none, or `after` is no row key.
-    """
-    start, end = keys.prefix_range(prefix) if prefix else (b"", None)
-    start = max(start, place_after_key(after))
-    spec = ReadSpec(families=(capture.BODY[0],), qualifier_prefix=capture.BODY[1], versions=1, keys_only=True)
-    rows = list(store.cells.scan(start=start, end=end, limit=LISTED_ROWS + 1, spec=spec))
-    urls = [keys.url_of(row.row_key) for row in rows[:LISTED_ROWS]]
-    pages = [page for page in store.get_many(urls, families=FAMILIES) if page is not None]
-    return {
-        "prefix": prefix,
-        "pages": pages,
-        "next": rows[LISTED_ROWS - 1].row_key.hex() if len(rows) > LISTED_ROWS else "",
-        "after": after,
-    }
-
-
 def _duplicates(store: DocumentStore, url: str) -> list[Any]:
     try:
         return store.similar(url, limit=MOST_DUPLICATES)
@@ -511,6 +447,103 @@ def _canonical(store: DocumentStore, page: Document) -> tuple[str, float] | None
 
 def _folder(url: str) -> str:
     return url[: url.rindex("/") + 1] if url.count("/") > 2 else url
+
+
+# --- lists of pages: by the beginning of the URL, by verdict, by when they were written
+
+LISTED_ROWS = 100
+SCANNED_ROWS = 20_000
+"""Of one view: a few seconds.  Pages of a rare verdict may be far apart."""
+
+
+class Listed(NamedTuple):
+    """A capture in a list; `stored` says how it was stored."""
+
+    url: str
+    timestamp: int
+    title: str
+    status: str
+    verdict: Verdict | None
+    stored: str
+
+
+def listing(store: DocumentStore, given: Given) -> dict[str, Any]:
+    """Values of `list.html`: of each page the newest capture that is wanted, in the order of row keys.
+
+    Args:
+        store: to be listed.
+        given: `prefix` of the URLs; `verdict` of the capture, which may be a rejected one; `since`, when it was
+            written, as ISO 8601 in UTC; `after`, the row key after which to go on, in hexadecimal.
+    Raises:
+        InvalidArgument: one of these is wrong.
+    """
+    prefix, verdict, since = (given.get(name, "").strip() for name in ("prefix", "verdict", "since"))
+    after = given.get("after", "")
+    if verdict and verdict not in list(VerdictKind):
+        raise InvalidArgument(f"verdict must be one of {', '.join(VerdictKind)}, not {verdict[:40]!r}")
+    earliest = _since(since)
+    start, end = keys.prefix_range(prefix) if prefix else (b"", None)
+    pages: list[Listed] = []
+    rows, last, is_more = 0, b"", False
+    for row in store.table.scan_captures(max(start, place_after_key(after)), end):
+        if rows == SCANNED_ROWS:
+            is_more = True
+            break
+        captures = store.table.row_captures(row.cells)
+        wanted = next((one for one in captures if _is_wanted(store, one, verdict, earliest)), None)
+        if wanted is not None:
+            if len(pages) == LISTED_ROWS:
+                is_more = True
+                break
+            pages.append(_listed(store, url_of(row.row_key), wanted))
+        rows, last = rows + 1, row.row_key
+    return {
+        "prefix": prefix,
+        "verdict": verdict,
+        "since": since,
+        "kinds": [str(kind) for kind in VerdictKind],
+        "pages": pages,
+        "rows": rows,
+        "next": last.hex() if is_more else "",
+        "after": after,
+    }
+
+
+def _since(text: str) -> int:
+    """The time that a person has typed, in microseconds; 0 for none."""
+    try:
+        moment_ = datetime.fromisoformat(text) if text else datetime.fromtimestamp(0, UTC)
+        return micros(moment_ if moment_.tzinfo else moment_.replace(tzinfo=UTC))
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"a time is such as 2026-11-25 or 2026-11-25 14:30, in UTC, not {text[:40]!r}") from error
+
+
+def _is_wanted(store: DocumentStore, live: LiveCapture, verdict: str, earliest: int) -> bool:
+    if (live.arrived or live.timestamp) < earliest:
+        return False
+    if not verdict:
+        return live.shows_page
+    said = _verdict_of(store, live)
+    return said is not None and said.kind == verdict and said.reason != capture.REASON_NOT_MODIFIED
+
+
+def _verdict_of(store: DocumentStore, live: LiveCapture) -> capture.StoredVerdict | None:
+    value = live.columns.get(capture.VERDICT)
+    return None if value is None else capture.decode_verdict(store.opened.values.fetch(value))
+
+
+def _listed(store: DocumentStore, url: str, live: LiveCapture) -> Listed:
+    def text(column: capture.Column) -> str:
+        try:
+            value = live.columns.get(column)
+            return "" if value is None else store.opened.values.fetch(value).decode("utf-8", "replace")
+        except CorruptionError:  # the rest of the list is shown
+            return ""
+
+    verdict = _verdict_of(store, live)
+    shown = None if verdict is None else capture.shown_verdict(verdict)
+    stored = "" if verdict is None else verdict.stored
+    return Listed(url, live.timestamp, text(capture.TITLE), text(capture.STATUS), shown, stored)
 
 
 # --- two captures side by side: which words went, which came
@@ -612,47 +645,69 @@ def pieces(snippet: Snippet | None) -> list[str]:
     return [] if snippet is None else snippet.text("\0", "\0").split("\0")
 
 
-# --- clusters of the last sweep, as far as some rows show them
-#
-# A cluster's pages may lie anywhere, and a store has millions: each view reads CLUSTER_ROWS rows in their order and
-# counts the pages of each cluster among them.
-
-CLUSTER_ROWS = 5000
-SHOWN = 100
-SHOWN_MEMBERS = 5
+# --- what a job `report` counted: hosts and clusters of the whole store; and what jobs say of their results
 
 
-def clusters(store: DocumentStore, after: str) -> dict[str, Any]:
-    """Values of `clusters.html`.
-
-    Args:
-        store: to be read.
-        after: the row key after which to go on, in hexadecimal; "" for the beginning.
-    """
-    family, qualifier = capture.CANONICAL_PAGE
-    spec = ReadSpec(families=(family,), qualifier_prefix=qualifier, versions=1)
-    counts: Counter[bytes] = Counter()
-    members: dict[bytes, list[tuple[str, float]]] = {}
-    rows, last = 0, b""
-    for row in store.cells.scan(start=place_after_key(after), limit=CLUSTER_ROWS, spec=spec):
-        rows, last = rows + 1, row.row_key
-        cell = next((one for one in row.cells if one.qualifier == qualifier), None)
-        if cell is None:
-            continue
-        place = capture.decode_cluster_place(cell.value)
-        if place.row_key == row.row_key:
-            continue
-        counts[place.row_key] += 1
-        known = members.setdefault(place.row_key, [])
-        if len(known) < SHOWN_MEMBERS:
-            known.append((row.url, place.similarity))
+def counts(store: DocumentStore, jobs: Sequence[Job]) -> dict[str, Any]:
+    """Values of `hosts.html` and `clusters.html`: what the newest job `report` has counted, if there is one."""
+    job = _newest(jobs, "report")
+    made = None if job is None else report_of(Survey)(job.result)
+    now = store.stats()["totals"].get("captures", 0)
+    is_running = any(job.kind == "report" and job.state == "running" for job in jobs)
     return {
-        "rows": rows,
-        "after": after,
-        "next": last.hex() if rows == CLUSTER_ROWS else "",
-        "more": max(0, len(counts) - SHOWN),
-        "clusters": [
-            {"url": keys.url_of(row_key), "count": count, "members": members[row_key]}
-            for row_key, count in counts.most_common(SHOWN)
-        ],
+        "made": made,
+        "is_counting": is_running,
+        "written": 0 if made is None else max(0, now - made.written),
     }
+
+
+def said_of(job: Job) -> str:
+    """The result of a job that is done, in words."""
+    result = job.result
+    if isinstance(result, int):
+        return counted(result, "row")
+    if not isinstance(result, Mapping):
+        return ""
+
+    def each(*named: tuple[str, str]) -> str:
+        return ", ".join(counted(result.get(name, 0), one) for name, one in named)
+
+    match job.kind:
+        case "report":
+            return report_of(Survey)(result).summary()
+        case "check":
+            return counted(result["count"], "problem") if result["count"] else "no damage"
+        case "sweep":
+            return each(("documents", "document"), ("pairs", "pair"), ("clusters", "cluster"))
+        case "compact":
+            freed = max(0, result["old_bytes"] - result["new_bytes"])
+            return f"{each(('rows', 'row'), ('values', 'value'))} moved, {size(freed)} freed"
+        case "backup":
+            return f"{counted(result['segments'], 'segment')}, {size(result['copied_bytes'])} copied"
+        case "index":
+            return ", ".join(f"{number(result[name])} {name}" for name in ("added", "changed", "removed"))
+        case "reindex":
+            return f"{counted(result['pages'], 'page')}, {number(result['posted'])} posted again"
+        case "dedup-stats":
+            return (
+                f"{counted(result['total']['captures'], 'capture')}, {counted(result['clustered'], 'page')} in clusters"
+            )
+        case _:
+            return ""
+
+
+def figures(result: object) -> list[tuple[str, str]]:
+    """The figures of a job's result, with words and units; what is 0, and lists, are left out."""
+    shown: list[tuple[str, str]] = []
+    for name, value in result.items() if isinstance(result, Mapping) else ():
+        label = markup.words(name.removesuffix("_bytes"))
+        if isinstance(value, str) and value:
+            shown.append((label, value))
+        elif isinstance(value, int | float) and value:
+            if name == "seconds":
+                shown.append(("time", duration(value)))
+            elif name.endswith("_bytes"):
+                shown.append((label, size(value)))
+            else:
+                shown.append((label, number(value) if type(value) is int else str(value)))
+    return shown

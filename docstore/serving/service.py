@@ -1,5 +1,5 @@
 """The open store, asked from an event loop: what blocks runs in bounded pools of threads; and jobs, in threads of
-their own: compact, sweep, backup, check, reindex, index.
+their own: compact, sweep, backup, check, reindex, report, index.
 
 Knows the public class of a store; must not know HTTP beyond refusals.  Reads and writes have pools of their own: a
 read waits for no commit.
@@ -27,6 +27,7 @@ from docstore.model.types import Page, PutResult, micros
 from docstore.reading.documents import Document, DocumentReader, LongDocument
 from docstore.reports.check import check
 from docstore.reports.dedup import By, dedup_stats
+from docstore.reports.survey import survey
 from docstore.serving.archive_captures import payload_digest
 from docstore.serving.client_calls import Job
 from docstore.serving.request import Refusal, busy, failure, stopping
@@ -108,7 +109,7 @@ class Service:
         """Free bytes from which on writes are tried again; 0 if room is not what they failed for."""
         self._logged = ""
         metrics.gauge("docstore_writes_waiting", "Writes that wait for their commit", lambda: self._writing)
-        metrics.gauge("docstore_free_bytes", "Room on the disk of the store", self._free_bytes)
+        metrics.gauge("docstore_free_bytes", "Room on the disk of the store", self.free_bytes)
         metrics.gauge("docstore_writes_failing", "1 if writes fail", lambda: bool(self.trouble()))
 
     async def read(self, call: Callable[..., _T], *args: Any) -> _T:
@@ -224,7 +225,7 @@ class Service:
 
     def trouble(self) -> str:
         """Why writes fail; "" if they do not.  Thread-safe."""
-        free = self._free_bytes()
+        free = self.free_bytes()
         with self._health_lock:
             if self._enough_bytes and free >= self._enough_bytes:
                 self._error, self._enough_bytes = "", 0
@@ -241,7 +242,7 @@ class Service:
         self._readers.shutdown()
         self._streamers.shutdown()
 
-    def _free_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """Room on the disk of the store; 0 if the disk does not say."""
         try:
             return Files().free_bytes(self.store.opened.path)
@@ -250,7 +251,7 @@ class Service:
 
     def _failed(self, error: DocstoreError) -> None:
         is_full = getattr(error, "errno", None) == errno.ENOSPC
-        enough = self._free_bytes() + MORE_FREE_BYTES if is_full else 0
+        enough = self.free_bytes() + MORE_FREE_BYTES if is_full else 0
         with self._health_lock:
             self._error, self._enough_bytes = str(error), enough
         self.trouble()
@@ -555,6 +556,11 @@ def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = 
     return dedup_stats(store, None if by is None else By(by), crawl)
 
 
+def _report(store: DocumentStore, progress: Progress) -> Any:
+    """See `docstore.reports.survey`."""
+    return survey(store, lambda done, total: progress("pages", done, total))
+
+
 def _delete_crawl(
     store: DocumentStore, progress: Progress, *, crawl: str, prefix: str | None = None, purge: bool = False
 ) -> Any:
@@ -569,6 +575,7 @@ KINDS: Final[Mapping[str, Callable[..., Any]]] = {
     "check": _check,
     "reindex": _reindex,
     "dedup-stats": _dedup_stats,
+    "report": _report,
     "delete-crawl": _delete_crawl,
     "index": _index,
 }

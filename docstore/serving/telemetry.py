@@ -111,9 +111,12 @@ class Metrics:
 
     Args:
         clock: seconds since a fixed time.
+    Attributes:
+        started: when counting began, in microseconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.started = time.time_ns() // 1000
         self.registry = CollectorRegistry()
         self._clock = clock
         self._lock = threading.Lock()

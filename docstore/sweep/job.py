@@ -27,6 +27,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH
+from docstore.model import markup
 from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import SWEEP_DIRECTORY
@@ -187,6 +188,15 @@ class SweepReport:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the figures, and the largest clusters."""
+        largest = [(markup.number(one.documents), markup.url_text(one.url)) for one in self.largest_clusters]
+        fields = [
+            (name, markup.number(getattr(self, name))) for name in ("documents", "duplicates", "pairs", "clusters")
+        ]
+        table = markup.table(("documents", "largest clusters"), largest, right=(0,)) if largest else None
+        return markup.card(f"Sweep at {self.threshold:g}", [*fields, ("time", markup.duration(self.seconds))], table)
 
 
 def sweep(

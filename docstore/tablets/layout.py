@@ -259,6 +259,7 @@ class LocalBackend:
             "dictionaries": len(self.dictionaries.names()),
             "segment_bytes": self.stored_bytes(),
             "engine_bytes": tables,
+            "index_bytes": self.files.tree_bytes(self.path / INDEX_DIRECTORY),
             "tablets": [
                 {
                     "number": tablet.number,

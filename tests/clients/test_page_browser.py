@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from docstore.model.types import Page
+from docstore.reports.html import report_html
+from docstore.reports.survey import survey
 from tests.clients.browser_pipe import Browser, browsing, program
 from tests.serving import Serving, serving
 
@@ -26,6 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         for number in range(2):
             body = f"<title>{hidden}</title><main><p>{STORY} Version {number}. {hidden}</p></main>".encode()
             found.store.put_page(URL, body, headers=(*HTML, ("X-Evil", MARKUP)), fetched_at=(15 + number) * 10**14)
+        found.store.put_page("https://a.example/twin", body, headers=HTML, fetched_at=17 * 10**14)
         list(found.store.put_pages([Page("https://a.example/other", b"<p>other", 200, HTML)]))
         yield found
 
@@ -59,11 +63,45 @@ def test_a_job_is_started_by_its_form(served: Serving, browser: Browser) -> None
     browser.go(served.addresses.url + "/jobs")
     browser.value("document.querySelector('.starts form button').click()")
     browser.await_load()
-    assert "compact-1" in browser.value("document.querySelector('main').innerText")
+    assert "report-1" in browser.value("document.querySelector('main').innerText")
 
 
 def test_a_page_fits_a_narrow_window(served: Serving, browser: Browser) -> None:
     browser.call("Emulation.setDeviceMetricsOverride", width=360, height=700, deviceScaleFactor=1, mobile=False)
-    for path in ("/", "/list", "/jobs", "/clusters", "/page?url=https://a.example/other"):
+    for path in ("/", "/list", "/hosts", "/jobs", "/clusters", "/page?url=https://a.example/other"):
         browser.go(served.addresses.url + path)
         assert browser.value("document.documentElement.scrollWidth <= innerWidth") is True, path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_report_fits_a_phone_and_takes_the_colours_of_its_reader(
+    served: Serving, browser: Browser, tmp_path: Path, scheme: str
+) -> None:
+    """As a file, so that its own policy holds: its style sheet is the one that the policy names by its hash."""
+    path = tmp_path / "report.html"
+    path.write_text(report_html(survey(served.store)), encoding="utf-8")
+    browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.call("Emulation.setDeviceMetricsOverride", width=360, height=700, deviceScaleFactor=1, mobile=True)
+    for address in (path.as_uri(), served.addresses.url + "/list?verdict=new"):
+        browser.go(address)
+        assert browser.value("document.documentElement.scrollWidth <= innerWidth") is True, address
+    browser.go(path.as_uri())
+    assert browser.value("getComputedStyle(document.querySelector('.figures')).display") == "grid"
+    ground = browser.value("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(251, 251, 249)" if scheme == "light" else "rgb(21, 24, 27)")
+    assert MARKUP in browser.value("document.body.textContent")
+    assert "ran" not in browser.value("document.title").split()
+    assert browser.value("performance.getEntriesByType('resource').length") == 0
+    assert browser.said == []
+
+
+def test_the_report_of_a_server_is_shown_under_its_policy(served: Serving, browser: Browser) -> None:
+    browser.go(served.addresses.url + "/hosts")
+    browser.value("document.querySelector('main form button').click()")
+    browser.await_load()
+    while "running" in served.http.get("/v1/jobs").text:
+        browser.go(served.addresses.url + "/jobs")
+    browser.go(served.addresses.url + "/report")
+    assert browser.value("getComputedStyle(document.querySelector('.figures')).display") == "grid"
+    assert "a.example" in browser.value("document.body.innerText")
+    assert browser.said == []

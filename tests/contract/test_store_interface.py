@@ -343,6 +343,27 @@ def test_snippets_are_the_same(store: Any) -> None:
     assert store.snippets(["https://snippet.example/none", "https://snippet.example/"], "dog", length=40)[0] is None
 
 
+def test_captures_are_given_as_arrow_batches(own: Any) -> None:
+    pytest.importorskip("pyarrow", reason="the extra docstore[arrow] is not installed")
+    for number, name in enumerate("aab"):
+        own.put_page(
+            f"https://arrow.example/{name}", body(name, changed=number), headers=HTML, fetched_at=AT + number * DAY
+        )
+    own.put_page("https://other.example/", body("a"), headers=HTML, fetched_at=AT, policies={"exact": "reject-any"})
+    own.cells.put_notes([Note("https://arrow.example/b", AT + 2 * DAY, "said", b"one")])
+    where = docstore.Selection(host="arrow.example", newest=False)
+    reader = own.to_arrow(["url", "timestamp", "verdict", "body", "title", "notes", "cluster"], where)
+    rows = [tuple(row.values()) for row in reader.read_all().to_pylist()]
+    days = [datetime.datetime(2023, 11, day, 22, 13, 20, tzinfo=datetime.UTC) for day in (14, 15, 16)]
+    assert rows == [
+        ("https://arrow.example/a", days[0], "new", body("a"), "a", [], None),
+        ("https://arrow.example/a", days[1], "new", body("a", changed=1), "a", [], None),
+        ("https://arrow.example/b", days[2], "new", body("b", changed=2), "b", [("said", "one")], None),
+    ]
+    with pytest.raises(docstore.InvalidArgument, match="columns must be"):
+        own.to_arrow(["nothing"])
+
+
 def test_captures_are_found_by_what_the_crawler_recorded(store: Any) -> None:
     page = Page("https://found.example/", body("found"), fetched_at=AT, docno="doc-7", payload_digest="sha1:ABC")
     list(store.put_pages([page]))

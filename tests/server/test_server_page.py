@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -11,7 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from docstore.cli.main import main
 from docstore.model.types import Page, Previous, PutResult, Verdict, VerdictKind
+from docstore.reports.survey import survey
 from docstore.serving.page import side_by_side
 from docstore.serving.telemetry import MINUTES, Metrics
 from tests.serving import Serving, serving
@@ -23,7 +26,7 @@ EVIL = "https://evil.example/x?q=%22%3E<script>alert(1)</script>&'\"=javascript:
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'>"
 TIME = 1_700_000_000_000_000
 DAY = 86_400_000_000
-VIEWS = ("/", "/list", "/clusters", "/jobs", f"/page?url={A}", f"/diff?a={A}")
+VIEWS = ("/", "/list", "/list?verdict=exact", "/hosts", "/clusters", "/jobs", f"/page?url={A}", f"/diff?a={A}")
 
 
 def body(words: str, number: int = 60) -> bytes:
@@ -85,7 +88,7 @@ def test_what_is_written_through_the_server_is_in_the_rate(served: Serving) -> N
     written = {"page": {"url": "https://rate.example/", "body": {"text": "<p>x"}, "status": 200}}
     answer = served.http.put("/v1/page", params={"url": "https://rate.example/"}, content=b"<p>x")
     assert answer.status_code == 200, (written, answer.text)
-    assert "1 in the hour" in shown(served, "/").text
+    assert "1 page since then" in shown(served, "/").text
 
 
 def test_a_page_has_its_captures_text_and_duplicates(served: Serving) -> None:
@@ -137,7 +140,8 @@ def test_a_rejected_page_is_said_with_the_one_that_it_repeats(served: Serving) -
         ("/page", {"url": A, "at": "٣"}, "microseconds"),
         ("/list", {"after": "no hex"}, "hexadecimal"),
         ("/list", {"prefix": "a.example:81/"}, "port"),
-        ("/clusters", {"after": "zz"}, "hexadecimal"),
+        ("/list", {"verdict": "nearly"}, "similar"),
+        ("/list", {"since": "yesterday"}, "2026-11-25"),
         ("/page", {f"a{number}": "1" for number in range(30)}, "parameters"),
         ("/page", {"url": "x" * 60_000}, ""),
     ],
@@ -163,6 +167,42 @@ def test_a_listing_goes_on_behind_a_page(served: Serving) -> None:
     assert urls
 
 
+def links(page: Reader) -> list[str]:
+    return [attrs.get("href") or "" for tag, attrs in page.tags if tag == "a"]
+
+
+def test_the_bars_of_verdicts_lead_to_the_pages_behind_them(served: Serving) -> None:
+    assert links(shown(served, "/")).count("/list?verdict=exact") == 2
+    exact = shown(served, "/list", verdict="exact", prefix="https://a.example/docs")
+    assert "https://a.example/docs/copy" in exact.text
+    assert exact.text.count("1.000") == 1 and A in exact.text
+    assert shown(served, "/list", verdict="contained").text.count("has the verdict contained") == 1
+
+
+def test_a_list_by_verdict_has_rejected_captures_and_one_of_all_pages_does_not(served: Serving) -> None:
+    for name, at in (("one", TIME), ("two", TIME + DAY)):
+        url = f"https://refused.example/{name}"
+        served.store.put_page(url, body("Refused"), headers=TYPE, fetched_at=at, policies={"exact": "reject"})
+    found = shown(served, "/list", verdict="exact", prefix="refused.example")
+    assert "https://refused.example/two" in found.text and "rejected" in found.text
+    assert "https://refused.example/two" not in shown(served, "/list", prefix="refused.example").text
+
+
+def test_pages_are_listed_by_the_time_at_which_they_were_written(served: Serving) -> None:
+    """The time of the commit, not that of the fetch, which is years earlier here."""
+    assert A in shown(served, "/list", since="2026-01-01", prefix="a.example/docs").text
+    none = shown(served, "/list", since="2199-12-31 23:59", prefix="a.example/docs")
+    assert A not in none.text and "was written since 2199-12-31 23:59" in none.text
+
+
+def test_a_long_url_is_cut_in_the_middle_and_whole_in_its_title(served: Serving) -> None:
+    url = f"https://long.example/{'x' * 200}/end.html"
+    served.store.put_page(url, b"<p>long", headers=TYPE, fetched_at=TIME)
+    page = shown(served, "/list", prefix="long.example")
+    assert url not in page.text and "\u2026" in page.text and "/end.html" in page.text
+    assert url in [attrs.get("title") for tag, attrs in page.tags if tag == "a"]
+
+
 def test_two_captures_are_shown_side_by_side(served: Serving) -> None:
     page = shown(served, "/diff", a=A, a_at=TIME + DAY)
     assert "1 word went, 1 came" in page.text
@@ -180,11 +220,13 @@ def test_blocks_stand_beside_each_other_and_equal_ones_are_folded() -> None:
     assert side_by_side("", "") == []
 
 
-@pytest.mark.parametrize("path", ["/page", "/diff", "/list", "/clusters"])
+@pytest.mark.parametrize("path", ["/page", "/diff", "/list", "/hosts", "/clusters", "/report"])
 def test_nothing_stored_becomes_markup(served: Serving, path: str) -> None:
     """Titles, texts, URLs, headers and words of links of strangers."""
-    asked = {"/page": {"url": EVIL}, "/diff": {"a": EVIL, "b": A}, "/list": {"prefix": "evil.example"}, "/clusters": {}}
-    found = [shown(served, path, **asked[path])]
+    asked = {"/page": {"url": EVIL}, "/diff": {"a": EVIL, "b": A}, "/list": {"prefix": "evil.example"}}
+    served.http.post("/v1/jobs", json={"kind": "report", "options": {}})
+    wait_for_jobs(served)
+    found = [shown(served, path, **asked.get(path, {}))]
     if path == "/page":
         found.append(shown(served, path, 400, url="javascript:alert(3)"))
         found.append(shown(served, path, 404, url=f"https://b.example/{MARKUP}"))
@@ -215,6 +257,74 @@ def test_a_browser_may_only_show_it(served: Serving, path: str) -> None:
         assert answer.headers["x-frame-options"] == "DENY"
         assert answer.headers["cache-control"] == "no-store"
         assert [attrs["href"] for tag, attrs in Reader(answer.text).tags if tag == "link"] == ["/page.css"]
+
+
+def wait_for_jobs(served: Serving) -> None:
+    for job in served.http.get("/v1/jobs").json()["jobs"]:
+        while job["state"] == "running":
+            job = served.http.get(f"/v1/jobs/{job['id']}", params={"wait": 30, "seen": job["revision"]}).json()
+        assert job["state"] == "done", job
+
+
+def test_hosts_and_clusters_are_those_of_the_whole_store_once_it_is_counted(tmp_path: Path) -> None:
+    with serving(tmp_path / "s") as found:
+        assert "not been counted" in shown(found, "/hosts").text
+        assert "not been counted" in shown(found, "/clusters").text
+        shown(found, "/report", 404)
+        texts = {"few": body("Few"), "many": " ".join(f"<p>Point {n} is about snow." for n in range(99)).encode()}
+        pages = [
+            Page(f"https://{host}.example/{n}", texts[host], 200, TYPE, TIME + n)
+            for host, count in (("few", 2), ("many", 5))
+            for n in range(count)
+        ]
+        list(found.store.put_pages(pages))
+        started = found.http.post("/jobs", data={"proof": proof_of(found), "start": "report"})
+        assert started.status_code == 303
+        wait_for_jobs(found)
+        hosts = shown(found, "/hosts")
+        assert [link for link in links(hosts) if "prefix" in link] == [
+            "/list?prefix=many.example%2F", "/list?prefix=few.example%2F"]  # fmt: skip
+        assert "nothing written since" in hosts.text
+        clusters = shown(found, "/clusters").text
+        assert clusters.index("https://many.example/0") < clusters.index("https://few.example/0")
+        assert "7 pages in 2 clusters" in clusters and "and 1 more" in clusters
+        found.store.put_page("https://late.example/", b"<p>late", headers=TYPE)
+        assert "1 capture written since" in shown(found, "/hosts").text
+        report = found.http.get("/report")
+        assert "'unsafe" not in report.headers["content-security-policy"]
+        assert "sha256-" in report.headers["content-security-policy"]
+        assert "many.example" in report.text
+
+
+def test_the_report_of_a_served_store_is_that_of_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(tmp_path / "s") as found:
+        list(found.store.put_pages([Page(f"https://a.example/{n}", body("Same"), 200, TYPE, TIME) for n in range(3)]))
+        assert main(["report", "--json", "--store", found.addresses.url]) == 0
+        served_figures = json.loads(capsys.readouterr().out)
+        own = survey(found.store).as_dict()
+        for name in ("made", "seconds", "room"):  # times, and files that grow
+            assert served_figures.pop(name) is not None and own.pop(name)
+        assert served_figures == json.loads(json.dumps(own))
+
+
+def test_jobs_say_what_they_found_in_words(tmp_path: Path) -> None:
+    with serving(tmp_path / "s") as found:
+        list(found.store.put_pages([Page(f"https://a.example/{n}", body("Same"), 200, TYPE, TIME) for n in range(3)]))
+        for kind in ("check", "compact", "sweep", "report", "reindex", "dedup-stats", "delete-crawl"):
+            options = {"crawl": "none"} if kind == "delete-crawl" else {}
+            found.http.post("/v1/jobs", json={"kind": kind, "options": options})
+            wait_for_jobs(found)
+        text = shown(found, "/jobs").text
+        for words in (
+            "no damage",
+            "3 documents, 3 pairs, 1 cluster",
+            "3 pages of 1 host, 1 cluster of 3 pages",
+            "0 rows",
+            "3 captures, 3 pages in clusters",
+        ):
+            assert words in text, words
+        assert re.search(r"3 rows, \d+ values moved, .* freed", text)
+        assert "no damage at the check of" in shown(found, "/").text
 
 
 def test_no_template_marks_a_value_as_safe() -> None:

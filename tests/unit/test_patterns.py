@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import docstore
 from docstore.model.keys import canonical_url
-from docstore.notes.patterns import PatternCounts, shape_of, url_patterns
+from docstore.reports.patterns import PatternCounts, shape_of, url_patterns
 from tools.crawl_demo.sites import trap
 
 HTML = (("Content-Type", "text/html"),)

@@ -1,4 +1,4 @@
-"""`docstore stats --dedup --by pattern`: URLs by shape: which shapes repeat pages, and a regular expression for each.
+"""URLs by shape: which shapes repeat pages, and a regular expression for each (`docstore stats --dedup --by pattern`).
 
 The shape of a URL has placeholders for numbers, dates, ids, repeated parts of the path and values of parameters:
 ``https://a.example/gone/{number}/(deeper/)+`` or ``.../calendar?month={number}``.  A last part of several words becomes
@@ -9,19 +9,15 @@ A page that says "not found" with status 200 has the same text at many URLs: `Sa
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from docstore.cli import output
-from docstore.cli.opening import open_named
 from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
-from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reading.cells import Row
 
@@ -29,14 +25,12 @@ if TYPE_CHECKING:
     from docstore.attach import Store
 
 LEAST_URLS: Final = 5
-"""A text is listed if at least this many URLs of one host have it."""
+"""A text is listed if at least this many URLs of one host have it; in a report a shape, too."""
 MOSTLY: Final = 0.9
 """A pattern's expression is listed with a text if at least this share of its URLs has the text."""
 LONGEST_REPEAT: Final = 3
 """Longest sequence of parts of a path that is recognised as a repetition."""
 LONG_NAME: Final = 30
-SHOWN: Final = 20
-"""Patterns and texts that are printed; JSON has all."""
 NAME_WORDS: Final = 3
 
 _NUMBER, _DATE, _ID, _NAME, _VALUE = "{number}", "{date}", "{id}", "{name}", "{value}"
@@ -275,23 +269,3 @@ def _content_of(columns: Mapping[Column, bytes]) -> bytes:
         if capture.TEXT_CHECKSUM in columns
         else b""
     )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the patterns of a store."""
-    if args.png is not None:
-        raise InvalidArgument("--png (--plot) cannot be used with --by pattern; leave one of them out")
-    with open_named(args) as store:
-        patterns, same = url_patterns(store)
-    if args.json:
-        shown = [{**asdict(pattern), "share": pattern.duplicates / pattern.urls} for pattern in patterns]
-        output.json_line({"patterns": shown, "same_texts": [asdict(text) for text in same]})
-        return EXIT_OK
-    for pattern in patterns[:SHOWN]:
-        share = pattern.duplicates / pattern.urls
-        output.line(f"{pattern.urls} URLs, {pattern.texts} texts, {share:.0%} duplicates  {pattern.shape}")
-        output.line(f"  {pattern.expression}\n  {output.shown_url(pattern.example)}")
-    for text in same[:SHOWN]:
-        output.line(f"{text.urls} URLs of {text.host} show one text, as {output.shown_url(text.example)}")
-        output.line("".join(f"  {expression}\n" for expression in text.expressions).rstrip("\n"))
-    return EXIT_OK
