@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["INTERFACE", "WHY_NOT", "docstore_native"]
 
-INTERFACE = 15
+INTERFACE = 16
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
 
