@@ -65,6 +65,9 @@ fn detached<T: Send>(python: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
     })
 }
 
+/// Members, lengths and counts of words; each as bytes of uint64.
+type ShingleSets<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
 impl Kernel {
     /// This thread's buffers; they may be lost, and are then made anew.
     fn workshop(&self) -> Box<Workshop> {
@@ -165,7 +168,7 @@ impl Kernel {
         python: Python<'py>,
         texts: Vec<PyBackedBytes>,
         enough: u64,
-    ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
+    ) -> PyResult<Option<ShingleSets<'py>>> {
         let mut workshop = self.workshop();
         let (mut members, mut lengths, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         let is_whole = detached(python, || {

@@ -133,7 +133,9 @@ fn text<'a>(source: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
 }
 
 /// Kind, row key, time and reason of a verdict.
-fn verdict(source: &[u8]) -> Option<(&[u8], &[u8], u64, &[u8])> {
+type Verdict<'a> = (&'a [u8], &'a [u8], u64, &'a [u8]);
+
+fn verdict(source: &[u8]) -> Option<Verdict<'_>> {
     let mut at = 0;
     if !(0x95..=0x9f).contains(&number(source, &mut at, 1)?) {
         return None;
@@ -177,6 +179,9 @@ fn word_count(main: &[u8], rules: &Rules, words: &mut Words) -> Option<u64> {
     Some(words.ends().len() as u64)
 }
 
+/// The page that a verdict names, by row key and time, and a canonical link.
+type Links = (Option<(Vec<u8>, u64)>, Vec<u8>);
+
 impl Columns {
     /// Add the version of a row, if it has one; gives the page that its verdict names and its canonical link.
     ///
@@ -187,7 +192,7 @@ impl Columns {
         words: &mut Words,
         (position, row_key, timestamp): (usize, &[u8], i64),
         source: &[u8],
-    ) -> Option<Option<(Option<(Vec<u8>, u64)>, Vec<u8>)>> {
+    ) -> Option<Option<Links>> {
         let columns = columns_of(source)?;
         let status = inline(columns[STATUS])?;
         if status.len() > 9 || !status.iter().all(u8::is_ascii_digit) {
