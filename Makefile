@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHONS ?= python3.11 python3.12 python3.13 python3.14 /usr/bin/python3
+PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
-.PHONY: help demo test test-all test-clients test-cluster test-matrix native-test lint size bench clean
+.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster test-matrix native-test lint size bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -16,6 +17,7 @@ NATIVE_SOURCES := $(wildcard native/Cargo.* native/*/Cargo.toml native/*/src/*.r
 $(STAMP): pyproject.toml $(NATIVE_SOURCES)
 	@$(SAYING) "making $(VENV)" $(PYTHON) -m venv $(VENV)
 	@$(SAYING) "bringing pip up to date" $(BIN)/python -m pip install --quiet --upgrade pip
+	@rm -f docstore/dedup/docstore_native.*.so  # one of another suffix would be loaded instead
 	@$(SAYING) "installing docstore and what it needs, and building its Rust kernel (a minute or two)" \
 		$(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch $(STAMP)
@@ -42,6 +44,12 @@ test-cluster: $(STAMP) $(VENV)/.spark  ## tests on an HBase cluster and a Spark 
 test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there
 	sh tools/test_matrix.sh $(PYTHONS)
 
+wheel:  ## sdist and wheel into dist/, checked; needs cargo (PROCESSORS="x86_64 aarch64": rustup target add, first)
+	sh tools/wheel.sh build $(PYTHON) $(PROCESSORS)
+
+test-wheel:  ## the wheel of dist/ under each of PYTHONS that is there, without compiler and cargo
+	sh tools/wheel.sh test $(PYTHONS)
+
 native-test:  ## the native kernel's own tests and fuzz loop (FUZZ_EXECUTIONS=10000000 for more); needs cargo
 	@if command -v cargo >/dev/null; then \
 		cargo test --quiet --release --manifest-path native/Cargo.toml -- --include-ignored --nocapture; \
@@ -62,4 +70,4 @@ bench: $(STAMP)  ## measure; prints tables of docs/benchmarks.md (BENCH_ARGS="--
 	$(BIN)/python -m tools.bench $(BENCH_ARGS)
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-clients .venv-matrix .demo-store build dist *.egg-info
+	rm -rf $(VENV) .venv-clients .venv-matrix .venv-wheel .demo-store build dist *.egg-info

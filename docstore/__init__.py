@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Verdict,
         VerdictKind,
     )
+    from docstore.reading.documents import Document
     from docstore.serving import aio as aio
     from docstore.serving.client import RemoteStore, connect
     from docstore.store import DocumentStore
@@ -58,7 +59,9 @@ else:
             return import_module(f"{__name__}.serving.aio")
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        for module in ("version", "model.errors", "model.types", "store", "serving.client", "archives.export"):
+        for module in (
+            "version", "model.errors", "model.types", "reading.documents", "store", "serving.client", "archives.export",
+        ):  # fmt: skip
             loaded = import_module(f"{__name__}.{module}")
             found = getattr(loaded, "open_store" if name == "open" else name, None)
             if found is not None:
@@ -78,6 +81,7 @@ __all__ = [
     "DeleteFamily",
     "DeleteRow",
     "DocstoreError",
+    "Document",
     "DocumentStore",
     "Durability",
     "GCPolicy",

@@ -6,11 +6,16 @@ Python, which is slower.
 
 from __future__ import annotations
 
-__all__ = ["INTERFACE", "WHY_NOT", "docstore_native"]
+from typing import Final
+
+__all__ = ["HOW_TO_GET", "INTERFACE", "WHY_NOT", "docstore_native"]
 
 INTERFACE = 16
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
+
+HOW_TO_GET: Final = "install docstore from a wheel, or install cargo and run `pip install .` in a checkout of docstore"
+"""The end of each message that says why native code does not run."""
 
 try:
     from docstore.dedup import docstore_native
@@ -18,7 +23,7 @@ except ImportError as error:
     docstore_native = None  # type: ignore[assignment]
     WHY_NOT: str = (
         "docstore_native is not built"
-        if isinstance(error, ModuleNotFoundError)
+        if isinstance(error, ModuleNotFoundError) or error.name == "docstore.dedup"
         else f"docstore_native does not load: {error}"
     )
 else:
@@ -26,5 +31,6 @@ else:
     WHY_NOT = (
         ""
         if _found == INTERFACE
-        else f"docstore_native is of another docstore (interface {_found}, not {INTERFACE}): build it again"
+        else f"docstore_native is of another docstore (interface {_found}, not {INTERFACE}): remove the file "
+        f"{getattr(docstore_native, '__file__', '')} and build it again"
     )

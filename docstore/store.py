@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from docstore.backends import open_backend
 from docstore.model import keys
+from docstore.model.arguments import checked
+from docstore.model.capture import BODY
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.pointers import PagePointer, checked_names
 from docstore.model.types import (
@@ -155,6 +157,9 @@ class DocumentStore:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<DocumentStore at {self.opened.path}{' (closed)' if self._closed else ''}>"
+
     def dry_run(self) -> DocumentStore:
         """A dry run: a store over this one that gives every verdict; its writes are dropped when it is closed.
 
@@ -179,6 +184,7 @@ class DocumentStore:
 
     # --- writing pages
 
+    @checked
     def put_page(
         self,
         url: str,
@@ -217,6 +223,7 @@ class DocumentStore:
         options = self._options(policies, anchors, links, any_time, keep_body)
         return self._writer().put(page_of(url, body, headers, status, fetched_at, crawl), options)
 
+    @checked
     async def put_page_async(
         self,
         url: str,
@@ -246,6 +253,7 @@ class DocumentStore:
         result: PutResult = await asyncio.wrap_future(future)
         return result
 
+    @checked
     def submit_page(
         self,
         page: Page,
@@ -262,6 +270,7 @@ class DocumentStore:
         """
         return self._writer().submit(page, self._options(policies, anchors, links, any_time, keep_body))
 
+    @checked
     def put_pages(
         self,
         pages: Iterable[Page | tuple[str, bytes]],
@@ -297,8 +306,9 @@ class DocumentStore:
         """As `put_pages`, for pages that a `Preparer` with this store's schema prepared, also in another process."""
         return self._writer().put_prepared(prepared, self._options(policies))
 
+    @checked
     def add_anchor(
-        self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
+        self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
     ) -> None:
         """Record that a page links to another with this text; the target need not be stored.
 
@@ -306,19 +316,20 @@ class DocumentStore:
             target_url: of the page linked to.
             source_url: of the page with the link.
             text: of the link.
-            at: when the link was seen; None means now.
+            seen_at: when the link was seen; None means now.
             any_time: accept a time before 1990, or more than a day ahead of the clock.
         Raises:
             InvalidArgument: a URL or the time cannot be stored.
         """
         now = self._clock()
-        timestamp = now if at is None else micros(at)
+        timestamp = now if seen_at is None else micros(seen_at)
         if refusal := refusal_of_time(timestamp, now, any_time=any_time):
             raise InvalidArgument(refusal)
         source = keys.canonical_url(source_url).encode()
         cell = SetCell("anchor", source, timestamp - timestamp % 1000, text.encode("utf-8", "surrogatepass"))
         self.cells.apply(target_url, [cell])
 
+    @checked
     def delete(self, url: str, *, purge: bool = False) -> bool:
         """Delete a page with all its versions, anchors and cells; False if there was nothing.
 
@@ -337,6 +348,7 @@ class DocumentStore:
         self._committer.free_space(lambda: self._write_side().deleter.delete(row_key, purge=purge))
         return True
 
+    @checked
     def delete_crawl(
         self,
         crawl: str,
@@ -385,6 +397,7 @@ class DocumentStore:
         self.lost = ()
         return count
 
+    @checked
     def compact(
         self,
         *,
@@ -471,6 +484,7 @@ class DocumentStore:
         repaired: Repaired = module.Repairer(self._write_side()).run()
         return repaired
 
+    @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """Copy the store as of now into a folder; reading and writing continue during it.
 
@@ -492,6 +506,33 @@ class DocumentStore:
         self._check_open()
         return self._reader.get(keys.row_key(url), families=()) is not None
 
+    def __len__(self) -> int:
+        """How many URLs have a live page.  Reads the key of each of them: seconds for a million."""
+        return sum(1 for _ in self.urls())
+
+    def __bool__(self) -> bool:
+        """True, also of a store without pages, which `len` would have to count."""
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        """The URLs of live pages, as `urls` lists them; `list` counts them first, `list(store.urls())` does not."""
+        return self.urls()
+
+    @checked
+    def urls(self, *, prefix: str | None = None, host: str | None = None) -> Iterator[str]:
+        """URLs that have a live page, in row-key order: those of a host are together.  They are read as you iterate.
+
+        Args:
+            prefix: only URLs with this prefix, with any scheme and port.
+            host: only pages of this host.
+        Raises:
+            InvalidArgument: both are given, or one is none.
+        """
+        family, qualifier = BODY
+        spec = ReadSpec((family,), qualifier, versions=1, keys_only=True)
+        return (row.url for row in self.cells.scan(prefix=prefix, host=host, spec=spec))
+
+    @checked
     def get(
         self,
         url: str,
@@ -499,7 +540,7 @@ class DocumentStore:
         at: Time | None = None,
         versions: int = 1,
         families: Sequence[str] | None = None,
-        follow: bool = False,
+        follow_redirects: bool = False,
         variants: bool = False,
         follow_duplicates: bool = False,
     ) -> Document | None:
@@ -510,7 +551,7 @@ class DocumentStore:
             at: the newest capture up to this time: microseconds since 1970, or a datetime with a time zone.
             versions: most captures to return, newest first.
             families: read only these of page, http, text, dedup.
-            follow: follow stored redirects; `Document.via` lists them.
+            follow_redirects: follow stored redirects; `Document.via` lists them.
             variants: if there is none, try the other scheme, with or without `www`, and the other Unicode normal form.
             follow_duplicates: if the newest fetch was rejected, give what it duplicates; `Document.via` has the URL.
         Raises:
@@ -524,11 +565,12 @@ class DocumentStore:
             at=None if at is None else micros(at),
             versions=versions,
             families=families,
-            follow=follow,
+            follow_redirects=follow_redirects,
             variants=variants,
             follow_duplicates=follow_duplicates,
         )
 
+    @checked
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
     ) -> Iterator[Document | None]:
@@ -545,11 +587,13 @@ class DocumentStore:
         self._check_open()
         return self._reader.get_many(map(keys.row_key, urls), at=None if at is None else micros(at), families=families)
 
+    @checked
     def history(self, url: str) -> list[Document]:
         """Every live or rejected capture of a page (`verdict.stored` says), newest first, without bodies or text."""
         self._check_open()
         return self._reader.history(keys.row_key(url))
 
+    @checked
     def validators(self, url: str) -> dict[str, str | int] | None:
         """What a conditional request sends: `etag`, `last_modified`, `last_visit`; None for an unknown page.
 
@@ -558,20 +602,23 @@ class DocumentStore:
         self._check_open()
         return self._reader.validators(keys.row_key(url))
 
+    @checked
     def anchors(self, url: str) -> Iterator[Cell]:
         """Anchor texts of links to a page: cells whose qualifier is the linking URL; read in slices."""
         return self.cells.slices(self.cells.row_key(url), families=("anchor",))
 
+    @checked
     def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
         """Live pages like a body (bytes) or a stored page (URL), most similar first, with exact similarities.
 
         Args:
-            page: HTML that need not be stored, or the URL of a stored page.
+            page: HTML that need not be stored (bytes, a bytearray or a memoryview), or the URL of a stored page.
             threshold: least similarity; None takes the schema's for `similar`, or for `near` if it has no such grade.
             limit: most pages to return.
         """
         return self._index_queries().similar(page, threshold=threshold, limit=limit)
 
+    @checked
     def snippet(
         self, url: str, query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
     ) -> Snippet | None:
@@ -587,6 +634,7 @@ class DocumentStore:
         """
         return self.snippets([url], query, length=length, at=at)[0]
 
+    @checked
     def snippets(
         self, urls: Iterable[str], query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
     ) -> list[Snippet | None]:
@@ -597,18 +645,20 @@ class DocumentStore:
             self._snippets = module.SnippetReader(self._table, self.opened.values)
         return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
 
-    def search_index(self, folder: str | Path | None = None) -> SearchIndex:
+    @checked
+    def search_index(self, index: str | Path | None = None) -> SearchIndex:
         """The search index of this store, which its `update` makes; needs the extra `docstore[search]`.
 
         Args:
-            folder: of the index; None for `search` in the store's folder.
+            index: its folder; None for `search` in the store's folder.
         """
         self._check_open()
-        path = Path(folder) if folder else self.opened.path / "search"
+        path = Path(index) if index else self.opened.path / "search"
         if path not in self._indexes:
             self._indexes[path] = _search_module("index").SearchIndex(self, path)
         return self._indexes[path]
 
+    @checked
     def search(
         self,
         query: str,
@@ -634,6 +684,7 @@ class DocumentStore:
         results: SearchResults = _search_module("results").search(self.search_index(index), query, *paths, **options)
         return results
 
+    @checked
     def collapse(self, urls: Iterable[str]) -> list[str]:
         """Search results without duplicates: one page of each cluster, the first in the order given.
 
@@ -644,6 +695,7 @@ class DocumentStore:
         collapser = Collapser(self.clusters)
         return [url for url in urls if collapser.keeps(keys.row_key(url))]
 
+    @checked
     def find(
         self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
     ) -> Iterator[Document]:

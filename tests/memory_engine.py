@@ -116,7 +116,7 @@ def _select(row: _Row, spec: ReadSpec) -> tuple[list[Cell], bool]:
             continue
         if not qualifier.startswith(spec.qualifier_prefix):
             continue
-        if timestamp < spec.start or (spec.end is not None and timestamp >= spec.end):
+        if timestamp < spec.since or (spec.until is not None and timestamp >= spec.until):
             continue
         if column != (family, qualifier):
             column, seen = (family, qualifier), 0
@@ -232,8 +232,8 @@ class MemoryEngine:
                     [
                         place
                         for place in column
-                        if (mutation.start is None or -place[2] >= mutation.start)
-                        and (mutation.end is None or -place[2] < mutation.end)
+                        if (mutation.since is None or -place[2] >= mutation.since)
+                        and (mutation.until is None or -place[2] < mutation.until)
                     ]
                 )
             elif isinstance(mutation, DeleteFamily):

@@ -54,7 +54,9 @@ Written by `tools/make_cli_reference.py` from the program itself; a test keeps i
 def page() -> str:
     """The whole page."""
     parts = [PREFACE, "| command | does |\n|---|---|\n"]
-    parts[1] += "".join(f"| [`{one.name}`](#docstore-{one.name}) | {one.summary} |\n" for one in COMMANDS)
+    parts[1] += "".join(
+        f"| [`{one.name}`](#docstore-{one.name.replace(' ', '-')}) | {one.summary} |\n" for one in COMMANDS
+    )
     parts += ["".join(_command(one)) for one in COMMANDS]
     return "\n".join(parts)
 

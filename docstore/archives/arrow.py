@@ -375,7 +375,7 @@ def _batches(
         body_bytes = len(shown.capture.body or b"")
         size += body_bytes + len(shown.capture.text or "")
         if report is not None:
-            report.pages += 1
+            report.captures += 1
             report.body_bytes += body_bytes
         if len(rows) == BATCH_ROWS or size >= BATCH_BYTES:
             yield _batch(rows, columns, schema)

@@ -16,9 +16,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from blake3 import blake3
 
@@ -27,6 +26,7 @@ from docstore.model.codec import encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
+from docstore.model.plain import Plain
 from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
@@ -79,7 +79,7 @@ class CopyOptions:
 
 
 @dataclass(slots=True)
-class CopyReport:
+class CopyReport(Plain):
     """What was copied; the same names as `docstore copy --json` prints.
 
     Attributes:
@@ -108,10 +108,6 @@ class CopyReport:
     deleted: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
     seconds: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return {**asdict(self), "unreadable": [value.as_dict() for value in self.unreadable]}
 
 
 def copy(

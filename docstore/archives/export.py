@@ -32,6 +32,7 @@ from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.plain import Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec, VerdictKind, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
@@ -57,9 +58,9 @@ class Selection:
         prefix, host: only URLs with this prefix, or of this host; at most one of them.
         since, until: only captures with ``since <= timestamp < until``, in microseconds since 1970; datetimes are
             converted.
-        newest: only the newest capture of each page in that time; False selects all.
+        versions: of each page the newest captures in that time, so many; None selects all.
         status: only captures with this HTTP status.
-        language: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
+        lang: only pages in this language: by their note `lang`, else as they declare it ("en" matches "en-GB").
         min_words: only pages with at least this many normalised words of text.
         crawl: only captures that the crawl of this label fetched; the newest one is the newest of these.
         verdicts: only captures with one of these verdicts, such as ("exact", "near"); () selects all.
@@ -69,9 +70,9 @@ class Selection:
     host: str | None = None
     since: int | None = None
     until: int | None = None
-    newest: bool = True
+    versions: int | None = 1
     status: int | None = None
-    language: str = ""
+    lang: str = ""
     min_words: int = 0
     crawl: str = ""
     verdicts: tuple[str, ...] = ()
@@ -86,16 +87,16 @@ class Selection:
 
 
 @dataclass(slots=True)
-class ExportReport:
+class ExportReport(Plain):
     """What was written.
 
     Attributes:
-        pages: captures.
+        captures: that were written.
         body_bytes: total size of their bodies.
         unreadable: values that could not be read; their captures were left out.
     """
 
-    pages: int = 0
+    captures: int = 0
     body_bytes: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
 
@@ -124,7 +125,7 @@ def export(
     with store.unreadable.collecting() as unreadable:
         for page in pages(store, selection, texts=texts, keep=keep, keep_encoded=keep_encoded):
             writer.write(page)
-            report.pages += 1
+            report.captures += 1
             report.body_bytes += len(page.page.body)
             if on_progress is not None:
                 on_progress(report)
@@ -154,7 +155,7 @@ def pages(
             "`docstore ingest --keep-encoded --create` makes a store that has them"
         )
     families = ("page", "http", "dedup", *(("text",) if texts else ()))
-    is_all = keep is None and selection == Selection(newest=False)
+    is_all = keep is None and selection == Selection(versions=None)
     last, last_time = b"", 0
     for row, taken, visit in captures(store, selection, families, keep):
         if visit is not None:
@@ -164,11 +165,11 @@ def pages(
         if keep_encoded:
             is_whole = visit is None and _visit_headers(store, row, taken) is not None  # a 304, as what it confirms
             left_out = {b"revisit": not is_all, b"response": is_whole}
-            spec = ReadSpec((RECORDED_FAMILY,), start=taken.timestamp, end=taken.timestamp + 1)
-            if not selection.newest:  # records of other times go with the next capture of their row, or the last one
-                spec = spec._replace(start=last_time + 1 if row.row_key == last else selection.since or 0)
+            spec = ReadSpec((RECORDED_FAMILY,), since=taken.timestamp, until=taken.timestamp + 1)
+            if selection.versions != 1:  # records of other times go with the next capture of their row, or the last one
+                spec = spec._replace(since=last_time + 1 if row.row_key == last else selection.since or 0)
                 if taken.timestamp == row.cells[0].timestamp:
-                    spec = spec._replace(end=selection.until)
+                    spec = spec._replace(until=selection.until)
             found = _row_cells(store, row.row_key, spec, taken.timestamp)
             records = [Recorded(cell.qualifier, cell.value) for cell in found]
             page = page._replace(records=[one for one in records if not left_out.get(one.kind)])
@@ -256,15 +257,15 @@ def captures(
     spec = ReadSpec(
         families=(capture.BODY[0],),
         qualifier_prefix=capture.BODY[1],
-        start=selection.since or 0,
-        end=selection.until,
-        versions=1 if selection.newest else None,
+        since=selection.since or 0,
+        until=selection.until,
+        versions=selection.versions,
         keys_only=True,
         crawl=selection.crawl,
     )
     rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
-    if selection.language:
-        languages = Languages(store, selection.language, prefix=selection.prefix, host=selection.host)
+    if selection.lang:
+        languages = Languages(store, selection.lang, prefix=selection.prefix, host=selection.host)
         rows = _with_cells(rows, languages.has)
     if keep is not None:
         rows = _with_cells(rows, keep)
@@ -317,7 +318,7 @@ def _visit_headers(store: Store, row: Row, taken: Capture) -> Headers | None:
     if taken.verdict is not None and taken.verdict.reason != capture.REASON_NOT_MODIFIED:
         return None
     family, qualifier = capture.VISIT
-    at = ReadSpec(families=(family,), qualifier_prefix=qualifier, start=taken.timestamp, end=taken.timestamp + 1)
+    at = ReadSpec(families=(family,), qualifier_prefix=qualifier, since=taken.timestamp, until=taken.timestamp + 1)
     visit = store.cells.read_row(row.row_key, at)
     return capture.decode_visit(visit.cells[0].value)[1] if visit else None
 
@@ -349,7 +350,7 @@ def _export_page(url: str, taken: Capture, status: int, headers: Headers) -> Exp
         url=url,
         title=taken.title or "",
         text=taken.text or "",
-        language=taken.lang or "",
+        lang=taken.lang or "",
         verdict="" if verdict is None else str(verdict.kind),
         of_url="" if verdict is None else verdict.of_url,
         similarity=0.0 if verdict is None else verdict.similarity,
@@ -369,7 +370,7 @@ class ExportPage(NamedTuple):
     Attributes:
         page: as it was put; `fetched_at` is the capture's timestamp, None counts as 0.
         url: of the page's row; "" if it is the page's own.
-        title, text, language: as extracted, or "".
+        title, text, lang: as extracted, or "".
         verdict: against other pages when it was written: exact, same_text, near, contained, similar, new; or "".
         of_url: the page that the verdict names, or "".
         similarity: to that page, in [0, 1].
@@ -380,7 +381,7 @@ class ExportPage(NamedTuple):
     url: str = ""
     title: str = ""
     text: str = ""
-    language: str = ""
+    lang: str = ""
     verdict: str = ""
     of_url: str = ""
     similarity: float = 0.0
@@ -709,7 +710,7 @@ class JsonLinesExport(PageWriter):
             "headers": [list(header) for header in source.headers],
             "title": page.title,
             "text": page.text,
-            "language": page.language,
+            "lang": page.lang,
             "verdict": page.verdict,
             "of_url": page.of_url,
             "similarity": page.similarity,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeGuard
+from typing import IO, TYPE_CHECKING, TypeGuard
 
 import msgpack
 
@@ -38,6 +38,7 @@ from docstore.model.capture import (
 )
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
+from docstore.model.plain import Plain
 from docstore.model.types import Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
@@ -78,10 +79,10 @@ class IngestOptions:
         anchors: write the text of each outlink into the `anchor` family of the page that it leads to.
         reader: read and analyse in a second process, which takes files but no streams; None does so for files of
             READER_BYTES in total if there is a second core and `threads` is more than one.
-        body_limit_bytes: longest decoded body; a page with a longer one is an error of the report.  Bodies are in
+        max_body_bytes: longest decoded body; a page with a longer one is an error of the report.  Bodies are in
             memory: a run takes at most four times as much.
-        salvage: store the readable part of a page whose record is truncated or whose encoding breaks; it gets a header
-            `WARC-Truncated: unspecified`, and an error of the report names it.
+        keep_truncated: store the readable part of a page whose record is truncated or whose encoding breaks; it gets a
+            header `WARC-Truncated: unspecified`, and an error of the report names it.
         any_time: also take pages from before 1990 or more than a day in the future.
         strip_passwords: remove user and password from URLs that have both; else they are stored and listed.
         crawl: label of the crawl that the pages are of, or "".
@@ -96,8 +97,8 @@ class IngestOptions:
     on_rejected: Callable[[PutResult], None] | None = None
     anchors: bool = False
     reader: bool | None = None
-    body_limit_bytes: int = BODY_LIMIT_BYTES
-    salvage: bool = False
+    max_body_bytes: int = BODY_LIMIT_BYTES
+    keep_truncated: bool = False
     any_time: bool = False
     strip_passwords: bool = False
     crawl: str = ""
@@ -116,7 +117,7 @@ class IngestError:
 
 
 @dataclass(slots=True)
-class IngestReport:
+class IngestReport(Plain):
     """What a run did; the same names as `docstore ingest --json` prints.
 
     Attributes:
@@ -172,10 +173,6 @@ class IngestReport:
         """Whether a page was not stored, or not completely."""
         return self.error_count > 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
-
     def add_error(self, file: str, offset: int, reason: str, url: str = "") -> None:
         """Count an error, and list it if there are fewer than MAX_ERRORS."""
         self.error_count += 1
@@ -209,8 +206,8 @@ def ingest(
         raise InvalidArgument(f"threads must be at least 1, not {options.threads}")
     if options.crawl:
         checked_crawl(options.crawl)
-    if options.body_limit_bytes < 1:
-        raise InvalidArgument(f"body_limit_bytes must be at least 1, not {options.body_limit_bytes}")
+    if options.max_body_bytes < 1:
+        raise InvalidArgument(f"max_body_bytes must be at least 1, not {options.max_body_bytes}")
     if options.keep_encoded and RECORDED_FAMILY not in {family.name for family in store.schema.families}:
         raise InvalidArgument(
             f"this store has no family {RECORDED_FAMILY!r} for records as they were recorded; make a store with it: "
@@ -264,7 +261,7 @@ class _Run:
         self._records_bytes = 0
         base = options.base if not options.base or options.base.endswith("/") else options.base + "/"
         mirror = (str(sources[0]), base) if base else None
-        self.read_options = ReadOptions(options.body_limit_bytes, options.salvage, options.keep_encoded, mirror)
+        self.read_options = ReadOptions(options.max_body_bytes, options.keep_truncated, options.keep_encoded, mirror)
         self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
         self.report.files = len(self.sources)
         self._begins = _begins(self.sources) if _are_paths(self.sources) else []

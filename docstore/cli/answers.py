@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import output
-from docstore.cli.capture import time_fields, verdict_fields
+from docstore.model.plain import textual
 from docstore.model.types import Cell, Previous, PutResult, Verdict, VerdictKind
 from docstore.reading.documents import Document
 
@@ -91,29 +91,6 @@ def put_words(result: PutResult) -> list[tuple[str, str]]:
     return lines
 
 
-def put_fields(result: PutResult) -> dict[str, Any]:
-    """The result of one write for JSON."""
-    return {
-        "url": result.url,
-        **time_fields(result.timestamp),
-        "verdict": verdict_fields(result.verdict),
-        "previous": str(result.previous),
-        "previous_similarity": result.previous_similarity,
-        "stored": result.stored,
-    }
-
-
-def snippet_fields(snippet: Snippet) -> dict[str, Any]:
-    """A snippet for JSON: as HTML, as plain text, and as passages."""
-    return {
-        "url": snippet.url,
-        "source": snippet.source,
-        "text": snippet.text(),
-        "html": snippet.html(),
-        "passages": [passage._asdict() for passage in snippet.passages],
-    }
-
-
 def snippet_pieces(snippet: Snippet, *, html: bool) -> list[str | output.Styled]:
     """A snippet for `output.styled_line`, or as HTML; matched words in bold, or between asterisks without colours."""
     if html:
@@ -127,9 +104,9 @@ def cell_fields(cell: Cell, *, value: bool = True) -> dict[str, Any]:
     """A cell for JSON."""
     return {
         "family": cell.family,
-        **output.bytes_fields("qualifier", cell.qualifier),
-        **time_fields(cell.timestamp),
-        **(output.bytes_fields("value", cell.value) if value else {}),
+        "qualifier": textual(cell.qualifier),
+        "timestamp": output.iso(cell.timestamp),
+        **({"value": textual(cell.value)} if value else {}),
     }
 
 

@@ -7,7 +7,6 @@ import importlib
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -21,7 +20,7 @@ from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
 from docstore.cli.opening import note_slow_kernel, open_in
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
-from docstore.model.types import DUPLICATES, REJECTING, ColumnFamily, Policy, PutResult, Schema, VerdictKind
+from docstore.model.types import ColumnFamily, PutResult, Schema, VerdictKind
 from docstore.storage.heap import use_one_heap
 from docstore.store import DocumentStore
 
@@ -46,8 +45,8 @@ is the path below the base URL, the time of a file is its capture time."""
 
 INGEST_EXAMPLES = """\
 docstore ingest crawl-*.warc.gz
-docstore ingest crawl.warc.gz --on-duplicate reject --rejects rejected.jsonl
-docstore ingest crawl.warc.gz --on exact=reference --on near=reference
+docstore ingest crawl.warc.gz --policy exact=reject --rejected rejected.jsonl
+docstore ingest crawl.warc.gz --policy exact=reference --policy near=reference
 curl -s https://example.org/crawl.warc.gz | docstore ingest - --json
 docstore ingest crawl.warc.gz --dry-run
 docstore ingest crawl.warc.gz --anchors
@@ -76,21 +75,15 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         "also keep WARC and ARC records as they were recorded: encodings, requests, metadata, revisits; for "
         "export --keep-encoded; needs a store with family warc, which --create makes",
     )
-    declare(
-        parser,
-        "--on-duplicate",
-        "flag: store and mark; reference: store by reference; reject: keep no body of exact duplicates of pages "
-        "of the same host, reject-any: of any host (of same_text and near only with --on, of contained never); "
-        "default: the store's schema",
-        tuple(str(policy) for policy in Policy),
-    )
     arguments.add_policies(parser)
-    declare(parser, "--rejects FILE", "list all rejected pages of these files there, one JSON object a line")
+    declare(parser, "--rejected FILE", "list all rejected pages of these files there, one JSON object a line")
     declare(parser, "--dry-run", "compute every verdict, write nothing")
     declare(parser, "--anchors", "write each link's text into the anchor family of its target page")
     arguments.add_any_time(parser)
     declare(parser, "--crawl LABEL", "label of the crawl of these pages; stored pages keep their label")
-    declare(parser, "--salvage", "store the readable part of a page with a cut or broken record, marked as truncated")
+    declare(
+        parser, "--keep-truncated", "store the readable part of a page with a cut or broken record, marked as truncated"
+    )
     declare(
         parser,
         "--strip-passwords",
@@ -98,7 +91,7 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(
         parser,
-        "--body-limit BYTES",
+        "--max-body-bytes N",
         "longest body; a page with a longer one is reported and skipped; memory is at most about four times this "
         f"(default: {BODY_LIMIT_BYTES})",
         arguments.positive,
@@ -133,7 +126,7 @@ def run_ingest(args: argparse.Namespace) -> int:
     names = args.files or [args.mirror]
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in names]
     with ExitStack() as stack:
-        rejects = stack.enter_context(arguments.replaced(Path(args.rejects))) if args.rejects else None
+        rejects = stack.enter_context(arguments.replaced(Path(args.rejected))) if args.rejected else None
         path = Path(args.store)
         if args.dry_run and args.create and (not path.exists() or (path.is_dir() and not any(path.iterdir()))):
             # A dry run creates no permanent store.
@@ -142,7 +135,7 @@ def run_ingest(args: argparse.Namespace) -> int:
         schema = Schema(families=(ColumnFamily(RECORDED_FAMILY),)) if keeping else None
         store = open_in(stack, args, create=args.create, schema=schema, durability=args.durability)
         note_slow_kernel(store)
-        policies = _policies(args, dict(store.schema.policies))
+        policies = {**dict(store.schema.policies), **dict(args.policy)}
         if args.dry_run:
             if not isinstance(store, DocumentStore):
                 raise InvalidArgument("a dry run opens the store itself, but a server holds it; stop the server first")
@@ -150,16 +143,16 @@ def run_ingest(args: argparse.Namespace) -> int:
 
         def list_rejected(result: PutResult) -> None:
             if rejects is not None:
-                rejects.write(json.dumps(answers.put_fields(result)).encode() + b"\n")
+                rejects.write(json.dumps(result.asdict()).encode() + b"\n")
 
         options = IngestOptions(
             policies,
             args.threads,
-            list_rejected if args.rejects else None,
+            list_rejected if args.rejected else None,
             args.anchors,
             args.reader,
-            args.body_limit,
-            args.salvage,
+            args.max_body_bytes,
+            args.keep_truncated,
             args.any_time,
             args.strip_passwords,
             args.crawl or "",
@@ -171,7 +164,7 @@ def run_ingest(args: argparse.Namespace) -> int:
                 report = ingest(store, sources, options, _progress(args, drawn))
         except KeyboardInterrupt:
             if not args.dry_run:
-                lists = " and writes the list of --rejects" if args.rejects else ""
+                lists = " and writes the list of --rejected" if args.rejected else ""
                 output.note(f"every counted page is stored; run the same command again to continue{lists}")
             raise
     if report.passwords and not args.strip_passwords:
@@ -180,21 +173,11 @@ def run_ingest(args: argparse.Namespace) -> int:
             "--strip-passwords removes them"
         )
     if args.json:
-        output.json_line(report.as_dict())
+        output.json_line(report.asdict())
     else:
         _print_errors(report)
         _print_report(report, dry_run=args.dry_run)
     return EXIT_RECORDS_SKIPPED if report.is_partial else EXIT_OK
-
-
-def _policies(args: argparse.Namespace, schema: Mapping[VerdictKind, Policy]) -> dict[VerdictKind, Policy]:
-    policies = dict(schema)
-    if args.on_duplicate in REJECTING:
-        policies[VerdictKind.EXACT] = Policy(args.on_duplicate)
-    elif args.on_duplicate is not None:
-        policies.update(dict.fromkeys(DUPLICATES, Policy(args.on_duplicate)))
-    policies.update(args.on)
-    return policies
 
 
 def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
@@ -292,7 +275,7 @@ docstore export --format wacz --host example.com --output example.wacz
 docstore export --keep-encoded --versions all --output same.warc.gz
 docstore export --format trecweb --host example.com --output example.trec
 docstore export --format jsonl --status 200 --lang en --min-words 50 > pages.jsonl
-docstore export --unique --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
+docstore export --collapse --status 200 --min-words 50 --dropped dropped.tsv --output unique.warc.gz
 docstore export --format warc --since 2024-05-01 --until 2024-06-01 --output may.warc.gz --json
 docstore export --format parquet --versions all --output all.parquet
 docstore export --format parquet --layout fineweb --verdict new --output text.parquet
@@ -324,24 +307,24 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         f"only captures with this verdict: {', '.join(VerdictKind)}; may be repeated",
         arguments.verdict_kind,
     )
-    declare(parser, "--versions", "which captures of a page (default: newest)", ("newest", "all"), "newest")
-    declare(parser, "--unique", "only one page of each cluster of duplicates: its canonical page if selected")
-    declare(parser, "--dropped FILE", "with --unique: write URL, canonical and similarity of what is left out")
-    declare(parser, "--bodies", "with --format jsonl: bodies too, in base64")
+    declare(parser, "--versions N", "newest captures of a page, or all (default: 1)", arguments.positive_or_all, 1)
+    declare(parser, "--collapse", "only one page of each cluster of duplicates: its canonical page if selected")
+    declare(parser, "--dropped FILE", "with --collapse: write URL, canonical and similarity of what is left out")
+    declare(parser, "--body", "with --format jsonl: bodies too, in base64")
     declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
     declare(parser, "--keep-encoded", "with --format warc or wacz: write records as they were recorded")
     arguments.add_progress(parser)
     arguments.add_store(parser)
     arguments.add_read_only(parser)
-    arguments.add_json(parser, "{pages, body_bytes, output} as one JSON object; needs --output FILE")
+    arguments.add_json(parser, "{captures, body_bytes, output} as one JSON object; needs --output FILE")
 
 
 def run_export(args: argparse.Namespace) -> int:
     to_stdout = args.output == "-"
     if args.json and to_stdout:
         raise InvalidArgument("--json and the pages cannot both go to stdout; name a file with --output")
-    if args.bodies and args.format != "jsonl":
-        raise InvalidArgument(f"--bodies needs --format jsonl; {args.format} always has bodies")
+    if args.body and args.format != "jsonl":
+        raise InvalidArgument(f"--body needs --format jsonl; {args.format} always has bodies")
     if args.cdxj and (to_stdout or args.format != "warc"):
         raise InvalidArgument("--cdxj indexes the WARC file of --output; name one, with --format warc")
     if args.keep_encoded and args.format not in ("warc", "wacz"):
@@ -354,8 +337,8 @@ def run_export(args: argparse.Namespace) -> int:
         raise InvalidArgument(f"a {args.format} file is binary and stdout is a terminal; name a file with --output")
     if args.format == PARQUET:
         arrow = importlib.import_module("docstore.archives.arrow")  # before a file is made: pyarrow may be missing
-    if args.dropped and not args.unique:
-        raise InvalidArgument("--dropped lists what --unique leaves out; add --unique")
+    if args.dropped and not args.collapse:
+        raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
     with ExitStack() as stack:
         store = open_in(stack, args)
         stream = stack.enter_context(arguments.raw_stdout() if to_stdout else arguments.replaced(Path(args.output)))
@@ -365,23 +348,23 @@ def run_export(args: argparse.Namespace) -> int:
             host=args.host,
             since=args.since,
             until=args.until,
-            newest=args.versions == "newest",
+            versions=args.versions,
             status=args.status,
-            language=args.lang,
+            lang=args.lang,
             min_words=args.min_words,
             crawl=args.crawl or "",
             verdicts=tuple(args.verdict),
         )
-        survivors = _survivors(store, selection, args.dropped) if args.unique else None
+        survivors = _survivors(store, selection, args.dropped) if args.collapse else None
         keep = None if survivors is None else survivors.keeps
-        on_progress = (lambda done: show(done.pages)) if show else None
+        on_progress = (lambda done: show(done.captures)) if show else None
         report: ExportReport
         if args.format == PARQUET:
             report = arrow.write_parquet(
                 store, stream, selection, layout=args.layout or "full", keep=keep, on_progress=on_progress
             )
         else:
-            writer = WRITERS[args.format](stream, args.bodies)
+            writer = WRITERS[args.format](stream, args.body)
             if args.cdxj:
                 index = importlib.import_module("docstore.archives.wacz").CdxjIndex(Path(args.output).name)
                 index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
@@ -398,18 +381,18 @@ def run_export(args: argparse.Namespace) -> int:
             if args.cdxj:
                 index_stream.writelines(index.lines())
     if args.json:
-        output.json_line({"pages": report.pages, "body_bytes": report.body_bytes, "output": args.output})
-    elif not to_stdout and report.pages:
-        pages = "capture" if report.pages == 1 else "captures"
-        which = " (of each page the newest; --versions all writes all)" if selection.newest else ""
+        output.json_line({"captures": report.captures, "body_bytes": report.body_bytes, "output": args.output})
+    elif not to_stdout and report.captures:
+        pages = "capture" if report.captures == 1 else "captures"
+        which = " (of each page the newest; --versions all writes all)" if args.versions == 1 else ""
         bodies = f", {output.size(report.body_bytes)} of bodies," if report.body_bytes else ""
-        output.line(f"wrote {report.pages} {pages}{bodies} to {args.output}{which}")
+        output.line(f"wrote {report.captures} {pages}{bodies} to {args.output}{which}")
     answers.note_unreadable(report.unreadable)
     if report.unreadable:
         return EXIT_RECORDS_SKIPPED
-    if not report.pages:
+    if not report.captures:
         output.note("no capture matches")
-    return EXIT_OK if report.pages else EXIT_NOTHING_FOUND
+    return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:

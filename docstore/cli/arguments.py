@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import re
@@ -27,8 +28,12 @@ from docstore.model.types import (
     checked_policies,
     micros,
 )
+from docstore.storage.files import storage_error
 
 MICROS = 1_000_000
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a write that do not name their file."""
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
@@ -114,7 +119,7 @@ def add_any_time(parser: argparse.ArgumentParser) -> None:
 def add_policies(parser: argparse.ArgumentParser) -> None:
     declare(
         parser,
-        "--on VERDICT=POLICY*",
+        "--policy VERDICT=POLICY*",
         "what to do with exact, same_text, near or contained: flag, reference, reject (duplicates of pages of the "
         "same host) or reject-any (of any host; contained pages are never rejected); may be repeated",
     )
@@ -355,6 +360,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
 
     Raises:
         InvalidArgument: the file cannot be written.
+        StorageError: the disk is full, or failed.
     """
     path = path.resolve()
     is_file = path.is_file() or not path.exists()
@@ -373,7 +379,9 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
                 os.fsync(stream.fileno())
         if is_file:
             partial.replace(path)
-    except BaseException:
+    except BaseException as error:
         if is_file:
             partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
+            raise storage_error("write", path, error) from error
         raise

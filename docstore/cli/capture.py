@@ -1,29 +1,31 @@
-"""A capture as `docstore get` prints it, and as JSON fields; shared by the whole command and `direct`.
+"""A capture as `docstore get` prints it; shared by the whole command and `direct`.
 
-It imports `output` alone, for a fast cold `docstore get`.
+It imports almost nothing, for a fast cold `docstore get`.
 """
 
 from __future__ import annotations
 
 from docstore.cli import output
+from docstore.model.plain import textual
+from docstore.reading.shown import capture_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import Any
 
-    from docstore.model.types import Verdict
     from docstore.reading.documents import Capture, Document
 
 
 def print_capture(args: argparse.Namespace, document: Document, capture: Capture) -> bool:
     """Print the parts of a capture that the options of `get` select; False if that is the text and it is empty."""
     if args.json:
-        fields = capture_fields(document, capture)
+        fields = {"url": document.url, **capture_fields(capture)}
+        if document.via:
+            fields["via"] = list(document.via)
         if args.outline:
             fields["outline"] = [section._asdict() for section in capture.outline]
         if args.body:
-            fields.update(output.bytes_fields("body", capture.body or b""))
+            fields["body"] = textual(capture.body or b"")
         output.json_line(fields)
     elif args.body:
         output.write_bytes(capture.body or b"")
@@ -42,47 +44,3 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
     else:
         return False
     return True
-
-
-def verdict_fields(verdict: Verdict) -> dict[str, Any]:
-    """A verdict for JSON."""
-    return {
-        "kind": str(verdict.kind),
-        "of_url": verdict.of_url,
-        "of_timestamp": verdict.of_timestamp,
-        "similarity": verdict.similarity,
-        "reason": verdict.reason,
-        "contains_url": verdict.contains_url,
-        "candidates": verdict.candidates,
-        "verified": verdict.verified,
-    }
-
-
-def time_fields(timestamp: int) -> dict[str, Any]:
-    """A timestamp for JSON: as a number and as ISO 8601."""
-    return {"timestamp": timestamp, "time": output.iso(timestamp)}
-
-
-def capture_fields(document: Document, capture: Capture) -> dict[str, Any]:
-    """One capture for JSON: the fields of the families that were read, without body and fingerprints."""
-    fields: dict[str, Any] = {"url": document.url, **time_fields(capture.timestamp), "crawl": capture.crawl}
-    if document.via:
-        fields["via"] = list(document.via)
-    if capture.status is not None:
-        fields["status"] = capture.status
-        fields["headers"] = [list(pair) for pair in capture.headers or ()]
-        for name in ("media_type", "charset", "ip", "payload_digest", "docno", "fetched_url"):
-            fields[name] = getattr(capture, name)
-    if capture.text is not None:
-        for name in ("title", "text", "description", "keywords", "headings", "lang", "canonical", "published"):
-            fields[name] = getattr(capture, name)
-        fields["entries"] = [entry._asdict() for entry in capture.entries or ()]
-    stored = capture.verdict
-    shown = capture.shown_verdict
-    if stored is not None and shown is not None:
-        fields["verdict"] = verdict_fields(shown)
-        fields["previous"] = str(stored.previous)
-        fields["previous_similarity"] = stored.previous_similarity
-        fields["stored"] = stored.stored
-        fields["served_from"] = capture.served_from
-    return fields

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
-from docstore.cli.capture import time_fields, verdict_fields
 from docstore.cli.opening import open_named, stored_url
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.plain import asdict
 from docstore.model.types import Schema
 from docstore.reading.documents import Capture, Document
 from docstore.reference import charset
@@ -100,7 +100,7 @@ def _named(url: str, at: int | None) -> str:
 
 
 def _pages(*documents: Document) -> list[dict[str, Any]]:
-    return [{"url": page.url, **time_fields(page.timestamp)} for page in documents]
+    return [{"url": page.url, "timestamp": output.iso(page.timestamp)} for page in documents]
 
 
 def _print_bytes(args: argparse.Namespace, store: Store, both: list[Document]) -> int:
@@ -218,9 +218,9 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
         verdict = capture.shown_verdict
         fields = {
             "url": document.url,
-            **time_fields(capture.timestamp),
+            "timestamp": output.iso(capture.timestamp),
             "extractor": extractor,
-            "verdict": None if verdict is None else verdict_fields(verdict),
+            "verdict": None if verdict is None else asdict(verdict),
             "in_doubt": reasons,
             "blocks": [
                 {"main": block.is_kept, "score": block.score, "text": block.text, "because": list(block.because)}

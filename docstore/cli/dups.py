@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
-from docstore.cli.capture import time_fields, verdict_fields
 from docstore.cli.opening import open_named, stored_url
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.plain import asdict
 from docstore.model.types import Schema, Verdict, VerdictKind
 from docstore.reading.documents import rejection_of
 
@@ -143,17 +143,17 @@ def _by_simhash(args: argparse.Namespace, store: Store, page: bytes | str) -> in
 
 def _match(match: SimhashMatch) -> Shown:
     row = (str(match.bits), output.iso(match.timestamp), output.shown_url(match.url))
-    return row, {"url": match.url, **time_fields(match.timestamp), "bits": match.bits}
+    return row, {"url": match.url, "timestamp": output.iso(match.timestamp), "bits": match.bits}
 
 
 def _pair(pair: SimhashPair) -> Shown:
-    return (str(pair.bits), output.shown_url(pair.first_url), output.shown_url(pair.second_url)), pair._asdict()
+    return (str(pair.bits), output.shown_url(pair.first_url), output.shown_url(pair.second_url)), asdict(pair)
 
 
 def _known(known: KnownDuplicate) -> Shown:
     urls = (output.shown_url(known.url), output.shown_url(known.of_url))
     row = (known.kind, answers.similarity(known.similarity), output.iso(known.timestamp), *urls)
-    return row, known._asdict() | time_fields(known.timestamp)
+    return row, asdict(known)
 
 
 def _bits(text: str) -> int:
@@ -197,37 +197,20 @@ def _similar(similar: Similar, timestamp: int | None) -> Shown:
         age or output.NOTHING,
         output.shown_url(similar.url),
     )
-    fields = {
-        "kind": str(similar.kind),
-        "similarity": similar.similarity,
-        "contained": similar.contained,
-        "contains": similar.contains,
-    }
-    return row, {
-        "url": similar.url,
-        **time_fields(similar.timestamp),
-        **fields,
-        "reason": similar.reason,
-        "age": age,
-    }
+    return row, {**similar.asdict(), "age": age}
 
 
 def _rejected(rejected: tuple[str, int, Verdict]) -> Shown:
     url, timestamp, verdict = rejected
     urls = (output.shown_url(url), output.shown_url(verdict.of_url))
     row = (str(verdict.kind), answers.similarity(verdict.similarity), output.iso(timestamp), *urls)
-    return row, {"url": url, **time_fields(timestamp), "verdict": verdict_fields(verdict)}
+    return row, {"url": url, "timestamp": output.iso(timestamp), "verdict": asdict(verdict)}
 
 
 def _orphan(orphan: Orphan) -> Shown:
     urls = (output.shown_url(orphan.url), output.shown_url(orphan.verdict.of_url))
     row = (str(orphan.loss), str(orphan.verdict.kind), output.iso(orphan.timestamp), *urls)
-    words = {
-        "checksum": orphan.checksum.hex(),
-        "loss": str(orphan.loss),
-        "verdict": verdict_fields(orphan.verdict),
-    }
-    return row, {"url": orphan.url, **time_fields(orphan.timestamp), **words}
+    return row, orphan.asdict()
 
 
 def _print(

@@ -29,6 +29,7 @@ class Command:
 
     def __init__(self, name: str, summary: str, module: str) -> None:
         self.name, self.summary, self.module = name, summary, module
+        self._word = name.rpartition(" ")[2]
 
     def _of_module(self, name: str) -> Any:
         return getattr(import_module(self.module), name)
@@ -36,54 +37,70 @@ class Command:
     @property
     def description(self) -> str:
         """Its description in the help."""
-        return str(self._of_module(f"{self.name.upper()}_DESCRIPTION"))
+        return str(self._of_module(f"{self._word.upper()}_DESCRIPTION"))
 
     @property
     def examples(self) -> str:
         """Example calls, one a line."""
-        return str(self._of_module(f"{self.name.upper()}_EXAMPLES"))
+        return str(self._of_module(f"{self._word.upper()}_EXAMPLES"))
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare its arguments."""
-        self._of_module(f"add_{self.name}_arguments")(parser)
+        self._of_module(f"add_{self._word}_arguments")(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         """Run it; -> exit code."""
-        return int(self._of_module(f"run_{self.name}")(args))
+        return int(self._of_module(f"run_{self._word}")(args))
 
 
-COMMANDS = (
-    Command("init", "make a store", "docstore.cli.stores"),
-    Command("ingest", "write the pages of WARC, ARC and TREC Web files", "docstore.cli.archives"),
-    Command("put", "write one page and print its verdict", "docstore.cli.pages"),
-    Command("get", "print a page: text, body, headers or cells", "docstore.cli.pages"),
-    Command("scan", "list cells of many rows", "docstore.cli.pages"),
-    Command("history", "list the captures of a page", "docstore.cli.pages"),
-    Command("index", "make or update the search index", "docstore.search.commands"),
-    Command("search", "find pages by words", "docstore.search.commands"),
-    Command("dups", "list duplicates: of a page, all, or rejected ones", "docstore.cli.dups"),
-    Command("diff", "show which words of two pages differ", "docstore.cli.diff"),
-    Command("sweep", "find all pairs and clusters of duplicates", "docstore.cli.sweep"),
-    Command("annotate", "derive columns: language, key phrases, names, links", "docstore.notes.annotate"),
-    Command("frontier", "list link targets that are not stored", "docstore.notes.links"),
-    Command("tune", "choose bands for a similarity and a recall", "docstore.lab.tune"),
-    Command("delete", "delete pages or some of their cells", "docstore.cli.pages"),
-    Command("key", "show the canonical URL and row key of a URL", "docstore.cli.pages"),
-    Command("stats", "print totals, verdicts and sizes", "docstore.cli.stats"),
-    Command("report", "write a page to look at: what a store holds", "docstore.cli.stats"),
-    Command("plateau", "draw a page's tag curve with its plateau", "docstore.lab.pictures"),
-    Command("check", "look for damage", "docstore.cli.upkeep"),
-    Command("reindex", "index pages that the detector cannot see", "docstore.cli.sweep"),
-    Command("compact", "remove garbage, rewrite live data smaller", "docstore.cli.upkeep"),
-    Command("backup", "copy an open store into a folder", "docstore.cli.stores"),
-    Command("restore", "make a store from a backup", "docstore.cli.stores"),
-    Command("copy", "copy a store into another one", "docstore.cli.stores"),
-    Command("salvage", "write pages from records when rows are lost", "docstore.cli.upkeep"),
-    Command("dump", "show a file of a store byte by byte", "docstore.cli.upkeep"),
-    Command("export", "write pages as WARC, TREC Web or JSON Lines", "docstore.cli.archives"),
-    Command("serve", "let many processes use a store over HTTP", "docstore.cli.serve"),
-    Command("completion", "print a completion script for a shell", "docstore.cli.parsers"),
+GROUPS = {
+    "store": (
+        Command("init", "make a store", "docstore.cli.stores"),
+        Command("ingest", "write the pages of WARC, ARC and TREC Web files", "docstore.cli.archives"),
+        Command("put", "write one page and print its verdict", "docstore.cli.pages"),
+        Command("delete", "delete pages or some of their cells", "docstore.cli.pages"),
+    ),
+    "read": (
+        Command("get", "print a page: text, body, headers or cells", "docstore.cli.pages"),
+        Command("history", "list the captures of a page", "docstore.cli.pages"),
+        Command("scan", "list cells of many rows", "docstore.cli.pages"),
+        Command("key", "show the canonical URL and row key of a URL", "docstore.cli.pages"),
+        Command("stats", "print totals, verdicts and sizes", "docstore.cli.stats"),
+        Command("report", "write a page to look at: what a store holds", "docstore.cli.stats"),
+    ),
+    "duplicates": (
+        Command("dups", "list duplicates: of a page, all, or rejected ones", "docstore.cli.dups"),
+        Command("diff", "show which words of two pages differ", "docstore.cli.diff"),
+        Command("sweep", "find all pairs and clusters of duplicates", "docstore.cli.sweep"),
+    ),
+    "search and links": (
+        Command("index", "make or update the search index", "docstore.search.commands"),
+        Command("search", "find pages by words", "docstore.search.commands"),
+        Command("annotate", "derive columns: language, key phrases, names, links", "docstore.notes.annotate"),
+        Command("frontier", "list link targets that are not stored", "docstore.notes.links"),
+    ),
+    "archives": (Command("export", "write pages as WARC, TREC Web or JSON Lines", "docstore.cli.archives"),),
+    "upkeep": (
+        Command("check", "look for damage", "docstore.cli.upkeep"),
+        Command("compact", "remove garbage, rewrite live data smaller", "docstore.cli.upkeep"),
+        Command("backup", "copy an open store into a folder", "docstore.cli.stores"),
+        Command("restore", "make a store from a backup", "docstore.cli.stores"),
+        Command("copy", "copy a store into another one", "docstore.cli.stores"),
+    ),
+    "serve": (Command("serve", "let many processes use a store over HTTP", "docstore.cli.serve"),),
+    "more": (Command("completion", "print a completion script for a shell", "docstore.cli.parsers"),),
+}
+"""Commands as `docstore --help` groups them."""
+TOOL = "tool"
+TOOLS = (
+    Command("tool dump", "show a file of a store byte by byte", "docstore.cli.upkeep"),
+    Command("tool salvage", "write pages from records when rows are lost", "docstore.cli.upkeep"),
+    Command("tool reindex", "index pages that the detector cannot see", "docstore.cli.sweep"),
+    Command("tool tune", "choose bands for a similarity and a recall", "docstore.lab.tune"),
+    Command("tool plateau", "draw a page's tag curve with its plateau", "docstore.lab.pictures"),
 )
+"""Commands for experts, which `docstore tool --help` lists."""
+COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS)
 
 HELP_FOOTER = """\
 exit codes:
@@ -101,10 +118,25 @@ def find(name: str) -> Command | None:
 
 def overview() -> str:
     """The text of `docstore --help`."""
-    width = max(len(command.name) for command in COMMANDS)
-    lines = [f"  {command.name.ljust(width)}  {command.summary}" for command in COMMANDS]
-    usage = ["usage: docstore [--store PATH] COMMAND [options]", "       docstore --version"]
-    return "\n".join([*usage, "", "commands:", *lines, "", HELP_FOOTER.rstrip()])
+    lines = ["usage: docstore [--store PATH] COMMAND [options]", "       docstore --version", ""]
+    for group, commands in GROUPS.items():
+        listed = [(command.name, command.summary) for command in commands]
+        if group == "more":
+            listed.append((TOOL, "for experts: " + ", ".join(command.name[len(TOOL) + 1 :] for command in TOOLS)))
+        lines += [f"{group}:", *_listed(listed)]
+    return "\n".join([*lines, "", HELP_FOOTER.rstrip()])
+
+
+def overview_of_tools() -> str:
+    """The text of `docstore tool --help`."""
+    listed = _listed([(command.name, command.summary) for command in TOOLS])
+    hint = "`docstore tool COMMAND --help` shows a command's options with examples."
+    return "\n".join(["usage: docstore tool COMMAND [options]", "", "for experts:", *listed, "", hint])
+
+
+def _listed(commands: Sequence[tuple[str, str]]) -> list[str]:
+    width = max(len(command.name) for command in COMMANDS if command not in TOOLS)
+    return [f"  {name.ljust(width)}  {summary}" for name, summary in commands]
 
 
 # --- the entry point
@@ -112,6 +144,7 @@ def overview() -> str:
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """128 + SIGPIPE, as a shell reports a program that a closed pipe has ended."""
+HELP = ("--help", "-h")
 STORE = "--store"
 """The only option that is allowed before the command."""
 
@@ -160,10 +193,15 @@ def program() -> NoReturn:
 
 def _run(words: list[str]) -> int:
     words = _store_behind(words)
-    name = words[0] if words else "--help"
-    if name in {"-h", "--help", "help"}:
-        if len(words) > 1 and (command := find(words[1])) is not None:
-            return _run_command(command, ["--help"])
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if words[:1] == [TOOL]:
+        if not words[1:] or words[1] in HELP:
+            line(overview_of_tools())
+            return EXIT_OK if words[1:] else InvalidArgument.exit_code
+        words = [" ".join(words[:2]), *words[2:]]
+    name = words[0] if words else HELP[0]
+    if name in HELP:
         line(overview())
         return EXIT_OK if words else InvalidArgument.exit_code
     if name in {"-V", "--version"}:
@@ -186,7 +224,8 @@ def _store_behind(words: list[str]) -> list[str]:
     if len(words) < length:
         raise InvalidArgument(f"{STORE} needs the path of a store; see `docstore --help`")
     option, command = words[:length], words[length:]
-    return [*command[:1], *option, *command[1:]] if command else []
+    name = command[: 2 if command[:1] == [TOOL] else 1]
+    return [*name, *option, *command[len(name) :]] if command else []
 
 
 def _run_command(command: Command, words: list[str]) -> int:
@@ -202,21 +241,28 @@ def _run_command(command: Command, words: list[str]) -> int:
             args = parser.parse_intermixed_args(words)
     except SystemExit as leaving:  # raised only by --help
         return int(leaving.code or 0)
-    return command.run(args)
+    try:
+        return command.run(args)
+    except DocstoreError as error:
+        report_error(str(error), vars(args))
+        return error.exit_code
 
 
 def _print_version() -> int:
     kernel = import_module("docstore.dedup.kernel")
     version = import_module("docstore.version")
     line(f"docstore {version.__version__} (kernel: {kernel.Kernel.name})")
+    if why := import_module("docstore.compiled").WHY_NOT:
+        line(kernel.slow_message(why))
     return EXIT_OK
 
 
 def _unknown(name: str) -> str:
     if name.startswith("-"):
         return f"option {name} before the command; write `docstore COMMAND {name} ...`, see `docstore --help`"
-    near = import_module("difflib").get_close_matches(name, [command.name for command in COMMANDS], n=1)
-    hint = f"did you mean `docstore {near[0]}`?" if near else "`docstore --help` lists the commands"
+    words = {command.name.rpartition(" ")[2]: command.name for command in COMMANDS}
+    near = import_module("difflib").get_close_matches(name.rpartition(" ")[2], words, n=1)
+    hint = f"did you mean `docstore {words[near[0]]}`?" if near else "`docstore --help` lists the commands"
     return f"no command {name!r}; {hint}"
 
 

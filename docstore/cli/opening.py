@@ -74,19 +74,11 @@ def open_files(
 
 
 def note_slow_kernel(store: Store) -> None:
-    """Warn if this process analyses pages with the Python reference."""
-    if not isinstance(store, DocumentStore):
-        return
-    kernels = import_module("docstore.dedup.kernel")  # numpy comes with it
-    schema = store.schema
-    if kernels.Kernel(schema.extractor, schema.shingle_words, schema.checksum).name == kernels.NATIVE:
-        return
-    why = import_module("docstore.compiled").WHY_NOT
-    advice = f"{why}; install cargo and run `pip install .` in a checkout of docstore to build it"
-    output.note(
-        "warning: the Python reference analyses the pages, several times slower than native code: "
-        + (advice if why else f"the extractor {schema.extractor!r} exists only in Python")
-    )
+    """Warn before the first page if this process analyses pages with the Python reference."""
+    if isinstance(store, DocumentStore):
+        schema = store.schema
+        kernels = import_module("docstore.dedup.kernel")  # numpy comes with it
+        kernels.Kernel(schema.extractor, schema.shingle_words, schema.checksum).warn_if_slow()
 
 
 def refuse_server(address: str, why: str) -> None:

@@ -10,18 +10,18 @@ from __future__ import annotations
 import io
 import os
 import sys
-import time
 from importlib import import_module
 from itertools import islice
+
+from docstore.model import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import ExitStack
     from typing import IO, Any
 
-MICROS = 1_000_000
 NOTHING = "-"
 """Shown for a missing value of a column."""
 ALIGNED_ROWS = 1000
@@ -94,8 +94,18 @@ def note(text: str) -> None:
     sys.stderr.write(f"docstore: {safe(text)}\n")
 
 
-def report_error(text: str) -> None:
-    """Print an error on stderr."""
+def report_error(text: str, options: Collection[str] = ()) -> None:
+    """Print an error on stderr, with options of the terminal in place of arguments of Python.
+
+    Args:
+        text: the message of an error.
+        options: of the command, as Python names them: `create=True` becomes `--create`, `read_only` `--read-only`.
+    """
+    for name in options:
+        option = f"--{name.replace('_', '-')}"
+        if name in text:
+            named = f"{name}=True" if "_" not in name else f"{name}(?:=True)?"
+            text = import_module("re").sub(rf"(?<![\w/.-]){named}(?![\w/=-]|\.\w)", option, text)
     sys.stderr.write(f"docstore: error: {safe(text)}\n")
 
 
@@ -164,22 +174,10 @@ def json_line(value: Mapping[str, Any]) -> None:
     sys.stdout.write(text + "\n")
 
 
-def bytes_fields(name: str, value: bytes) -> dict[str, str]:
-    """A JSON field for bytes: text if they are UTF-8, else `NAME_base64`."""
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": import_module("base64").b64encode(value).decode()}
-
-
 # --- times and sizes
 
 
-def iso(timestamp: int) -> str:
-    """Microseconds since 1970 as ISO 8601 UTC; a fraction only if it is not zero."""
-    seconds, micros = divmod(timestamp, MICROS)
-    fraction = f".{micros // 1000:03d}" if micros % 1000 == 0 else f".{micros:06d}"
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + (fraction if micros else "") + "Z"
+iso = plain.iso
 
 
 def size(count_bytes: float) -> str:

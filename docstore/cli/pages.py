@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
 from docstore.cli.arguments import declare
-from docstore.cli.capture import capture_fields, print_capture
+from docstore.cli.capture import print_capture
 from docstore.cli.opening import open_in, open_named, stored_url
 from docstore.model import keys
 from docstore.model.capture import CRAWL, REASON_NOT_MODIFIED
@@ -40,9 +40,9 @@ and how it differs from the version before of its URL."""
 PUT_EXAMPLES = """\
 docstore put https://example.com/ page.html
 curl -s https://example.com/ | docstore put https://example.com/ -
-docstore put example.com/a a.html --header 'Content-Type: text/html; charset=utf-8' --at 2024-05-01
+docstore put example.com/a a.html --header 'Content-Type: text/html; charset=utf-8' --fetched-at 2024-05-01
 docstore put https://example.com/ --status 304
-docstore put https://example.com/copy page.html --on exact=reject --json
+docstore put https://example.com/copy page.html --policy exact=reject --json
 """
 
 NO_BODY_STATUS = 304
@@ -53,7 +53,7 @@ def add_put_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "file FILE?", "its body; - or nothing for stdin")
     declare(parser, "--header 'NAME: VALUE'*", "a response header as received; may be repeated", arguments.header)
     declare(parser, "--status N", "HTTP status (default: 200); 304 is a visit", arguments.status, 200)
-    declare(parser, "--at TIME", "when it was fetched (default: now)")
+    declare(parser, "--fetched-at TIME", "when it was fetched (default: now)")
     declare(parser, "--crawl LABEL", "of the crawl that fetched it")
     arguments.add_any_time(parser)
     arguments.add_policies(parser)
@@ -67,20 +67,20 @@ def run_put(args: argparse.Namespace) -> int:
     url = complete_url(args.url)
     body = _body(args.file, args.status)
     with open_named(args, create=args.create, durability=args.durability) as store:
-        policies = {**dict(store.schema.policies), **dict(args.on)}
+        policies = {**dict(store.schema.policies), **dict(args.policy)}
         result = store.put_page(
             url,
             body,
             headers=tuple(args.header),
             status=args.status,
-            fetched_at=args.at,
+            fetched_at=args.fetched_at,
             policies=policies,
             any_time=args.any_time,
             crawl=args.crawl or "",
         )
     if holds_password(url):
         output.note("the URL contains a user and a password; both are stored and listed with it")
-    output.answer(args, answers.put_fields(result), answers.put_words(result))
+    output.answer(args, result.asdict(), answers.put_words(result))
     return EXIT_OK
 
 
@@ -106,7 +106,7 @@ their main text."""
 
 GET_EXAMPLES = """\
 docstore get https://example.com/
-docstore get example.com --variants --follow
+docstore get example.com --variants --follow-redirects
 docstore get https://example.com/ --at 2024-05-01T12:00:00Z
 docstore get https://example.com/logo.png --body > logo.png
 docstore get https://example.com/ --headers
@@ -142,7 +142,7 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--html", "a snippet that is safe in HTML, words in <mark>")
     declare(parser, "--at TIME", "the newest capture up to this time")
     declare(parser, "--versions N", "most captures (default: 1)", default=1)
-    declare(parser, "--follow", "follow stored redirects")
+    declare(parser, "--follow-redirects", "follow stored redirects")
     declare(parser, "--follow-duplicates", "if the page was rejected, show the page that it duplicates")
     declare(parser, "--variants", "if the page is not stored, try http or https, with and without www")
     arguments.add_store(parser)
@@ -163,7 +163,7 @@ def run_get(args: argparse.Namespace) -> int:
             at=args.at,
             versions=args.versions,
             families=_families(args),
-            follow=args.follow,
+            follow_redirects=args.follow_redirects,
             variants=args.variants,
             follow_duplicates=args.follow_duplicates,
         )
@@ -189,9 +189,9 @@ def _check(args: argparse.Namespace) -> None:
             raise InvalidArgument("several URLs need --snippet; without it name one page")
         if args.length is not None or args.html:
             raise InvalidArgument("--length and --html need --snippet QUERY")
-    elif args.follow or args.variants or args.follow_duplicates or args.versions > 1:
+    elif args.follow_redirects or args.variants or args.follow_duplicates or args.versions > 1:
         raise InvalidArgument(
-            "--snippet cannot be combined with --follow, --follow-duplicates, --variants or --versions; drop them"
+            "--snippet takes none of --follow-redirects, --follow-duplicates, --variants and --versions; drop them"
         )
 
 
@@ -206,7 +206,7 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
             continue
         shown_count += 1
         if args.json:
-            output.json_line(answers.snippet_fields(snippet))
+            output.json_line(snippet.asdict())
             continue
         shown = answers.snippet_pieces(snippet, html=args.html)
         output.styled_line([f"{output.shown_url(url)}\t", *shown] if len(urls) > 1 else shown)
@@ -247,7 +247,7 @@ def _note_rejected(args: argparse.Namespace, store: Store, url: str) -> bool:
     if rejected is None:
         return False
     if args.json:
-        output.json_line(capture_fields(rejected, rejected.newest))
+        output.json_line({"url": rejected.url, **rejected.newest.asdict()})
     gone = "that page is gone or has changed, fetch this page again"
     hint = gone if args.follow_duplicates else "--follow-duplicates shows that page"
     output.note(f"{answers.rejected_words(rejected)}; {hint}")
@@ -265,7 +265,7 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
     spec = ReadSpec(
         families=(family,),
         qualifier_prefix=qualifier,
-        end=None if args.at is None else args.at + 1,
+        until=None if args.at is None else args.at + 1,
         versions=args.versions,
     )
     count = 0
@@ -316,7 +316,7 @@ def run_history(args: argparse.Namespace) -> int:
         return EXIT_NOTHING_FOUND
     if args.json:
         for document in documents:
-            output.json_line(capture_fields(document, document.newest))
+            output.json_line({"url": document.url, **document.newest.asdict()})
     else:
         has_crawl = any(document.newest.crawl for document in documents)
         headings = ("time", "status", "previous", "stored", "verdict", *(("crawl",) if has_crawl else ()))
@@ -344,7 +344,7 @@ SCAN_DESCRIPTION = """\
 List cells of rows in row-key order: the pages of a site are together.  Without
 a range all rows are read.  One line a cell: URL, column, time, value.  Each
 column shows its newest version, or as many as --versions says.  Of a binary
-value only the length is shown; --json and --full show the value."""
+value only the length is shown; --json and --whole show the value."""
 
 SCAN_EXAMPLES = """\
 docstore scan --host example.com --keys-only
@@ -372,7 +372,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--versions N", "newest versions a column, or all (default: 1)", arguments.positive_or_all, 1)
     declare(parser, "--limit N", "most rows")
     declare(parser, "--keys-only", "one URL a line; values are not read")
-    declare(parser, "--full", f"whole values, not the first {SHOWN_CHARACTERS} characters; binary values as escapes")
+    declare(parser, "--whole", f"whole values, not the first {SHOWN_CHARACTERS} characters; binary values as escapes")
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "one JSON object a line: one a row, with its cells")
@@ -382,8 +382,8 @@ def run_scan(args: argparse.Namespace) -> int:
     spec = ReadSpec(
         families=tuple(sorted(args.family)) if args.family else None,
         qualifier_prefix=arguments.row_key_bytes(args.qualifier_prefix),
-        start=args.since or 0,
-        end=args.until,
+        since=args.since or 0,
+        until=args.until,
         versions=args.versions,
         keys_only=args.keys_only,
         crawl=args.crawl or "",
@@ -425,7 +425,7 @@ def _print_row(args: argparse.Namespace, row: Row) -> None:
         output.line(output.shown_url(row.url))
         return
     for cell in row.cells:
-        if args.full:
+        if args.whole:
             shown = output.one_line(answers.text_of(cell.value))
         else:
             shown = output.cut(answers.value_words(cell.value), SHOWN_CHARACTERS)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn
 
-from docstore.cli.main import COMMANDS, Command
+from docstore.cli.main import COMMANDS, TOOL, Command
 from docstore.cli.output import line
 from docstore.model.errors import EXIT_OK, InvalidArgument
 
@@ -77,9 +77,12 @@ def whole_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
     parser.add_argument("--store", metavar="PATH", help="directory of the store; also allowed after the command")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+    tool = commands.add_parser(TOOL, help="for experts", allow_abbrev=False)
+    tools = tool.add_subparsers(dest="tool", metavar="COMMAND", parser_class=CommandParser)
     for command in COMMANDS:
-        made = commands.add_parser(
-            command.name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter
+        group, _, name = command.name.rpartition(" ")
+        made = (tools if group else commands).add_parser(
+            name, help=command.summary, allow_abbrev=False, formatter_class=_HelpFormatter
         )
         parser_of(command, made)
     return parser

@@ -23,7 +23,7 @@ commits accepted writes and ends; SIGHUP reads the token file again."""
 SERVE_EXAMPLES = """\
 docstore serve --create
 docstore serve --store crawl --port 8470 --archive-port 8471
-docstore serve --host 0.0.0.0 --token-file tokens --allow-host store.example.org
+docstore serve --bind 0.0.0.0 --token-file tokens --allow-host store.example.org
 """
 
 HIGHEST_PORT = 65_535
@@ -33,13 +33,13 @@ INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` 
 
 
 def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--host ADDRESS", "to listen on (default: 127.0.0.1); others need tokens", default=LOOPBACK)
+    declare(parser, "--bind ADDRESS", "to listen on (default: 127.0.0.1); others need tokens", default=LOOPBACK)
     declare(parser, "--port N", "of the API (default: 8470); 0: any free port", _port, 8470)
     declare(parser, "--unix SOCKET", "path of the socket for this user (default: in the store's folder)", Path)
     declare(parser, "--archive-port N", "of the archive API (default: no archive API); 0: any free port", _port)
     declare(
         parser,
-        "--archive-host ADDRESS",
+        "--archive-bind ADDRESS",
         "of the archive API (default: 127.0.0.1); without --token-file every client that reaches it can read all pages",
         default=LOOPBACK,
     )
@@ -50,9 +50,13 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--trusted-proxy ADDRESS*", "proxy whose X-Forwarded-For is trusted")
     declare(parser, "--backup-root DIR", "folder for backups that clients request over TCP", Path)
     declare(
-        parser, "--digests", "record the SHA-1 of each body that comes without a payload digest, for archive clients"
+        parser,
+        "--payload-digests",
+        "record the SHA-1 of each body that comes without a payload digest, for archive clients",
     )
-    declare(parser, "--max-body MIB", "of one request (default: 64)", arguments.positive, 64)
+    declare(
+        parser, "--max-request-bytes N", f"of one request's body (default: {64 << 20})", arguments.positive, 64 << 20
+    )
     arguments.add_durability(parser)
     arguments.add_create(parser)
     arguments.add_store(parser)
@@ -61,20 +65,22 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 def run_serve(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     use_one_heap()  # before the store starts threads: a thread keeps its heap
-    if args.archive_port is None and (args.archive_url or args.archive_host != LOOPBACK):
-        raise InvalidArgument("--archive-host and --archive-url need the archive API; start it with --archive-port N")
+    if args.archive_port is None and (args.archive_url or args.archive_bind != LOOPBACK):
+        raise InvalidArgument("--archive-bind and --archive-url need the archive API; start it with --archive-port N")
     server, settings_module, telemetry = _server_modules()
-    limits = settings_module.Limits(request_bytes=args.max_body << 20, waiting_bytes=max(256, 4 * args.max_body) << 20)
+    limits = settings_module.Limits(
+        request_bytes=args.max_request_bytes, waiting_bytes=max(256 << 20, 4 * args.max_request_bytes)
+    )
     same = (
-        "host",
+        "bind",
         "port",
         "unix",
-        "archive_host",
+        "archive_bind",
         "archive_port",
         "archive_url",
         "token_file",
         "backup_root",
-        "digests",
+        "payload_digests",
     )
     settings = settings_module.Settings(
         hosts=tuple(args.allow_host),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STATS_DESCRIPTION = """\
 Print totals of a store: captures by verdict and by how they were stored, and
-the sizes of its files.  --text prints statistics of words: vocabulary, the
+the sizes of its files.  --words prints statistics of words: vocabulary, the
 most frequent words, Zipf's law and the growth of the vocabulary.
 --dedup prints the duplicates among live captures: by verdict, by reason
 (crowded, doubtful_text, short_text ...), cluster sizes of the last sweep,
@@ -39,14 +39,14 @@ STATS_EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
 docstore stats --codecs
-docstore stats --text --host example.com --top 20
-docstore stats --text --png words.png
+docstore stats --words --host example.com --limit 20
+docstore stats --words --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
 docstore stats --dedup --by pattern
 docstore stats --dedup --by crawl
 docstore stats --crawl 2024-05
-docstore stats --dedup --plot simhash.png
+docstore stats --dedup --png simhash.png
 """
 
 
@@ -64,9 +64,9 @@ CODEC_REASONS = {
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--text", "statistics of words: the newest text of each page")
-    declare(parser, "--host HOST", "with --text: only pages of this host")
-    declare(parser, "--top N", "with --text: most frequent words (default: 50)")
+    declare(parser, "--words", "statistics of words: the newest text of each page")
+    declare(parser, "--host HOST", "with --words: only pages of this host")
+    declare(parser, "--limit N", "with --words: most frequent words (default: 50)")
     declare(parser, "--dedup", "duplicates among live captures")
     declare(
         parser,
@@ -77,11 +77,10 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
-    parser.add_argument(
-        "--png",
-        "--plot",
-        metavar="FILE",
-        help="with --text: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
+    declare(
+        parser,
+        "--png FILE",
+        "with --words: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
         "equal simhash bits; needs the extra `plot`",
     )
     arguments.add_store(parser)
@@ -91,16 +90,16 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_stats(args: argparse.Namespace) -> int:
     args.dedup = args.dedup or bool(args.crawl)
-    if args.text and args.dedup:
-        raise InvalidArgument("stats takes one of --text and --dedup; see `docstore stats --help`")
+    if args.words and args.dedup:
+        raise InvalidArgument("stats takes one of --words and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by needs --dedup")
-    if args.text:
+    if args.words:
         return int(import_module("docstore.lab.textstats").run(args))
-    if args.host is not None or args.top is not None:
-        raise InvalidArgument("--host and --top need --text")
+    if args.host is not None or args.limit is not None:
+        raise InvalidArgument("--host and --limit need --words")
     if args.png is not None and not args.dedup:
-        raise InvalidArgument("--png (--plot) needs --text or --dedup")
+        raise InvalidArgument("--png needs --words or --dedup")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup and args.by == "pattern":
@@ -174,7 +173,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     if args.png is not None:
         arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
-        output.json_line(stats.as_dict())
+        output.json_line(stats.asdict())
         return EXIT_OK
     total = stats.total
     rows = [("captures", str(total.captures)), ("bodies", output.size(total.body_bytes))]
@@ -185,7 +184,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
     rows.append(("saved by duplicates", f"{output.size(total.saved_bytes)}"))
     rows.append(("pages in clusters", str(stats.clustered)))
     rows += [(f"clusters of {size}", str(count)) for size, count in stats.cluster_sizes.items()]
-    rows.append(("unseen by the detector", f"{stats.unseen}{'; run `docstore reindex`' if stats.unseen else ''}"))
+    rows.append(("unseen by the detector", f"{stats.unseen}{'; run `docstore tool reindex`' if stats.unseen else ''}"))
     output.table(rows)
     if args.by == "parameter":
         if not stats.traps:
@@ -280,7 +279,7 @@ def run_report(args: argparse.Namespace) -> int:
         with arguments.replaced(Path(args.file)) as stream:
             stream.write(page)
     if args.json:
-        output.json_line(made.as_dict())
+        output.json_line(made.asdict())
     elif args.file != "-":
         output.line(f"wrote {args.file}: {made.summary()}")
     return EXIT_OK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +31,7 @@ docstore init
 docstore init --store crawl-2024 --checksum sha256
 docstore init --captures max_versions=10,max_age=1y --bodies max_versions=3
 docstore init --family link --family crawl:max_versions=3,max_age=90d
-docstore init --on exact=reject --on near=reference
+docstore init --policy exact=reject --policy near=reference
 docstore init --vocabulary press.toml
 """
 
@@ -133,7 +132,7 @@ def run_init(args: argparse.Namespace) -> int:
         near_threshold=args.near_threshold,
         contained_threshold=args.contained_threshold,
         checksum=args.checksum,
-        policies=tuple(args.on),
+        policies=tuple(args.policy),
         similar_threshold=args.similar_threshold,
         keyed_bands=args.keyed_bands,
         vocabulary=_vocabulary(args.vocabulary) if args.vocabulary else "",
@@ -249,7 +248,7 @@ def run_copy(args: argparse.Namespace) -> int:
         )
         report = copying.copy(source, args.target, options, output.progress_of_stages(args, stack, counts_stages=True))
     if args.json:
-        output.json_line(report.as_dict())
+        output.json_line(report.asdict())
     else:
         answers.note_unreadable(report.unreadable)
         for url in report.differing[:10]:
@@ -307,7 +306,7 @@ def run_backup(args: argparse.Namespace) -> int:
         report = store.backup(args.folder, output.progress_of_bytes(args, stack, "backup"))
     output.answer(
         args,
-        dataclasses.asdict(report),
+        report.asdict(),
         f"copied {report.copied_segments} of {report.segments} segments, {output.size(report.copied_bytes)}; "
         f"the backup in {args.folder} has {output.size(report.total_bytes)}",
     )

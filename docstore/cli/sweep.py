@@ -34,14 +34,14 @@ only if they are equal."""
 
 SWEEP_EXAMPLES = """\
 docstore sweep
-docstore sweep --threshold 0.9 --policy oldest --pairs pairs.tsv --dry-run
+docstore sweep --threshold 0.9 --canonical-policy oldest --pairs pairs.tsv --dry-run
 docstore sweep --text visible --shingle-words 5 --all-pairs --pairs pairs.tsv --json
-docstore sweep --versions --dry-run
+docstore sweep --same-url --dry-run
 docstore sweep --apply reject --dry-run
 docstore sweep --engine spark --master spark://master.example:7077 --shared /shared/sweep
 """
 
-SHARED_OPTIONS = ("threshold", "text", "shingle_words", "versions", "all_pairs", "dry_run", "apply", "any_host")
+SHARED_OPTIONS = ("threshold", "text", "shingle_words", "same_url", "all_pairs", "dry_run", "apply", "any_host")
 """Options that this process and a server take alike."""
 LEFT = {
     "other_host": "of another host",
@@ -60,12 +60,12 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
     declare(
         parser,
-        "--policy",
+        "--canonical-policy",
         "how a canonical page is chosen (default: by the canonical links and redirects of the other pages)",
         tuple(str(policy) for policy in CanonicalPolicy),
         str(CanonicalPolicy.CANONICAL_LINK),
     )
-    declare(parser, "--versions", "also pairs of versions of one URL")
+    declare(parser, "--same-url", "also pairs of versions of one URL")
     declare(parser, "--all-pairs", "list all pairs of equal pages, not a star")
     declare(
         parser,
@@ -101,7 +101,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
 def run_sweep(args: argparse.Namespace) -> int:
     options = SweepOptions(
         **{name: getattr(args, name) for name in (*SHARED_OPTIONS, "threads", "engine", "master")},
-        policy=CanonicalPolicy(args.policy),
+        canonical_policy=CanonicalPolicy(args.canonical_policy),
         pairs=Path(args.pairs) if args.pairs else None,
         shared=Path(args.shared) if args.shared else None,
         settings=tuple(args.spark),
@@ -112,7 +112,7 @@ def run_sweep(args: argparse.Namespace) -> int:
         show = output.progress_of_stages(args, stack)
         report = sweep(store, options, show) if isinstance(store, DocumentStore) else _swept(store, options, show)
     if args.json:
-        output.json_line(report.as_dict())
+        output.json_line(report.asdict())
     else:
         answers.note_unreadable(report.unreadable)
         output.table(_lines(report, dry_run=args.dry_run))
@@ -126,20 +126,20 @@ def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> 
     request = {name: getattr(options, name) for name in SHARED_OPTIONS}
     request |= {
         "kinds": list(options.kinds),
-        "policy": str(options.policy),
+        "canonical_policy": str(options.canonical_policy),
         "pairs": options.pairs and str(options.pairs.absolute()),
     }
     return store.run_job("sweep", request, report_of(SweepReport), show)
 
 
 def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
-    rate = report.documents / max(report.seconds, 1e-9)
-    share = f"  ({report.duplicates / report.documents:.1%})" if report.documents else ""
+    rate = report.captures / max(report.seconds, 1e-9)
+    share = f"  ({report.duplicates / report.captures:.1%})" if report.captures else ""
     listed = "  `docstore dups --all` lists them" if report.duplicates and not dry_run else ""
     apart = [("set apart by titles", f"{report.title_mismatches} pairs")] if report.title_mismatches else []
     crowded = [("crowded", f"{report.crowded} texts in buckets too large for all pairs")] if report.crowded else []
     return [
-        ("documents", f"{report.documents}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
+        ("captures", f"{report.captures}  in {report.seconds:.1f} s ({rate:.0f} pages/s)"),
         ("compared by text", str(report.compared)),
         ("duplicates", f"{report.duplicates}{share}{listed}"),
         ("without duplicates", str(report.without_duplicates)),
@@ -150,7 +150,7 @@ def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
         *crowded,
         ("clusters", str(report.clusters)),
         *(
-            ("cluster of", f"{cluster.documents}  {output.shown_url(cluster.url)}")
+            ("cluster of", f"{cluster.captures}  {output.shown_url(cluster.url)}")
             for cluster in report.largest_clusters
         ),
         *_applied(report),
@@ -170,7 +170,7 @@ def _applied(report: SweepReport) -> list[tuple[str, str]]:
     ]
 
 
-# --- docstore reindex
+# --- docstore tool reindex
 
 
 REINDEX_DESCRIPTION = """\
@@ -180,8 +180,8 @@ and index them.  A stopped run continues where it was; if every page is
 indexed, nothing is written."""
 
 REINDEX_EXAMPLES = """\
-docstore reindex
-docstore reindex --dry-run --json
+docstore tool reindex
+docstore tool reindex --dry-run --json
 """
 
 
@@ -207,5 +207,5 @@ def run_reindex(args: argparse.Namespace) -> int:
         ("with fingerprints of an older scheme", str(report.outdated)),
         ("posted", "nothing: dry run" if args.dry_run else str(report.posted)),
     ]
-    output.answer(args, report.as_dict(), lines)
+    output.answer(args, report.asdict(), lines)
     return EXIT_OK

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
@@ -160,7 +159,7 @@ def run_compact(args: argparse.Namespace) -> int:
             tablets=args.tablets or None, level=args.level, full=args.full, dry_run=args.dry_run, on_progress=show
         )
     if args.json:
-        output.json_line(dataclasses.asdict(report))
+        output.json_line(report.asdict())
     else:
         answers.note_unreadable(report.unreadable)
         if report.advice:
@@ -218,7 +217,7 @@ def _lines_of_cells(report: CompactionReport) -> list[tuple[str, str]]:
     return [*lines, ("time", f"{report.seconds:.1f} s")]
 
 
-# --- docstore salvage
+# --- docstore tool salvage
 
 
 SALVAGE_DESCRIPTION = """\
@@ -230,9 +229,9 @@ the header X-Docstore-Salvaged.  The store is not changed; `docstore ingest`
 reads the WARC file.  Exit code 8 if records were unreadable."""
 
 SALVAGE_EXAMPLES = """\
-docstore salvage --output pages.warc.gz
-docstore salvage --set-aside --output pages.warc.gz
-docstore salvage --format jsonl --output pages.jsonl --store broken
+docstore tool salvage --output pages.warc.gz
+docstore tool salvage --set-aside --output pages.warc.gz
+docstore tool salvage --format jsonl --output pages.jsonl --store broken
 """
 
 TEXTS_WITHOUT_BODIES = "jsonl"
@@ -266,7 +265,7 @@ def run_salvage(args: argparse.Namespace) -> int:
     report = salvage.report
     output.answer(
         args,
-        dataclasses.asdict(report),
+        report.asdict(),
         f"{report.bodies} bodies and {report.texts} texts of {report.captures} captures, to {args.output}",
     )
     if report.unreadable or report.damaged:
@@ -275,7 +274,7 @@ def run_salvage(args: argparse.Namespace) -> int:
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
 
 
-# --- docstore dump
+# --- docstore tool dump
 
 
 DUMP_DESCRIPTION = """\
@@ -285,9 +284,9 @@ shows the rows that list tablets, segments and dictionaries.  The store may be
 open meanwhile."""
 
 DUMP_EXAMPLES = """\
-docstore dump webtable/segments/00000001.seg
-docstore dump webtable/FORMAT
-docstore dump --manifest --store webtable
+docstore tool dump webtable/segments/00000001.seg
+docstore tool dump webtable/FORMAT
+docstore tool dump --manifest --store webtable
 """
 _PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
 
@@ -302,7 +301,7 @@ def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_dump(args: argparse.Namespace) -> int:
     if (args.file is None) != args.manifest:
-        raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore dump --help`")
+        raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore tool dump --help`")
     if args.manifest:
         with open_files(args, "the manifest is in the store's files") as store:
             _show(args, dump_manifest(store.opened.engine))

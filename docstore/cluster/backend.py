@@ -146,7 +146,7 @@ class HBaseBackend:
             "totals": totals(self.engine),
             "regions": regions,
             "lost": [],
-            "unreadable": [value.as_dict() for value in self.values.unreadable.listed()],
+            "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
         }
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ class ReadAhead(threading.local):
 
     def put(self, table: str, row_key: bytes, spec: ReadSpec, cells: list[Cell]) -> None:
         """Cache the result of a read, unless it says that one timestamp is free: another process may use it."""
-        if cells or spec.end != spec.start + 1:
+        if cells or spec.until != spec.since + 1:
             self._rows.setdefault((table, row_key), {})[spec] = cells
 
     def qualifiers(self, table: str, limit: int) -> dict[bytes, list[bytes]]:
@@ -152,9 +152,9 @@ def narrowed(wider: ReadSpec, cells: Sequence[Cell], spec: ReadSpec) -> list[Cel
     is_wider = (
         (wider.families is None or (spec.families is not None and set(spec.families) <= set(wider.families)))
         and spec.qualifier_prefix.startswith(wider.qualifier_prefix)
-        and wider.start <= spec.start
-        and (wider.end is None or (spec.end is not None and spec.end <= wider.end))
-        and wider.versions in (None, spec.versions if spec.end == wider.end else None)
+        and wider.since <= spec.since
+        and (wider.until is None or (spec.until is not None and spec.until <= wider.until))
+        and wider.versions in (None, spec.versions if spec.until == wider.until else None)
         and wider.after is spec.after is None
         and (spec.keys_only or not wider.keys_only)
     )
@@ -164,8 +164,8 @@ def narrowed(wider: ReadSpec, cells: Sequence[Cell], spec: ReadSpec) -> list[Cel
     counts: dict[tuple[str, bytes], int] = {}
     for cell in cells:
         if (
-            cell.timestamp < spec.start
-            or (spec.end is not None and cell.timestamp >= spec.end)
+            cell.timestamp < spec.since
+            or (spec.until is not None and cell.timestamp >= spec.until)
             or (spec.families is not None and cell.family not in spec.families)
             or not cell.qualifier.startswith(spec.qualifier_prefix)
         ):
@@ -178,23 +178,23 @@ def narrowed(wider: ReadSpec, cells: Sequence[Cell], spec: ReadSpec) -> list[Cel
     if wider.cell_limit is None or len(cells) < wider.cell_limit:
         return selected
     # More cells may follow; capture records are one column, so there only older ones follow.
-    is_complete = cells[-1].timestamp <= spec.start or (spec.versions == 1 and selected)
+    is_complete = cells[-1].timestamp <= spec.since or (spec.versions == 1 and selected)
     return selected if is_complete and wider.families == spec.families == (CAPTURE_FAMILY,) else None
 
 
 def time_range(table: str, spec: ReadSpec) -> Any:
     """The time range of a spec in HBase; None if it is empty."""
     if table in BARE_TABLES:
-        inside = spec.start == 0 and (spec.end is None or spec.end > 0)
+        inside = spec.since == 0 and (spec.until is None or spec.until > 0)
         return messages().TTimeRange(minStamp=0, maxStamp=1) if inside else None
-    last = thrift.NEWEST if spec.end is None else min(spec.end, thrift.NEWEST)
-    first = min(spec.start, thrift.NEWEST)
-    if first == thrift.NEWEST == spec.start:  # docstore's last timestamp is encoded one lower
+    last = thrift.NEWEST if spec.until is None else min(spec.until, thrift.NEWEST)
+    first = min(spec.since, thrift.NEWEST)
+    if first == thrift.NEWEST == spec.since:  # docstore's last timestamp is encoded one lower
         first = thrift.NEWEST - 1
-    elif last == thrift.NEWEST == spec.end:  # excludes it
+    elif last == thrift.NEWEST == spec.until:  # excludes it
         last = thrift.NEWEST - 1
     return (
-        messages().TTimeRange(minStamp=first, maxStamp=last) if first < last and spec.start <= thrift.NEWEST else None
+        messages().TTimeRange(minStamp=first, maxStamp=last) if first < last and spec.since <= thrift.NEWEST else None
     )
 
 
@@ -701,4 +701,4 @@ def _deletes(table: str, mutation: Mutation, cell_key: tuple[bytes, bytes, int])
     if encode_column(table, mutation.family, mutation.qualifier) != (family, column):
         return False
     (cell,) = decode_cells(table, [HBaseCell(family, column, timestamp, b"\xff")])
-    return (mutation.start or 0) <= cell.timestamp and (mutation.end is None or cell.timestamp < mutation.end)
+    return (mutation.since or 0) <= cell.timestamp and (mutation.until is None or cell.timestamp < mutation.until)

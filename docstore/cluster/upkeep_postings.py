@@ -320,7 +320,7 @@ class Pages:
     def live(self, targets: Sequence[Target]) -> list[bool]:
         """Of each page whether it exists with such a body; also if a policy hides it, but not if it was rejected."""
         reads = [
-            (row_key, ReadSpec((CAPTURE_FAMILY,), start=timestamp, end=timestamp + 1))
+            (row_key, ReadSpec((CAPTURE_FAMILY,), since=timestamp, until=timestamp + 1))
             for (timestamp, row_key), _ in targets
         ]
         rows = self._engine.read_rows(_PAGES, reads)

@@ -260,7 +260,7 @@ class Owner(NamedTuple):
     def read(self) -> tuple[bytes, ReadSpec]:
         """The row and the spec by which the cell is read."""
         family, qualifier = self.column
-        return self.row_key, ReadSpec((family,), qualifier, start=self.timestamp, end=self.timestamp + 1)
+        return self.row_key, ReadSpec((family,), qualifier, since=self.timestamp, until=self.timestamp + 1)
 
 
 def cell_named(cell_value: bytes) -> Owner | None:

@@ -151,6 +151,12 @@ def decides_alone(checksum: bytes) -> bool:
 # --- bodies and texts
 
 
+def slow_message(why: str) -> str:
+    """What to tell a user whose pages the reference analyses, with the reason and the next step."""
+    advice = f"; {compiled.HOW_TO_GET}" if compiled.WHY_NOT else ""
+    return f"the Python reference analyses the pages, several times slower than native code: {why}{advice}"
+
+
 def joined_words(text: str, table: bytes = b"") -> str:
     """The normalised words of a text with one blank between, as `reference.words` defines them.
 
@@ -171,12 +177,6 @@ def joined_words(text: str, table: bytes = b"") -> str:
 def words(text: str) -> list[str]:
     """The normalised words of a text, in order, repeats kept."""
     return joined_words(text).split() if text else []
-
-
-def _say_once(reason: str) -> None:
-    if reason not in _said:
-        _said.add(reason)
-        _LOG.info("the readable reference analyses pages, about ten times slower than native code: %s", reason)
 
 
 def _read_other(
@@ -292,11 +292,10 @@ class Kernel:
         if not why_not and extractor not in NATIVE_EXTRACTORS:
             why_not = f"the extractor {extractor!r} exists only in Python"
         if prefer == NATIVE and why_not:
-            raise InvalidArgument(f"the native kernel cannot be used: {why_not}; install a Rust toolchain and docstore")
+            raise InvalidArgument(f"the native kernel cannot be used: {why_not}; {compiled.HOW_TO_GET}")
         self._native: docstore_native.Kernel | None = None
-        if why_not and prefer is None:
-            _say_once(why_not)
-        elif prefer != REFERENCE:
+        self._why_slow = why_not if prefer is None else ""
+        if prefer != REFERENCE and not why_not:
             # A run of 2**60 words is as good as any longer one: no text has so many.
             width = min(shingle_words, 1 << 60)
             self._native = docstore_native.Kernel(extractor, width, checksum == "blake3", order)
@@ -305,12 +304,19 @@ class Kernel:
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
         if self._native is None:
+            self.warn_if_slow()
             return self._by_reference(body, content_type, links)
         try:
             digest, outcome = self._native.analyse(body, content_type or "", links)
             return self._of_native(body, content_type, links, digest, outcome)
         except (UnicodeEncodeError, RuntimeError) as error:
             return self._by_reference(body, content_type, links, error)
+
+    def warn_if_slow(self) -> None:
+        """Log a warning, once in a process, if the reference analyses pages for lack of native code."""
+        if self._why_slow and self._why_slow not in _said:
+            _said.add(self._why_slow)
+            _LOG.warning("docstore: %s", slow_message(self._why_slow))
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
         """`analyse` of each (body, content type), in order; native code lets go of the GIL once for all."""
@@ -450,9 +456,7 @@ class Packing:
             InvalidArgument: native code is insisted on and not there.
         """
         if prefer == NATIVE and compiled.WHY_NOT:
-            raise InvalidArgument(
-                f"native code cannot be used: {compiled.WHY_NOT}; install a Rust toolchain and docstore"
-            )
+            raise InvalidArgument(f"native code cannot be used: {compiled.WHY_NOT}; {compiled.HOW_TO_GET}")
         self.name = REFERENCE if prefer == REFERENCE or compiled.WHY_NOT else NATIVE
         self._code: Any = docstore_native if self.name == NATIVE else postings
 

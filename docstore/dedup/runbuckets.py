@@ -409,7 +409,7 @@ class RunBuckets(Buckets):
             self._open()
         except (CorruptionError, UnsupportedFormat) as error:
             _LOG.warning(
-                "the detector's index in %s is rebuilt from the stored pages, as `docstore reindex` would: %s",
+                "the detector's index in %s is rebuilt from the stored pages, as `docstore tool reindex` would: %s",
                 folder,
                 error,
             )

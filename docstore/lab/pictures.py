@@ -1,7 +1,7 @@
 """Pictures as PNG: a page's tag curve with its plateau, the laws of words of a store, simhash against Jaccard.
 
-Only this file imports matplotlib, and only when it draws.  `docstore plateau` is here; `docstore stats` uses the other
-two.
+Only this file imports matplotlib, and only when it draws.  `docstore tool plateau` is here; `docstore stats` uses the
+other two.
 """
 
 from __future__ import annotations
@@ -204,21 +204,21 @@ def simhash_png(pairs: Sequence[Measures]) -> bytes:
     return png(figure)
 
 
-# --- `docstore plateau`
+# --- `docstore tool plateau`
 
 PLATEAU_DESCRIPTION = """\
 Draw the cumulative tag curve of a page as a PNG, with the span that the
 extractor `plateau` takes as main text.  Needs the extra `plot`."""
 
 PLATEAU_EXAMPLES = """\
-docstore plateau https://example.com/ --png plateau.png
-docstore plateau --file page.html --png plateau.png
+docstore tool plateau https://example.com/ --png plateau.png
+docstore tool plateau --file page.html --png plateau.png
 """
 
 
 def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
-    declare(parser, "--file HTML", "a file of HTML in place of a stored page; - for stdin")
+    declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
     declare(parser, "--png FILE", "where to write the picture", required=True)
     declare(parser, "--at TIME", "version at this time")
     arguments.add_store(parser)
@@ -227,7 +227,7 @@ def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_plateau(args: argparse.Namespace) -> int:
     if (args.url is None) == (args.file is None):
-        raise InvalidArgument("name either a URL or --file HTML")
+        raise InvalidArgument("name either a URL or --file PAGE.html")
     if args.file is not None:
         arguments.write_file(args.png, plateau_png(arguments.read_input(args.file), title=args.file))
         return EXIT_OK

@@ -109,7 +109,7 @@ class TextStatistics:
     growth: tuple[tuple[int, int], ...]
     heaps: PowerLaw | None
 
-    def as_dict(self) -> dict[str, Any]:
+    def asdict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {
             **asdict(self),
@@ -298,14 +298,14 @@ def fit(points: Sequence[tuple[int, int]]) -> PowerLaw | None:
 def run(args: argparse.Namespace) -> int:
     """Print word statistics."""
     with open_named(args) as store:
-        statistics = text_statistics(store, host=args.host, top=args.top or TOP_WORDS)
+        statistics = text_statistics(store, host=args.host, top=args.limit or TOP_WORDS)
     if not statistics.words:
         output.note(f"no text{f' on {args.host}' if args.host else ''}")
         return EXIT_NOTHING_FOUND
     if args.png is not None:
         arguments.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(statistics))
     if args.json:
-        output.json_line(statistics.as_dict())
+        output.json_line(statistics.asdict())
         return EXIT_OK
     about = "" if statistics.exact else "about "
     output.table(

@@ -1,4 +1,7 @@
-"""`docstore tune`: bands that find pairs of a similarity; terms as in `docstore.sweep.candidates`.  Needs no store."""
+"""`docstore tool tune`: bands that find pairs of a similarity; terms as in `docstore.sweep.candidates`.
+
+Needs no store.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ miss a pair at similarity p with probability (1 - p^k)^L.  Prints the curve,
 and the curve of the bands that this docstore uses.  Needs no store."""
 
 TUNE_EXAMPLES = """\
-docstore tune --threshold 0.8 --recall 0.99
-docstore tune --threshold 0.6 --recall 0.95 --background 0.2 --json
+docstore tool tune --threshold 0.8 --recall 0.99
+docstore tool tune --threshold 0.6 --recall 0.95 --background 0.2 --json
 """
 
 CURVE = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)

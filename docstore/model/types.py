@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.plain import Plain, asdict, iso
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,19 +30,26 @@ if TYPE_CHECKING:
 
 # --- times
 
-Time: TypeAlias = "int | datetime"
-"""Microseconds since 1970, or a datetime with a time zone."""
+Time: TypeAlias = "int | datetime | str"
+"""Microseconds since 1970, a datetime with a time zone, or ISO 8601 such as 2024-05-01T10:00:00Z."""
 
 
 def micros(time: Time) -> int:
     """A time as microseconds since 1970; fractions of a microsecond are truncated.
 
     Raises:
-        InvalidArgument: neither a whole number nor a datetime, or a datetime without a time zone.
+        InvalidArgument: no such time, or one without a time zone.
     """
     if type(time) is int:
         return time
     datetime = import_module("datetime")
+    if isinstance(time, str):
+        try:
+            time = datetime.datetime.fromisoformat(time)
+        except ValueError as error:
+            raise InvalidArgument(
+                f"{time!r:.100} is no time in ISO 8601 with a time zone, such as 2024-05-01T10:00:00Z"
+            ) from error
     if isinstance(time, datetime.datetime):
         if time.utcoffset() is None:
             raise InvalidArgument(f"{time!r} has no time zone; write it with tzinfo=datetime.UTC")
@@ -52,7 +60,8 @@ def micros(time: Time) -> int:
         return index(other)
     except TypeError as error:
         raise InvalidArgument(
-            f"a time must be an integer in microseconds since 1970, or a datetime with a time zone, not {time!r:.100}"
+            "a time must be an integer in microseconds since 1970, a datetime with a time zone, or ISO 8601 such as "
+            f"2024-05-01T10:00:00Z, not {time!r:.100}"
         ) from error
 
 
@@ -85,12 +94,12 @@ class SetCell(NamedTuple):
 
 
 class DeleteCells(NamedTuple):
-    """Delete the versions of one column with ``start <= timestamp < end`` (both None: all)."""
+    """Delete the versions of one column with ``since <= timestamp < until`` (both None: all)."""
 
     family: str
     qualifier: bytes
-    start: int | None = None
-    end: int | None = None
+    since: int | None = None
+    until: int | None = None
 
 
 class DeleteFamily(NamedTuple):
@@ -167,10 +176,9 @@ class ReadSpec(NamedTuple):
 
     Attributes:
         families: their names; None reads all.
-        families: their names; None reads all.
         qualifier_prefix: only columns whose qualifier begins with it.
-        start: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
-        end: timestamp bound, exclusive; None has no bound.
+        since: earliest timestamp, inclusive; `DocumentStore.cells` takes a datetime too.
+        until: timestamp bound, exclusive; None has no bound.
         versions: newest versions of each column; None gives all.
         cell_limit: stop after so many cells; None has no bound.
         after: give only cells after this position.
@@ -180,8 +188,8 @@ class ReadSpec(NamedTuple):
 
     families: tuple[str, ...] | None = None
     qualifier_prefix: bytes = b""
-    start: int = 0
-    end: int | None = None
+    since: int = 0
+    until: int | None = None
     versions: int | None = None
     cell_limit: int | None = None
     after: Position | None = None
@@ -217,8 +225,8 @@ def checked_spec(spec: ReadSpec) -> ReadSpec:
     if spec.crawl != "":
         checked_crawl(spec.crawl)
     families = None if spec.families is None else tuple(sorted(checked_families(spec.families)))
-    end = None if spec.end is None else micros(spec.end)
-    return spec._replace(families=families, start=micros(spec.start), end=end)
+    until = None if spec.until is None else micros(spec.until)
+    return spec._replace(families=families, since=micros(spec.since), until=until)
 
 
 class Durability(enum.Enum):
@@ -502,7 +510,7 @@ class Page(NamedTuple):
 
     Attributes:
         url: as fetched.
-        body: after transfer and content decoding.
+        body: after transfer and content decoding; a bytearray or memoryview is copied.
         status: HTTP status; 304 records a visit of an unchanged page.
         headers: as received, in order, repeats kept.
         fetched_at: microseconds since 1970; None means now.  A datetime is converted.
@@ -522,9 +530,21 @@ class Page(NamedTuple):
     docno: str = ""
     crawl: str = ""
 
+    def __repr__(self) -> str:
+        when = "" if self.fetched_at is None else f" {iso(self.fetched_at)}"
+        return f"<Page {self.url}{when}, status {self.status}, {body_bytes(self)} bytes>"
+
     def _checked(self) -> dict[str, Any]:
-        is_number = self.fetched_at is None or type(self.fetched_at) is int
-        return {} if is_number else {"fetched_at": micros(self.fetched_at)}  # type: ignore[arg-type]
+        fields: dict[str, Any] = {}
+        if self.fetched_at is not None and type(self.fetched_at) is not int:
+            fields["fetched_at"] = micros(self.fetched_at)
+        if isinstance(self.body, bytearray | memoryview):
+            fields["body"] = bytes(self.body)
+        return fields
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
     def header(self, name: str) -> str | None:
         """The first header of that name, case-insensitive; None if there is none."""
@@ -561,6 +581,10 @@ class Verdict(NamedTuple):
         """For notebooks."""
         html = import_module("docstore.model.markup")
         return str(html.render(html.verdict_of(self)))
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 def page_of(
@@ -649,6 +673,10 @@ class PutResult(NamedTuple):
         ]
         return str(html.card("Written", fields))
 
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
+
 
 # --- which pages cannot be stored
 
@@ -682,12 +710,12 @@ def refusal_of_time(timestamp: object, now: int, *, any_time: bool = False) -> s
     if timestamp < EARLIEST_MICROS:
         return (
             f"its time {timestamp} is before 1990: give microseconds since 1970, not seconds or milliseconds; "
-            "any_time=True, or --any-time, accepts it"
+            "any_time=True accepts it"
         )
     if timestamp > now + MOST_AHEAD_MICROS:
         return (
             f"its time {timestamp} is more than a day ahead of this machine's clock, {now}, both in microseconds since "
-            "1970; any_time=True, or --any-time, accepts it"
+            "1970; any_time=True accepts it"
         )
     return ""
 
@@ -731,7 +759,7 @@ def body_bytes(page: Page) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Similar:
+class Similar(Plain):
     """A live page like another.
 
     Attributes:
@@ -763,7 +791,7 @@ class Loss(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
+class Orphan(Plain):
     """A page that was rejected as a duplicate of a page that does not show that content any more.
 
     Attributes:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docstore.model import keys
 from docstore.model.capture import NOTE_FAMILY, Column
 from docstore.model.errors import CommitUnknown, CorruptionError, InvalidArgument, StorageError
+from docstore.model.plain import asdict
 from docstore.model.types import (
     Append,
     Cell,
@@ -58,6 +59,10 @@ class Row(NamedTuple):
     row_key: bytes
     url: str
     cells: tuple[Cell, ...]
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 def scan_range(
@@ -387,7 +392,7 @@ class CellStore:
             return cell._replace(value=self._values.fetch(cell.value))
         except CorruptionError:  # compaction may have moved it since the row was read
             spec = ReadSpec(
-                families=(cell.family,), qualifier_prefix=cell.qualifier, start=cell.timestamp, end=cell.timestamp + 1
+                families=(cell.family,), qualifier_prefix=cell.qualifier, since=cell.timestamp, until=cell.timestamp + 1
             )
             cells = self._table.read_row(row_key, spec)
             again = next((found for found in cells if found.qualifier == cell.qualifier), cell)

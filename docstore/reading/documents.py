@@ -9,16 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docstore.model import capture, keys
 from docstore.model.capture import Column, Entry, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, SKETCH_BYTES
 from docstore.model.keys import url_of
+from docstore.model.plain import asdict, iso
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
-from docstore.reading.shown import HASH_SIGN, SIGNS, shown_text
+from docstore.reading.shown import HASH_SIGN, SIGNS, capture_fields, shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -156,6 +157,17 @@ class Capture(NamedTuple):
         """The verdict in terms of URLs."""
         return None if self.verdict is None else capture.shown_verdict(self.verdict)
 
+    def __repr__(self) -> str:
+        return f"<Capture {iso(self.timestamp)}{_in_words(self)}>"
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: the families that were read, without fingerprints; times in ISO 8601."""
+        return dict(asdict(self))
+
+    def _shown(self) -> dict[str, Any]:
+        fields = capture_fields(self)
+        return fields if self.body is None else {**fields, "body": self.body}
+
 
 class Document(NamedTuple):
     """A page of the store.
@@ -223,6 +235,39 @@ class Document(NamedTuple):
         """The newest capture's timestamp, in microseconds since 1970."""
         return self.captures[0].timestamp
 
+    @property
+    def headers(self) -> Headers | None:
+        """The newest capture's response headers."""
+        return self.captures[0].headers
+
+    @property
+    def media_type(self) -> str | None:
+        """The newest capture's media type, such as text/html."""
+        return self.captures[0].media_type
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The newest capture's verdict against pages of other URLs, when it was written."""
+        return self.captures[0].shown_verdict
+
+    def __repr__(self) -> str:
+        more = f", {len(self.captures)} captures" if len(self.captures) > 1 else ""
+        return f"<Document {self.url} {iso(self.timestamp)}{_in_words(self.newest)}{more}>"
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: its URL, and the captures that were read."""
+        return dict(asdict(self))
+
+    def _shown(self) -> dict[str, Any]:
+        return {"url": self.url, **self._asdict()}
+
+
+def _in_words(one: Capture) -> str:
+    """What is worth a word of a capture, for `repr`."""
+    status = "" if one.status is None else f" status {one.status}"
+    title = f" {one.title[:60]!r}" if one.title else ""
+    return f"{status}{title}" + ("" if one.body is None else f" {len(one.body)} bytes")
+
 
 def rejection_of(history: Iterable[Document], at: int | None) -> Document | None:
     """The newest fetch up to a time of a page's history, if a policy rejected it; else None."""
@@ -285,7 +330,7 @@ class DocumentReader:
         at: int | None,
         versions: int,
         families: Sequence[str] | None,
-        follow: bool = False,
+        follow_redirects: bool = False,
         variants: bool = False,
         follow_duplicates: bool = False,
     ) -> Document | None:
@@ -294,13 +339,13 @@ class DocumentReader:
         Args:
             url: asked for.
             at, versions, families: as in `get`.
-            follow: follow stored redirects, as far as they lead to stored pages.
+            follow_redirects: follow stored redirects, as far as they lead to stored pages.
             variants: if there is no such page, try the other scheme, with or without `www`, and the other Unicode
                 normal form.
             follow_duplicates: if the newest fetch was rejected, give the page that it duplicates.
         """
 
-        if not (follow or variants or follow_duplicates):
+        if not (follow_redirects or variants or follow_duplicates):
             return self.get(keys.row_key(url), at=at, versions=versions, families=families)
 
         def read(one: str) -> Document | None:
@@ -317,7 +362,7 @@ class DocumentReader:
             others = [*keys.variants(url), *keys.normal_forms(keys.canonical_url(url))]
             document = next(filter(None, map(read, others)), None)
             via = [keys.canonical_url(url)]
-        while document is not None and follow and len(via) < MAX_REDIRECTS:
+        while document is not None and follow_redirects and len(via) < MAX_REDIRECTS:
             target = self._redirect_target(document, at)
             found = None if target is None or target in via else read(target)
             if found is None:

@@ -87,8 +87,8 @@ class IndexQueries:
 
     def _query_page(self, page: bytes | str) -> tuple[bytes, bytes, str | None, int]:
         """Row key, b"" if the page is not stored, body, content type and status of a page that is asked about."""
-        if isinstance(page, bytes):
-            return b"", page, None, GOOD_STATUS
+        if not isinstance(page, str):
+            return b"", bytes(page), None, GOOD_STATUS
         row_key = keys.row_key(page)
         document = self._reader.get(row_key, families=("page", "http"))
         if document is None:

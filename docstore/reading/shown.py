@@ -1,11 +1,17 @@
-"""Main text as people are shown it.
+"""Captures as they are shown: main text for people, and fields for JSON.
 
-Imports nothing at first: a cold `docstore get` prints a text before it would have loaded the patterns.
+Imports almost nothing at first: a cold `docstore get` prints a text before it would have loaded the patterns.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+
+from docstore.model.plain import iso, shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SIGN_CHARACTERS = "\u00b6\u00a7\U0001f517\uf0c1\u200b"
 SIGNS = f"(?m)[{SIGN_CHARACTERS}]+$|^[{SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])"
@@ -52,3 +58,35 @@ def title_parts(title: str) -> list[str]:
         else:
             parts[-1].append(word)
     return [" ".join(part) for part in parts]
+
+
+# --- fields for JSON
+
+_VERDICT = ("kind", "of_url", "of_timestamp", "similarity", "reason", "contains_url", "candidates", "verified")
+_HTTP = ("media_type", "charset", "ip", "payload_digest", "docno", "fetched_url")
+_TEXT = ("title", "text", "description", "keywords", "headings", "lang", "canonical", "published")
+
+
+def capture_fields(capture: Any) -> dict[str, Any]:
+    """A capture for JSON: the fields of the families that were read, without body and fingerprints.
+
+    Args:
+        capture: a `Capture`, or an object with these attributes.
+    """
+    fields: dict[str, Any] = {"timestamp": iso(capture.timestamp), "crawl": capture.crawl}
+    if capture.status is not None:
+        fields["status"] = capture.status
+        fields["headers"] = [list(pair) for pair in capture.headers or ()]
+        fields |= {name: getattr(capture, name) for name in _HTTP}
+    if capture.text is not None:
+        fields |= {name: getattr(capture, name) for name in _TEXT}
+        fields["entries"] = [entry._asdict() for entry in capture.entries or ()]
+    stored, verdict = capture.verdict, capture.shown_verdict
+    if stored is not None and verdict is not None:
+        fields["verdict"] = {name: shown(name, getattr(verdict, name)) for name in _VERDICT}
+        fields["verdict"]["kind"] = str(verdict.kind)
+        fields["previous"] = str(stored.previous)
+        fields["previous_similarity"] = stored.previous_similarity
+        fields["stored"] = stored.stored
+        fields["served_from"] = capture.served_from
+    return fields

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key, url_of
+from docstore.model.plain import asdict
 from docstore.reading.shown import shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
@@ -88,6 +89,13 @@ class Snippet(NamedTuple):
     def html(self, before: str = "<mark>", after: str = "</mark>") -> str:
         """Safe inside an HTML element or a quoted attribute; `before` and `after` are taken as they are."""
         return self._joined(escape, before, after)
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: as plain text, as HTML, and as passages."""
+        return dict(asdict(self))
+
+    def _shown(self) -> dict[str, Any]:
+        return {**self._asdict(), "text": self.text(), "html": self.html()}
 
     def _joined(self, shown: Callable[[str], str], before: str, after: str) -> str:
         pieces: list[str] = []

@@ -44,7 +44,7 @@ BATCH_CAPTURES = 16
 _NEEDED = frozenset((capture.BODY, capture.CHECKSUM, capture.VERDICT))
 Checked: TypeAlias = tuple[bytes, CaptureRecord, LiveCapture | None]
 """Row key, capture record, and what it shows; None if a policy hides it."""
-REINDEX = "run `docstore reindex`"
+REINDEX = "run `docstore tool reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the missing pages again"
 RESTORE = "fetch the page again and run `docstore check --repair`, or restore it from a backup"

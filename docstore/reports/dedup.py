@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ from blake3 import blake3
 from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
 from docstore.model.keys import url_of
+from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
@@ -120,7 +121,7 @@ class Trap:
 
 
 @dataclass(slots=True)
-class DedupStats:
+class DedupStats(Plain):
     """Duplicates of a store.
 
     Attributes:
@@ -139,9 +140,9 @@ class DedupStats:
     unseen: int = 0
     traps: list[Trap] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
+    def asdict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        fields = asdict(self)
+        fields = super(DedupStats, self).asdict()
         for trap, shown in zip(self.traps, fields["traps"], strict=True):
             shown.update(superfluous=trap.superfluous, never_changes=trap.is_trap)
         return fields

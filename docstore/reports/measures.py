@@ -156,9 +156,9 @@ def similar_by_simhash(store: Store, page: bytes | str, bits: int, *, limit: int
     if limit < 1:
         raise InvalidArgument(f"limit must be at least 1, not {limit}")
     own_key, wanted = b"", None
-    if isinstance(page, bytes):
+    if not isinstance(page, str):
         schema = store.schema
-        analysis = Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(page)
+        analysis = Kernel(schema.extractor, schema.shingle_words, schema.checksum).analyse(bytes(page))
         wanted = analysis.simhash if analysis.shingle_count else None
     else:
         own_key, document = row_key(page), store.get(page, families=("dedup",))

@@ -233,7 +233,7 @@ def url_patterns(store: Store) -> tuple[list[Pattern], list[SameText]]:
 
     @lru_cache(maxsize=100_000)
     def content_at(row_key: bytes, timestamp: int) -> bytes:
-        row = store.cells.read_row(row_key, ReadSpec(("dedup",), start=timestamp, end=timestamp + 1))
+        row = store.cells.read_row(row_key, ReadSpec(("dedup",), since=timestamp, until=timestamp + 1))
         return b"" if row is None else _content_of({cell[:2]: cell.value for cell in row.cells})
 
     for row in store.cells.scan(spec=ReadSpec(("dedup",)), qualifier_regex="checksum|text_checksum|verdict"):

@@ -12,8 +12,8 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from docstore.model import capture
@@ -21,6 +21,7 @@ from docstore.model.capture import StoredVerdict
 from docstore.model.errors import DocstoreError
 from docstore.model.keys import host_of, url_of
 from docstore.model.markup import card, counted, number, percent, table, words
+from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, SAME_PAGE, ReadSpec, VerdictKind
 from docstore.reports.dedup import GroupCounts, ParameterCounts, Trap, content_of
 from docstore.reports.patterns import LEAST_URLS, Pattern, PatternCounts, SameText
@@ -111,7 +112,7 @@ class Room:
 
 
 @dataclass(slots=True)
-class Survey:
+class Survey(Plain):
     """What a store holds; all times in microseconds since 1970.
 
     Attributes:
@@ -171,10 +172,6 @@ class Survey:
     media_types: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     damaged: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -384,7 +381,7 @@ class _Surveyor:
             if live is None:
                 return None
             family, qualifier = capture.CANONICAL_PAGE
-            spec = ReadSpec((family,), qualifier, start=live.source, end=live.source + 1)
+            spec = ReadSpec((family,), qualifier, since=live.source, until=live.source + 1)
             for cell in self._store.table.read_row(row_key, spec):
                 if cell.qualifier == qualifier:
                     place = capture.decode_cluster_place(self._fetch(cell.value))

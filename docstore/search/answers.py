@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from docstore.model import markup
+from docstore.model.plain import Plain
 from docstore.model.types import Time, Verdict
 from docstore.reading.snippet import Snippet
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(Plain):
     """A page that matches a query.
 
     Attributes:
@@ -36,7 +37,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResults:
+class SearchResults(Plain):
     """The results of a search.
 
     Attributes:
@@ -92,7 +93,7 @@ class SearchOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexReport:
+class IndexReport(Plain):
     """The report of an update of the index.
 
     Attributes:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
@@ -33,7 +32,7 @@ crawl that writes through the server; on HBase, during any crawl."""
 INDEX_EXAMPLES = """\
 docstore index
 docstore index --follow --every 30
-docstore index --again --index /fast/search --json
+docstore index --full --index /fast/search --json
 """
 IDLE_SHARE = 4
 """With --follow: the least pause between two updates, as a multiple of the time of an update."""
@@ -49,7 +48,7 @@ def add_index_arguments(parser: argparse.ArgumentParser) -> None:
         default=10,
         help=f"with --follow: pause between updates, at least {IDLE_SHARE} times an update's time (default: 10)",
     )
-    parser.add_argument("--again", action="store_true", help="rebuild the index")
+    parser.add_argument("--full", action="store_true", help="rebuild the index")
     _add_index(parser)
     arguments.add_progress(parser)
     arguments.add_store(parser)
@@ -67,29 +66,29 @@ def run_index(args: argparse.Namespace) -> int:
                 "or call `store.search_index().update()` in the process that writes"
             )
         show = output.progress_of_count(args, stack, " pages", "index")
-        again = args.again
+        full = args.full
         while True:
-            report = _update(args, store, show, again=again)
+            report = _update(args, store, show, full=full)
             if args.json:
-                output.json_line(asdict(report))
+                output.json_line(report.asdict())
             elif not args.follow or report.added or report.changed or report.removed:
                 _print_report(report)
             if not args.follow:
                 return EXIT_OK
-            again = False
+            full = False
             sys.stdout.flush()  # for a reader of a pipe
             time.sleep(max(args.every, IDLE_SHARE * report.seconds))
 
 
-def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] | None, *, again: bool) -> IndexReport:
+def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] | None, *, full: bool) -> IndexReport:
     if isinstance(store, DocumentStore):
-        return store.search_index(args.index).update(show, again=again)
+        return store.search_index(args.index).update(show, full=full)
     if args.index:
         raise InvalidArgument(
             "--index cannot be used with a served store, whose server has its own index; leave it out"
         )
     progress = None if show is None else (lambda _stage, done, _total: show(done))
-    return store.run_job("index", {"again": again}, report_of(IndexReport), progress)
+    return store.run_job("index", {"full": full}, report_of(IndexReport), progress)
 
 
 def _print_report(report: IndexReport) -> None:
@@ -127,7 +126,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("query", metavar="QUERY", nargs="+", help="words, phrases and fields, see above")
     parser.add_argument("--host", metavar="HOST", help="only pages of this host or its subdomains")
-    parser.add_argument("--lang", metavar="LANG", help="only pages in this language, such as hi")
+    parser.add_argument("--lang", metavar="TAG", help="only pages in this language, such as hi")
     arguments.add_times(parser)
     parser.add_argument(
         "--status", metavar="N", type=_status, help="only pages with this HTTP status; any for all (default: 2xx)"
@@ -152,7 +151,7 @@ def run_search(args: argparse.Namespace) -> int:
         results = _search(args, open_in(stack, args))
     for rank, hit in enumerate(results.hits, args.offset + 1):
         if args.json:
-            output.json_line(_fields(hit))
+            output.json_line(hit.asdict())
         else:
             _print_hit(rank, hit)
     output.note(f"{results.total} {'page matches' if results.total == 1 else 'pages match'}")
@@ -164,13 +163,6 @@ def _search(args: argparse.Namespace, store: Store) -> SearchResults:
     options = SearchOptions(collapse=not args.no_collapse, **{name: getattr(args, name) for name in same})  # type: ignore[typeddict-item]
     query = " ".join(args.query)
     return store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
-
-
-def _fields(hit: Hit) -> dict[str, Any]:
-    verdict = None if hit.verdict is None else {"kind": str(hit.verdict.kind), "of_url": hit.verdict.of_url}
-    snippet = None if hit.snippet is None else answers.snippet_fields(hit.snippet)
-    shown = {name: getattr(hit, name) for name in ("url", "title", "timestamp", "status", "score", "duplicates")}
-    return shown | {"verdict": verdict, "snippet": snippet}
 
 
 def _print_hit(rank: int, hit: Hit) -> None:

@@ -169,16 +169,16 @@ class SearchIndex:
                 raise StoreUnavailable(f"another process updates {where}; wait for it") from error
             if "No space left" in str(error):
                 raise StorageError(f"no space for {where}: free some, run it again") from error
-            raise CorruptionError(f"{where} is damaged: {error}; rebuild it with `docstore index --again`") from error
+            raise CorruptionError(f"{where} is damaged: {error}; rebuild it with `docstore index --full`") from error
 
     # --- updating
 
-    def update(self, on_progress: Callable[[int], None] | None = None, *, again: bool = False) -> IndexReport:
+    def update(self, on_progress: Callable[[int], None] | None = None, *, full: bool = False) -> IndexReport:
         """Make the index equal to the store; other threads may read and write the store meanwhile.
 
         Args:
             on_progress: called with the number of pages that were compared.
-            again: rebuild the index.
+            full: rebuild the index.
         Raises:
             StoreUnavailable: another process updates the index.
             InvalidArgument: the folder has other files.
@@ -187,9 +187,9 @@ class SearchIndex:
             started = time.monotonic()
             commits = self.store.committer.commits  # of this process
             only_commits_change = self.store.opened.engine.caps.single_writer and not self.store.table.ages_captures
-            if commits == self._seen_commits and only_commits_change and not again:
+            if commits == self._seen_commits and only_commits_change and not full:
                 return IndexReport(index_bytes=self._bytes())
-            self._prepare(again=again)
+            self._prepare(full=full)
             purge = self.store.opened.engine.newest("meta", PURGED_ROW, META_FAMILY, PURGED_LAST)
             token = b"" if purge is None else purge.value
             if token != self._scrubbed_purge():  # the states do not show a purged page that was put again
@@ -211,13 +211,13 @@ class SearchIndex:
                 **report, scrubbed=scrubbed, index_bytes=self._bytes(), seconds=time.monotonic() - started
             )
 
-    def _prepare(self, *, again: bool) -> None:
+    def _prepare(self, *, full: bool) -> None:
         """Prepare the folder: empty, or with an index of this format."""
         self.folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         names = [path.name for path in self.folder.iterdir()]
         if names and FORMAT_FILE not in names:
             raise InvalidArgument(f"{self.folder} is not a search index; give the path of a folder that does not exist")
-        if again or self._format() != FORMAT:
+        if full or self._format() != FORMAT:
             for path in self.folder.iterdir():
                 if path.name != FORMAT_FILE:  # it stays, so that after a kill the folder is still known as an index
                     path.unlink()

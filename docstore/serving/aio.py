@@ -77,6 +77,16 @@ class AsyncStore(StoreCalls, Awaiting):
     ) -> None:
         await self.close()
 
+    def __repr__(self) -> str:
+        return f"<AsyncStore at {self._session.address}>"
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self.urls()
+
+    def urls(self, *, prefix: str | None = None, host: str | None = None) -> AsyncIterator[str]:
+        """See `DocumentStore.urls`."""
+        return (listed.url async for listed in self._listed(prefix=prefix, host=host))
+
     async def close(self) -> None:
         """Close the connections; a second call does nothing."""
         await self._connections.close()

@@ -342,7 +342,7 @@ class ArchiveApp:
     def _unknown(self, page: Address, base: str, headers: Headers = ()) -> Answer:
         """Nothing is archived; of a capture whose body was not kept, why, and which page it repeats."""
         family, qualifier = capture.VERDICT
-        row = self._store.cells.read_row(page.row_key, ReadSpec((family,), qualifier, end=END_OF_TIMES, versions=1))
+        row = self._store.cells.read_row(page.row_key, ReadSpec((family,), qualifier, until=END_OF_TIMES, versions=1))
         if row is None:
             return plain(404, f"nothing is archived for {page.url}", headers)
         verdict = capture.decode_verdict(row.cells[0].value)

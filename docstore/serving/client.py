@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from docstore.model.arguments import checked
 from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_STORED
@@ -108,6 +109,22 @@ class RemoteStore(StoreCalls, Blocking):
     def __repr__(self) -> str:
         return f"<RemoteStore at {self._session.address}>"
 
+    def __len__(self) -> int:
+        """See `DocumentStore.__len__`; the server sends every URL."""
+        return sum(1 for _ in self.urls())
+
+    def __bool__(self) -> bool:
+        """See `DocumentStore.__bool__`."""
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        """See `DocumentStore.__iter__`."""
+        return self.urls()
+
+    def urls(self, *, prefix: str | None = None, host: str | None = None) -> Iterator[str]:
+        """See `DocumentStore.urls`."""
+        return (listed.url for listed in self._listed(prefix=prefix, host=host))
+
     def close(self) -> None:
         """Close the connections; a second call does nothing.  The server and its store go on."""
         self._connections.close()
@@ -135,7 +152,7 @@ class RemoteStore(StoreCalls, Blocking):
         def captures(row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
             """Captures of a row with their columns of family `dedup`, newest first."""
             columns: dict[int, dict[Column, bytes]] = {}
-            for cell in stored_row(row_key, ReadSpec(("dedup",), end=end)):
+            for cell in stored_row(row_key, ReadSpec(("dedup",), until=end)):
                 columns.setdefault(cell.timestamp, {})[cell[:2]] = cell.value
             for timestamp, shown in sorted(columns.items(), reverse=True):
                 verdict = decode_verdict(shown[VERDICT]) if VERDICT in shown else None
@@ -155,6 +172,7 @@ class RemoteStore(StoreCalls, Blocking):
         """See `DocumentStore.__contains__`."""
         return self._contains(url)
 
+    @checked
     async def put_page_async(
         self,
         url: str,
@@ -175,6 +193,7 @@ class RemoteStore(StoreCalls, Blocking):
         result: PutResult = await import_module("asyncio").to_thread(self.put_page, **arguments)
         return result
 
+    @checked
     def put_pages(
         self,
         pages: Iterable[Page | tuple[str, bytes]],
@@ -206,6 +225,7 @@ class RemoteStore(StoreCalls, Blocking):
 
     # --- maintenance
 
+    @checked
     def compact(
         self,
         *,
@@ -220,11 +240,13 @@ class RemoteStore(StoreCalls, Blocking):
         options = {"tablets": numbers, "level": level, "full": full, "dry_run": dry_run}
         return self.run_job("compact", options, report_of(CompactionReport), bytes_done(on_progress))
 
+    @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """See `DocumentStore.backup`; a job of the server, into a folder of the server's machine."""
         where = str(Path(folder).absolute()) if self._session.address.is_local else str(folder)
         return self.run_job("backup", {"folder": where}, report_of(BackupReport), bytes_done(on_progress))
 
+    @checked
     def delete_crawl(
         self,
         crawl: str,

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 from docstore.model import keys
+from docstore.model.arguments import checked
 from docstore.model.capture import STORED_REFUSED
 from docstore.model.errors import InvalidArgument, UnsupportedFormat
+from docstore.model.plain import plain
 from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Append,
@@ -52,7 +54,7 @@ from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
-from docstore.serving.wire import plain, weight
+from docstore.serving.wire import weight
 
 _T = TypeVar("_T")
 
@@ -182,7 +184,7 @@ class StoreCalls:
 
     @Asks
     def _watch_job(self, job: Job, wait_seconds: int) -> Steps[Job]:
-        query = {"wait": wait_seconds, "seen": job.revision}
+        query = {"wait_seconds": wait_seconds, "revision": job.revision}
         return self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
 
     @Asks
@@ -212,6 +214,7 @@ class StoreCalls:
     # --- pages
 
     @Asks
+    @checked
     def put_page(
         self,
         url: str,
@@ -266,17 +269,19 @@ class StoreCalls:
         return [outcome for outcome in outcomes if outcome is not None]
 
     @Asks
+    @checked
     def add_anchor(
-        self, target_url: str, source_url: str, text: str, at: Time | None = None, *, any_time: bool = False
+        self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
     ) -> Steps[None]:
         """See `DocumentStore.add_anchor`."""
         keys.row_key(target_url)
         keys.row_key(source_url)
         named = {"target_url": target_url, "source_url": source_url, "text": text}
-        message = {**named, "at": _at_micros(at), "any_time": any_time}
+        message = {**named, "seen_at": _at_micros(seen_at), "any_time": any_time}
         return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
 
     @Asks
+    @checked
     def delete(self, url: str, *, purge: bool = False) -> Steps[bool]:
         """See `DocumentStore.delete`."""
         query = {"url": _checked_url(url), "purge": True if purge else None}
@@ -288,6 +293,7 @@ class StoreCalls:
         return bool((yield from self._session.ask(call)))
 
     @Asks
+    @checked
     def get(
         self,
         url: str,
@@ -295,7 +301,7 @@ class StoreCalls:
         at: Time | None = None,
         versions: int = 1,
         families: Sequence[str] | None = None,
-        follow: bool = False,
+        follow_redirects: bool = False,
         variants: bool = False,
         follow_duplicates: bool = False,
     ) -> Steps[Document | None]:
@@ -306,13 +312,14 @@ class StoreCalls:
             "at": _at_micros(at),
             "versions": None if versions == 1 else versions,
             "families": None if families is None else ",".join(checked_families(tuple(families))),
-            "follow": follow or None,
+            "follow_redirects": follow_redirects or None,
             "variants": variants or None,
             "follow_duplicates": follow_duplicates or None,
         }
         return self._session.ask(Call("GET", "/v1/page", Document, query=query, may_be_absent=True))
 
     @Lists
+    @checked
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
     ) -> Items[Document | None]:
@@ -329,6 +336,7 @@ class StoreCalls:
             yield from self._session.items(Document | None, partial(rest, batch))
 
     @Asks
+    @checked
     def history(self, url: str) -> Steps[list[Document]]:
         """See `DocumentStore.history`."""
         return self._session.ask(
@@ -336,24 +344,28 @@ class StoreCalls:
         )
 
     @Asks
+    @checked
     def validators(self, url: str) -> Steps[dict[str, str | int] | None]:
         """See `DocumentStore.validators`."""
         query = {"url": _checked_url(url)}
         return self._session.ask(Call("GET", "/v1/validators", dict[str, Any], query=query, may_be_absent=True))
 
     @Lists
+    @checked
     def anchors(self, url: str) -> Items[Cell]:
         """See `DocumentStore.anchors`."""
         return _slices(self._session, url, ReadSpec(("anchor",)))
 
     @Asks
+    @checked
     def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> Steps[list[Similar]]:
         """See `DocumentStore.similar`."""
-        named: dict[str, object] = {"body": page} if isinstance(page, bytes) else {"url": page}
+        named: dict[str, object] = {"url": page} if isinstance(page, str) else {"body": bytes(page)}
         message = {**named, "threshold": threshold, "limit": limit}
         return self._session.ask(Call("POST", "/v1/similar", list[Similar], "similar", message=message))
 
     @Asks
+    @checked
     def snippet(
         self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
     ) -> Steps[Snippet | None]:
@@ -362,6 +374,7 @@ class StoreCalls:
         return found[0]
 
     @Asks
+    @checked
     def snippets(
         self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
     ) -> Steps[list[Snippet | None]]:
@@ -372,6 +385,7 @@ class StoreCalls:
         return found
 
     @Asks
+    @checked
     def search(
         self,
         query: str,
@@ -389,9 +403,10 @@ class StoreCalls:
             )
         given: dict[str, Any] = {name: value for name, value in options.items() if name != "seconds"}
         times = {name: _at_micros(given.get(name)) for name in ("since", "until")}
-        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"q": query, **given, **times}))
+        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"query": query, **given, **times}))
 
     @Asks
+    @checked
     def collapse(self, urls: Iterable[str]) -> Steps[list[str]]:
         """See `DocumentStore.collapse`."""
         kept: list[str] = []
@@ -404,6 +419,7 @@ class StoreCalls:
         return kept
 
     @Lists
+    @checked
     def find(
         self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
     ) -> Items[Document]:
@@ -432,6 +448,25 @@ class StoreCalls:
         """See `DocumentStore.orphans`."""
         call = Call("GET", "/v1/orphans")
         return self._session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
+
+    @Lists
+    @checked
+    def _listed(self, *, prefix: str | None, host: str | None) -> Items[Listed]:
+        scan_range(prefix, host)
+
+        def rest(last: Listed | None, _count: int) -> Call:
+            after = None if last is None else last.row_key.hex()
+            return Call("GET", "/v1/urls", query={"prefix": prefix, "host": host, "after": after})
+
+        return self._session.items(Listed, rest)
+
+
+class Listed(NamedTuple):
+    """A URL with a live page, and the time of its newest capture."""
+
+    url: str
+    row_key: bytes
+    timestamp: int
 
 
 class Rejected(NamedTuple):
@@ -648,7 +683,7 @@ def _refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
     length = weight(page)
     if length <= limits.request_bytes - ROOM_BYTES:
         return None
-    limit = f"the server takes {limits.request_bytes} in one request; `docstore serve --max-body` sets more"
+    limit = f"the server takes {limits.request_bytes} in one request; `docstore serve --max-request-bytes` sets more"
     return _refused(page, f"the page takes {length} bytes, and {limit}")
 
 

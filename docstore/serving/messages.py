@@ -15,7 +15,6 @@ from litestar import Request, Response
 from litestar.di import NamedDependency
 from litestar.response import Stream
 
-from docstore.reading.documents import Document
 from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, RequestContext, Role, context_of, failure
 from docstore.serving.service import Service
 from docstore.serving.wire import (
@@ -132,7 +131,7 @@ def encoder(request: HasScope) -> Callable[[object], bytes]:
     packs, compresses = wants_msgpack(request), wants_zstd(request)
 
     def encode(value: object) -> bytes:
-        raw = to_msgpack(value) if packs else to_json(shown(value))
+        raw = to_msgpack(value) if packs else to_json(value)
         if compresses and len(raw) >= LEAST_COMPRESSED_BYTES:
             return zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
         return raw
@@ -155,17 +154,6 @@ def headers_of(request: HasScope, raw: bytes, headers: dict[str, str]) -> dict[s
     if raw[:4] == zstandard.FRAME_HEADER:
         named["content-encoding"] = ZSTD
     return named
-
-
-def shown(value: object) -> Any:
-    """A value for JSON: a page has its URL."""
-    if isinstance(value, Document):
-        return {"url": value.url, **value._asdict()}
-    if isinstance(value, list):
-        return [shown(one) for one in value]
-    if isinstance(value, dict):
-        return {name: shown(one) for name, one in value.items()}
-    return value
 
 
 async def stream(
@@ -270,7 +258,7 @@ class _Source:
         if taken and self.packs:
             chunk = encode_items(taken, compress=self._compresses)
         elif taken:
-            chunk = b"".join(to_json(shown(item)) + b"\n" for item in taken)
+            chunk = b"".join(to_json(item) + b"\n" for item in taken)
         if self.is_done:
             has_place = self._resume_after is not None and self._last is not None
             more = {"next": self._resume_after(self._last)} if has_place and self._resume_after else {}

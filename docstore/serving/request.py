@@ -516,7 +516,7 @@ class Admission:
     """
 
     def __init__(self, settings: Settings, tokens: Tokens | None) -> None:
-        self._hosts = {"localhost", settings.host.lower(), *(host.lower() for host in settings.hosts)}
+        self._hosts = {"localhost", settings.bind.lower(), *(host.lower() for host in settings.hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
         self._tokens = tokens
         self._secret = os.urandom(32)

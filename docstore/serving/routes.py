@@ -20,6 +20,7 @@ from litestar.response import Stream
 
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
+from docstore.model.plain import shown
 from docstore.model.pointers import PagePointer, parse_place, place_after
 from docstore.model.types import (
     Append,
@@ -36,6 +37,7 @@ from docstore.model.types import (
     Schema,
     SetCell,
     Similar,
+    micros,
 )
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
@@ -44,7 +46,7 @@ from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.archive_cdx import compiled_expression
-from docstore.serving.client_calls import About, Job, Limits, Rejected
+from docstore.serving.client_calls import About, Job, Limits, Listed, Rejected
 from docstore.serving.messages import (
     PAUSE,
     AnyRequest,
@@ -159,7 +161,12 @@ _PLAIN_NUMBER: Final = re.compile("0|[1-9][0-9]{0,15}")
 
 Families = Annotated[str | None, QueryParameter(description="names with commas: page, http, text, dedup")]
 Url = Annotated[str, QueryParameter(description="of the page")]
-At = Annotated[int | None, QueryParameter(description="the newest capture up to this time, in microseconds since 1970")]
+At = Annotated[str | None, QueryParameter(description="the newest capture up to this time; see `moment`")]
+
+
+def moment(text: str | None) -> int | None:
+    """A time of a query: ISO 8601, or microseconds since 1970."""
+    return None if text is None else int(text) if _PLAIN_NUMBER.fullmatch(text) else micros(text)
 
 
 @post("/page", status_code=200, opt=opens(Role.WRITE, gives=PutResult))
@@ -177,22 +184,22 @@ async def put_body(
     service: Asked,
     url: Url,
     status: FromQuery[int] = 200,
-    fetched_at: FromQuery[int | None] = None,
+    fetched_at: FromQuery[str | None] = None,
     header: Annotated[list[str] | None, QueryParameter(description="NAME: VALUE, as received; may be repeated")] = None,
-    policy: Annotated[list[str] | None, QueryParameter(description="VERDICT:POLICY; may be repeated")] = None,
+    policy: Annotated[list[str] | None, QueryParameter(description="VERDICT=POLICY; may be repeated")] = None,
     anchors: FromQuery[bool] = False,
     links: FromQuery[bool] = False,
     any_time: FromQuery[bool] = False,
     crawl: FromQuery[str] = "",
 ) -> Response[bytes]:
     """Write one page whose body is the body of the request: for `curl --upload-file`."""
-    pairs = [_pair(one, "header", "Name: value") for one in header or ()]
+    pairs = [_pair(one, ":", "header", "Name: value") for one in header or ()]
     content_type = context_of(request.scope).headers.get("content-type")
     if content_type and not any(name.lower() == "content-type" for name, _ in pairs):
         pairs.append(("Content-Type", content_type))
-    policies = dict(_pair(one, "policy", "exact:reject") for one in policy or ()) if policy else None
+    policies = dict(_pair(one, "=", "policy", "exact=reject") for one in policy or ()) if policy else None
     body = await context_of(request.scope).body()
-    page = Page(url, body, status, tuple(pairs), fetched_at, crawl=crawl)
+    page = Page(url, body, status, tuple(pairs), moment(fetched_at), crawl=crawl)
     result = await service.put_page(page, policies=policies, anchors=anchors, links=links, any_time=any_time)
     return reply(request, result)
 
@@ -223,25 +230,25 @@ async def get_page(
     at: At = None,
     versions: Annotated[int, QueryParameter(ge=1, le=1000)] = 1,
     families: Families = None,
-    follow: FromQuery[bool] = False,
+    follow_redirects: FromQuery[bool] = False,
     variants: FromQuery[bool] = False,
     follow_duplicates: FromQuery[bool] = False,
 ) -> Response[bytes]:
     """A page; with `If-None-Match` only if it is another than the client has."""
-    wanted = _shown_families(request, families)
+    wanted, when = _shown_families(request, families), moment(at)
     encode = encoder(request)
 
     def encoded(found: Document | None) -> bytes | None:
         return None if found is None else encode(found)
 
-    follows = {"follow": follow, "variants": variants, "follow_duplicates": follow_duplicates}
+    follows = {"follow_redirects": follow_redirects, "variants": variants, "follow_duplicates": follow_duplicates}
     if versions == 1:
-        raw = await service.read_page(encoded, url, at, wanted, **follows)
+        raw = await service.read_page(encoded, url, when, wanted, **follows)
     else:
-        find = partial(service.store.get, url, at=at, versions=versions, families=wanted, **follows)
+        find = partial(service.store.get, url, at=when, versions=versions, families=wanted, **follows)
         raw = await service.read(lambda: encoded(find()))
     if raw is None:
-        rejected = rejection_of(await service.read(service.store.history, url), at)
+        rejected = rejection_of(await service.read(service.store.history, url), when)
         said = None if rejected is None else rejected.newest.shown_verdict
         of = (
             ""
@@ -264,7 +271,7 @@ async def has_page(request: AnyRequest, service: Asked, url: Url) -> Response[No
 @get("/page/body", opt=opens(Role.READ, gives=bytes))
 async def get_body(request: AnyRequest, service: Asked, url: Url, at: At = None) -> Response[bytes]:
     """The stored bytes of a page, as data."""
-    found: Document | None = await service.read_page(lambda page: page, url, at, ("page",))
+    found: Document | None = await service.read_page(lambda page: page, url, moment(at), ("page",))
     if found is None or found.body is None:
         raise absent(url)
     return Response(found.body, headers=BODY_HEADERS, media_type=BODY_HEADERS["content-type"])
@@ -340,7 +347,7 @@ async def validators(request: AnyRequest, service: Asked, url: Url) -> Response[
     found: Any = await service.read_of_page(url, lambda: service.store.validators(url))
     if found is None:
         raise absent(url)
-    return reply(request, found)
+    return reply(request, found if wants_msgpack(request) else {name: shown(name, one) for name, one in found.items()})
 
 
 @get("/anchors", opt=opens(Role.READ, streams=True))
@@ -358,11 +365,11 @@ async def add_anchor(
     target_url: str,
     source_url: str,
     text: str,
-    at: int | None = None,
+    seen_at: int | None = None,
     any_time: bool = False,
 ) -> Response[bytes]:
     """Record that a page links to another."""
-    await service.write(partial(service.store.add_anchor, target_url, source_url, text, at, any_time=any_time))
+    await service.write(partial(service.store.add_anchor, target_url, source_url, text, seen_at, any_time=any_time))
     return reply(request, {})
 
 
@@ -417,11 +424,11 @@ SEARCH_SECONDS: Final = 2.0
 async def search(
     request: AnyRequest,
     service: Asked,
-    q: Annotated[str, QueryParameter(description="words, phrases and fields, at most 1,000 characters")],
+    words: Annotated[str, QueryParameter(name="query", description="words, phrases and fields, at most 1,000 letters")],
     host: FromQuery[str | None] = None,
     lang: FromQuery[str | None] = None,
-    since: Annotated[int | None, QueryParameter(description="in microseconds since 1970")] = None,
-    until: Annotated[int | None, QueryParameter(description="the same; exclusive")] = None,
+    since: FromQuery[str | None] = None,
+    until: Annotated[str | None, QueryParameter(description="exclusive")] = None,
     status: Annotated[int | None, QueryParameter(description="any 2xx if left out; 0 for any", ge=0, le=999)] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=MOST_HITS)] = 10,
     offset: Annotated[int, QueryParameter(ge=0, le=MOST_OFFSET)] = 0,
@@ -429,9 +436,9 @@ async def search(
     length: Annotated[int, QueryParameter(description="of a snippet; 0 for none", ge=0, le=1000)] = DEFAULT_LENGTH,
 ) -> Response[bytes]:
     """Pages that answer a query, one of each cluster; the job `index` makes and updates the index."""
-    options = SearchOptions(host=host, lang=lang, since=since, until=until, status=status)
+    options = SearchOptions(host=host, lang=lang, since=moment(since), until=moment(until), status=status)
     options |= SearchOptions(limit=limit, offset=offset, collapse=collapse, length=length, seconds=SEARCH_SECONDS)
-    return await ask(request, service, lambda: service.store.search(q, **options))
+    return await ask(request, service, lambda: service.store.search(words, **options))
 
 
 @post("/collapse", status_code=200, opt=opens(Role.READ, gives={"urls": list[str], "taken": list[bytes] | None}))
@@ -475,7 +482,7 @@ async def rejected(request: AnyRequest, service: Asked) -> Stream:
 
     def found() -> Iterator[Any]:
         for one in queries.rejected(service.store.table, service.store.opened.values):
-            yield PAUSE if one is None else Rejected(*one)._asdict()
+            yield PAUSE if one is None else Rejected(*one)
 
     return await stream(request, service, found)
 
@@ -498,19 +505,19 @@ async def urls(
     prefix: Annotated[str | None, QueryParameter(description="only URLs with this prefix")] = None,
     host: Annotated[str | None, QueryParameter(description="only pages of this host")] = None,
     after: Annotated[str, QueryParameter(description="`next` of the answer before, in hexadecimal")] = "",
-    limit: Annotated[int, QueryParameter(ge=1, le=100_000)] = 1000,
+    limit: Annotated[int | None, QueryParameter(ge=1)] = None,
 ) -> Stream:
     """Stored pages in row-key order, with the time of their newest capture."""
     start, end = scan_range(prefix, host)
     start = max(start, place_after_key(after))
 
-    def listed() -> Iterator[dict[str, Any]]:
+    def listed() -> Iterator[Listed]:
         family, qualifier = capture.BODY
         spec = ReadSpec((family,), qualifier, versions=1, keys_only=True)
         for row in service.store.cells.scan(start=start, end=end, spec=spec, limit=limit):
-            yield {"url": row.url, "row_key": row.row_key, "timestamp": row.cells[0].timestamp}
+            yield Listed(row.url, row.row_key, row.cells[0].timestamp)
 
-    return await stream(request, service, listed, lambda item: item["row_key"].hex())
+    return await stream(request, service, listed, lambda item: item.row_key.hex())
 
 
 PAGES: Final = [
@@ -562,9 +569,9 @@ def _page_answer(context: RequestContext, raw: bytes) -> tuple[int, bytes, dict[
     return 200, raw, named
 
 
-def _pair(given: str, name: str, example: str) -> tuple[str, str]:
-    key, colon, value = given.partition(":")
-    if not colon or not key:
+def _pair(given: str, sign: str, name: str, example: str) -> tuple[str, str]:
+    key, sign, value = given.partition(sign)
+    if not sign or not key:
         raise Refusal(400, f"{name} must be like {example!r}, not {given[:100]!r}")
     return key, value.strip()
 
@@ -759,11 +766,11 @@ async def get_job(
     request: AnyRequest,
     service: Asked,
     name: FromPath[str],
-    wait: Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS, description="seconds, for a change")] = 0.0,
-    seen: Annotated[int, QueryParameter(description="revision that the client has")] = 0,
+    wait_seconds: Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS, description="for a change")] = 0.0,
+    revision: Annotated[int, QueryParameter(description="that the client has")] = 0,
 ) -> Response[bytes]:
-    """A job; with `wait` when it has changed since revision `seen`."""
-    return reply(request, await service.jobs.watch(name, seen, wait))
+    """A job; with `wait_seconds` when it has changed since that revision."""
+    return reply(request, await service.jobs.watch(name, revision, wait_seconds))
 
 
 @get("/jobs/{name:str}/events", opt=opens(Role.READ, gives=bytes))

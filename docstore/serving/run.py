@@ -111,7 +111,7 @@ class Server:
         unix_path = self._settings.unix or default_socket_path(self._store.opened.path)
         before = sys.getswitchinterval()
         with contextlib.ExitStack() as stack:
-            tcp = stack.enter_context(tcp_socket(self._settings.host, self._settings.port))
+            tcp = stack.enter_context(tcp_socket(self._settings.bind, self._settings.port))
             unix = stack.enter_context(unix_socket(unix_path.absolute()))
             stack.callback(remove_socket, unix_path.absolute())
             stack.callback(sys.setswitchinterval, before)
@@ -119,7 +119,7 @@ class Server:
             listeners: list[tuple[ASGIApp, list[socket.socket]]] = [(self._api, [tcp, unix])]
             archive_url = ""
             if self._settings.archive_port is not None:
-                archive = stack.enter_context(tcp_socket(self._settings.archive_host, self._settings.archive_port))
+                archive = stack.enter_context(tcp_socket(self._settings.archive_bind, self._settings.archive_port))
                 archive_url = self._settings.archive_url or _url(archive)
                 app = self._archive_app()
                 stack.callback(app.close)
@@ -214,7 +214,7 @@ class Server:
             await asyncio.sleep(0.001)
 
     def _archive_app(self) -> ArchiveApp:
-        hosts = (*LOOPBACK_HOSTS, self._settings.archive_host, *self._settings.hosts)
+        hosts = (*LOOPBACK_HOSTS, self._settings.archive_bind, *self._settings.hosts)
         return ArchiveApp(self._store, ArchiveSettings(hosts=hosts, base_url=self._settings.archive_url), self._tokens)
 
     def _reload_tokens(self) -> None:

@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 from weakref import WeakSet
@@ -23,6 +22,7 @@ from weakref import WeakSet
 from docstore.model import keys
 from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
+from docstore.model.plain import plain
 from docstore.model.types import Page, PutResult, micros
 from docstore.reading.documents import Document, DocumentReader, LongDocument
 from docstore.reports.check import check
@@ -33,7 +33,7 @@ from docstore.serving.client_calls import Job
 from docstore.serving.request import Refusal, busy, failure, stopping
 from docstore.serving.settings import Settings
 from docstore.serving.telemetry import Log, Metrics
-from docstore.serving.wire import plain, read
+from docstore.serving.wire import read
 from docstore.storage.files import Files
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
@@ -285,7 +285,7 @@ class Service:
 
     def _named(self, page: Page) -> Page:
         """A page with the digest by which archive clients name its body, where that is wanted and none is recorded."""
-        if not self.settings.digests or page.payload_digest or page.status == NOT_MODIFIED:
+        if not self.settings.payload_digests or page.payload_digest or page.status == NOT_MODIFIED:
             return page
         return page._replace(payload_digest=payload_digest(page.body))
 
@@ -505,8 +505,8 @@ def _sweep(
     threshold: float | None = None,
     text: str | None = None,
     shingle_words: int | None = None,
-    policy: str = str(CanonicalPolicy.CANONICAL_LINK),
-    versions: bool = False,
+    canonical_policy: str = str(CanonicalPolicy.CANONICAL_LINK),
+    same_url: bool = False,
     all_pairs: bool = False,
     dry_run: bool = False,
     pairs: str | None = None,
@@ -518,14 +518,14 @@ def _sweep(
     """See `SweepOptions`; `threads` is one, so that writes go on, and `pairs` is a file of the server's machine."""
     given: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("store", "progress")}
     given |= {"pairs": None if pairs is None else Path(pairs), "kinds": tuple(kinds)}
-    if policy in list(CanonicalPolicy):  # the options refuse others
-        given["policy"] = CanonicalPolicy(policy)
-    return sweep(store, SweepOptions(**given), progress).as_dict()
+    if canonical_policy in list(CanonicalPolicy):  # the options refuse others
+        given["canonical_policy"] = CanonicalPolicy(canonical_policy)
+    return sweep(store, SweepOptions(**given), progress).asdict()
 
 
 def _backup(store: DocumentStore, progress: Progress, *, folder: str) -> Any:
     """See `DocumentStore.backup`; the folder is one of the server's machine."""
-    return asdict(store.backup(folder, lambda done, total: progress("bytes", done, total)))
+    return store.backup(folder, lambda done, total: progress("bytes", done, total)).asdict()
 
 
 def _check(store: DocumentStore, progress: Progress) -> Any:
@@ -541,12 +541,12 @@ def _check(store: DocumentStore, progress: Progress) -> Any:
 
 def _reindex(store: DocumentStore, progress: Progress, *, dry_run: bool = False) -> Any:
     """See `docstore.sweep.reindex`."""
-    return reindex(store, dry_run=dry_run, on_progress=lambda report: progress("pages", report.pages, 0)).as_dict()
+    return reindex(store, dry_run=dry_run, on_progress=lambda report: progress("pages", report.pages, 0)).asdict()
 
 
-def _index(store: DocumentStore, progress: Progress, *, again: bool = False) -> Any:
+def _index(store: DocumentStore, progress: Progress, *, full: bool = False) -> Any:
     """See `docstore.search.index`; needs the extra `docstore[search]`."""
-    return store.search_index().update(lambda pages: progress("pages", pages, 0), again=again)
+    return store.search_index().update(lambda pages: progress("pages", pages, 0), full=full)
 
 
 def _dedup_stats(store: DocumentStore, _progress: Progress, *, by: str | None = None, crawl: str = "") -> Any:

@@ -64,9 +64,9 @@ class Settings:
     """Where a server listens, and who may ask it.
 
     Attributes:
-        host, port: of the API; port 0 takes a free one.
+        bind, port: of the API; port 0 takes a free one.
         unix: path of a socket that only this user may use; None for one in the store's folder.
-        archive_host, archive_port: of the archive API, an origin of its own; None for none, port 0 for a free one.
+        archive_bind, archive_port: of the archive API, an origin of its own; None for none, port 0 for a free one.
             Without tokens everybody who reaches it may read every page.
         archive_url: scheme, host and port by which others know the archive API; "" for what they ask by.
         token_file: who may do what; None where only this machine can ask.
@@ -74,14 +74,14 @@ class Settings:
         origins: of web pages that may ask.
         trusted_proxies: addresses whose X-Forwarded-For is believed.
         backup_root: folder below which requests over TCP may have backups written.
-        digests: give a written page the SHA-1 of its body as payload digest, where its client gives none.
+        payload_digests: give a written page the SHA-1 of its body as payload digest, where its client gives none.
         limits: how much it takes at a time.
     """
 
-    host: str = "127.0.0.1"
+    bind: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     unix: Path | None = None
-    archive_host: str = "127.0.0.1"
+    archive_bind: str = "127.0.0.1"
     archive_port: int | None = None
     archive_url: str = ""
     token_file: Path | None = None
@@ -89,13 +89,13 @@ class Settings:
     origins: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     backup_root: Path | None = None
-    digests: bool = False
+    payload_digests: bool = False
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        if self.token_file is None and not is_loopback(self.host):
+        if self.token_file is None and not is_loopback(self.bind):
             raise InvalidArgument(
-                f"{self.host} can be reached from other machines, and without tokens anybody there could write and "
+                f"{self.bind} can be reached from other machines, and without tokens anybody there could write and "
                 "delete; give --token-file, or listen on 127.0.0.1"
             )
         if self.token_file is None and self.trusted_proxies:

@@ -8,6 +8,7 @@ which name their type: ``{"type": "set_cell", "family": ...}``.
 A record has two shapes, and `read` takes both: by name (a map), and by position (an array, as msgpack packs a
 NamedTuple: no Python code runs for it).  Fields that are missing at the end take their defaults; a field that is not
 known is refused.  Bytes are bytes in msgpack; in JSON they are a string if they are UTF-8, else ``{"base64": "..."}``.
+Times are microseconds since 1970 in msgpack and ISO 8601 in JSON, which may give microseconds too.
 What is read was written by strangers: whatever it is, the answer is a value of that type, or `InvalidArgument` that
 names the place.
 """
@@ -40,19 +41,15 @@ from docstore.model.errors import (
     StoreUnavailable,
     UnsupportedFormat,
 )
-from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, SetCell
+from docstore.model.plain import NAMED, TIMES, asdict, plain
+from docstore.model.types import Append, DeleteCells, DeleteFamily, DeleteRow, Increment, SetCell, micros
 
 _T = TypeVar("_T")
 _Read = Callable[[Any, str], Any]
 """Makes a value of one type of plain data; the second argument is its place, for errors."""
 
 TYPES: Final[Mapping[str, type]] = {
-    "set_cell": SetCell,
-    "delete_cells": DeleteCells,
-    "delete_family": DeleteFamily,
-    "delete_row": DeleteRow,
-    "append": Append,
-    "increment": Increment,
+    NAMED[kind.__name__]: kind for kind in (SetCell, DeleteCells, DeleteFamily, DeleteRow, Append, Increment)
 }
 """Records that name their type, as more than one may be in one place."""
 
@@ -81,52 +78,13 @@ def decode(raw: bytes, media_type: str) -> Any:
     return from_json(raw) if media_type == JSON else from_msgpack(raw)
 
 
-# --- values to plain data
-
-
-def plain(value: object, of_bytes: Callable[[bytes], Any] = bytes, of_key: Callable[[Any], Any] | None = None) -> Any:
-    """A value as maps, lists, strings, numbers and bytes; records by name.
-
-    Args:
-        value: to travel.
-        of_bytes, of_key: what bytes, and keys of maps, become.
-    """
-    kind = type(value)
-    if kind in _SCALARS_AS_THEY_ARE:
-        return value
-    if isinstance(value, bytes | bytearray):
-        return of_bytes(bytes(value))
-
-    def inner(one: object) -> Any:
-        return one if type(one) in _SCALARS_AS_THEY_ARE else plain(one, of_bytes, of_key)
-
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        fields = dict(zip(value._fields, map(inner, value), strict=True))
-        return {"type": _TYPE_NAMES[kind], **fields} if kind in _TYPE_NAMES else fields
-    if isinstance(value, enum.Enum):
-        return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: inner(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {(of_key or plain)(key): inner(one) for key, one in value.items()}
-    if isinstance(value, set | frozenset | Sequence) and not isinstance(value, str):
-        return [inner(one) for one in value]
-    for scalar in (str, int, float):
-        if isinstance(value, scalar):
-            return scalar(value)
-    raise InvalidArgument(f"{value!r:.100} cannot be sent: it is a {kind.__name__}")
-
-
-_SCALARS_AS_THEY_ARE: Final = frozenset({type(None), bool, int, float, str})
-
-
 # --- JSON
 
 
 def to_json(value: object) -> bytes:
     """A value as JSON, all ASCII: a lone surrogate is written as its escape."""
     try:
-        return json.dumps(plain(value, _textual, _textual_key), separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(asdict(value), separators=(",", ":"), allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"this cannot be sent as JSON: {error}") from error
 
@@ -155,18 +113,6 @@ def _map_of(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise InvalidArgument(f"this is no JSON: it holds {name}")
-
-
-def _textual(value: bytes) -> Any:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
-
-
-def _textual_key(key: Any) -> Any:
-    key = plain(key)
-    return key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
 
 
 # --- msgpack
@@ -429,7 +375,9 @@ def fields_of(kind: Any) -> tuple[dict[str, Any], set[str], dict[str, Any]]:
 def _record_reader(kind: Any) -> _Read:
     types_of, needed, defaults = fields_of(kind)
     is_function = inspect.isfunction(kind)
-    readers = {name: _reader(field) for name, field in types_of.items()}
+    readers = {
+        name: _time_reader(_reader(field)) if name in TIMES else _reader(field) for name, field in types_of.items()
+    }
     names = list(readers)
     in_order = list(readers.items())
     least = max((number + 1 for number, name in enumerate(names) if name in needed), default=0)
@@ -452,6 +400,18 @@ def _record_reader(kind: Any) -> _Read:
         return fields if is_function else kind(**fields)
 
     return read_record
+
+
+def _time_reader(number: _Read) -> _Read:
+    def read_time(given: Any, where: str) -> Any:
+        if type(given) is not str:
+            return number(given, where)
+        try:
+            return micros(given)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{where}: {error}") from error
+
+    return read_time
 
 
 # --- reports of jobs

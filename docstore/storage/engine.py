@@ -215,8 +215,8 @@ def check_family(family: str) -> None:
 
 def check_spec(spec: ReadSpec, *, scanning: bool) -> None:
     """Refuse a read spec with empty bounds, or one that a scan does not support."""
-    if spec.start < 0 or (spec.end is not None and spec.end < 0):
-        raise InvalidArgument(f"time range [{spec.start}, {spec.end}) must not begin or end before 0")
+    if spec.since < 0 or (spec.until is not None and spec.until < 0):
+        raise InvalidArgument(f"time range [{spec.since}, {spec.until}) must not begin or end before 0")
     if spec.versions is not None and spec.versions < 1:
         raise InvalidArgument(f"versions must be at least 1, not {spec.versions}")
     if spec.cell_limit is not None and spec.cell_limit < 1:
@@ -240,9 +240,9 @@ def check_mutations(table: str, mutations: Sequence[Mutation], largest_cell_byte
         if isinstance(mutation, SetCell):
             _check_set_cell(table, mutation, only_family is not None, largest_cell_bytes)
         elif isinstance(mutation, DeleteCells) and (
-            (mutation.start is not None and mutation.start < 0) or (mutation.end is not None and mutation.end < 0)
+            (mutation.since is not None and mutation.since < 0) or (mutation.until is not None and mutation.until < 0)
         ):
-            raise InvalidArgument(f"time range [{mutation.start}, {mutation.end}) must not begin or end before 0")
+            raise InvalidArgument(f"time range [{mutation.since}, {mutation.until}) must not begin or end before 0")
 
 
 def _check_set_cell(table: str, cell: SetCell, bare: bool, largest_cell_bytes: int) -> None:

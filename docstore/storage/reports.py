@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from docstore.model.plain import Plain
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.storage.unreadable import Unreadable
 
 
 @dataclass
-class CompactionReport:
+class CompactionReport(Plain):
     """What a compaction did, or with `dry_run` what it would do.
 
     Attributes:
@@ -77,7 +78,7 @@ class CompactionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class BackupReport:
+class BackupReport(Plain):
     """What a backup copied.
 
     Attributes:

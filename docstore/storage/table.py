@@ -153,7 +153,7 @@ class Table:
 
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         """The capture record at a time, whether or not a policy hides it; None if the time is free."""
-        spec = ReadSpec((CAPTURE_FAMILY,), start=timestamp, end=timestamp + 1)
+        spec = ReadSpec((CAPTURE_FAMILY,), since=timestamp, until=timestamp + 1)
         cells = self._engine.read_row(self._name, row_key, spec)
         return capture_of(cells[0]) if cells else None
 
@@ -161,7 +161,7 @@ class Table:
         """All capture records of a row in a range of time, newest first, whether or not a policy hides them."""
         limit = FIRST_RECORDS
         while True:
-            spec = ReadSpec((CAPTURE_FAMILY,), start=start, end=end, cell_limit=limit)
+            spec = ReadSpec((CAPTURE_FAMILY,), since=start, until=end, cell_limit=limit)
             cells = self._engine.read_row(self._name, row_key, spec)
             yield from map(capture_of, cells)
             if len(cells) < limit:
@@ -233,7 +233,7 @@ class Table:
         for policy in (self.captures_policy, self.bodies_policy):
             if not visible([Cell("", b"", timestamp, b"")], policy, now):
                 return False
-        newer = ReadSpec((CAPTURE_FAMILY,), start=timestamp + TIMESTAMP_STEP_MICROS, cell_limit=1, keys_only=True)
+        newer = ReadSpec((CAPTURE_FAMILY,), since=timestamp + TIMESTAMP_STEP_MICROS, cell_limit=1, keys_only=True)
         return not self._engine.read_row(self._name, row_key, newer)
 
     def replacement(self, row_key: bytes, old: CaptureRecord, new: CaptureRecord) -> RowMutations | None:
@@ -301,7 +301,7 @@ class Table:
         if not of_captures:
             return self._read_others(row_key, spec)
         later = self._later(row_key, of_captures)
-        shown = self._columns_shown(self.captures(row_key, spec.end), later, of_captures, spec)
+        shown = self._columns_shown(self.captures(row_key, spec.until), later, of_captures, spec)
         if others == ():
             return list(islice(shown, spec.cell_limit))
         cells = [*shown, *self._read_others(row_key, spec._replace(families=others))]
@@ -352,7 +352,7 @@ class Table:
         label = encode_inline(spec.crawl.encode())
         for capture in captures:
             timestamp = capture.timestamp
-            if timestamp < spec.start:
+            if timestamp < spec.since:
                 break
             if spec.crawl and capture.columns.get(CRAWL) != label:
                 continue
@@ -452,8 +452,8 @@ class Table:
             elif cell.qualifier.startswith(spec.qualifier_prefix):
                 others.append(cell)
         captures = self._live(records, {record.timestamp: record for record in records}.get)
-        if spec.end is not None:
-            bound = spec.end
+        if spec.until is not None:
+            bound = spec.until
             captures = (capture for capture in captures if capture.timestamp < bound)
         cells = list(self._columns_shown(captures, later, of_captures, spec))
         if others:
@@ -490,7 +490,7 @@ class Table:
 
     def _scan_kept(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
         limit = spec.cell_limit
-        raw = spec._replace(start=0, end=None, versions=None, keys_only=False, cell_limit=_SLICE_CELLS)
+        raw = spec._replace(since=0, until=None, versions=None, keys_only=False, cell_limit=_SLICE_CELLS)
         for row in self._engine.scan(self._name, start, end, raw):
             source = self._kept_of_row(row.row_key, spec) if row.truncated else self._kept(row.cells, spec)
             cells: list[Cell] = []
@@ -511,19 +511,19 @@ class Table:
             else [self._collected[family] for family in spec.families if family in self._collected]
         )
         # A policy by number never drops the newest version.
-        newest_only = spec.versions == 1 and spec.end is None
+        newest_only = spec.versions == 1 and spec.until is None
         now = self._clock()
         return any(
-            not _keeps_from(policy, spec.start, now) and (not newest_only or policy.max_age_seconds is not None)
+            not _keeps_from(policy, spec.since, now) and (not newest_only or policy.max_age_seconds is not None)
             for policy in policies
         )
 
     def _kept_of_row(self, row_key: bytes, spec: ReadSpec) -> Iterator[Cell]:
         """The kept cells of a row; of a column with many versions only as many are read as needed."""
         now = self._clock()
-        heads = self._raw_cells(row_key, spec._replace(versions=_HEAD_VERSIONS, end=None))
+        heads = self._raw_cells(row_key, spec._replace(versions=_HEAD_VERSIONS, until=None))
         for column, head in groupby(heads, key=_column_of):
-            yield from self._kept_of_column(column, self._column(row_key, list(head), spec.start), spec, now)
+            yield from self._kept_of_column(column, self._column(row_key, list(head), spec.since), spec, now)
 
     def _column(self, row_key: bytes, head: Sequence[Cell], start: int) -> Iterator[Cell]:
         """All versions of a column from a time on, newest first: `head`, then more in slices, read lazily."""
@@ -566,9 +566,9 @@ class Table:
         after = spec.after
         count = 0
         for cell, kept in _with_kept(cells, policy, now, self._same_value):
-            if not kept or cell.timestamp < spec.start or count == spec.versions:
+            if not kept or cell.timestamp < spec.since or count == spec.versions:
                 return  # older versions are dropped, or not selected
-            if spec.end is not None and cell.timestamp >= spec.end:
+            if spec.until is not None and cell.timestamp >= spec.until:
                 continue
             count += 1
             if after is None or _order(cell) > (after.family, after.qualifier, -after.timestamp):
@@ -625,7 +625,7 @@ class Table:
             if isinstance(mutation, SetCell):
                 self._check_timestamp(mutation.timestamp)
             elif isinstance(mutation, DeleteCells):
-                for bound in (mutation.start, mutation.end):
+                for bound in (mutation.since, mutation.until):
                     if bound is not None:
                         self._check_timestamp(bound)
         return mutations

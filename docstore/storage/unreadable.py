@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import url_of
+from docstore.model.plain import asdict
 
 MOST_LISTED = 1000
 """Only the first values are listed."""
@@ -59,9 +60,9 @@ class Unreadable(NamedTuple):
         place += f" at offset {self.offset}" if self.offset is not None else ""
         return f"{where}{self.reason}{place}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return self._asdict()
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 class UnreadableValues:

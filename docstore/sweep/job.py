@@ -18,9 +18,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from blake3 import blake3
@@ -32,6 +31,7 @@ from docstore.model.capture import BODY, ClusterPlace
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import SWEEP_DIRECTORY
 from docstore.model.keys import row_key, same_host, site, url_of
+from docstore.model.plain import Plain
 from docstore.model.pointers import PagePointer
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
@@ -71,8 +71,8 @@ class SweepOptions:
         threshold: least exact Jaccard coefficient of a pair; None takes the schema's.
         text: "main" compares main content, "visible" all visible text; None the text of the store's fingerprints.
         shingle_words: words in a shingle; None takes the schema's.
-        policy: how the canonical page of a cluster is chosen.
-        versions: pairs of versions of one URL too.
+        canonical_policy: how the canonical page of a cluster is chosen.
+        same_url: pairs of versions of one URL too.
         all_pairs: list every pair of equal versions; else a star around the first of them.
         dry_run: write no columns.
         pairs: file to write the pairs to.
@@ -90,8 +90,8 @@ class SweepOptions:
     threshold: float | None = None
     text: str | None = None
     shingle_words: int | None = None
-    policy: CanonicalPolicy = CanonicalPolicy.CANONICAL_LINK
-    versions: bool = False
+    canonical_policy: CanonicalPolicy = CanonicalPolicy.CANONICAL_LINK
+    same_url: bool = False
     all_pairs: bool = False
     dry_run: bool = False
     pairs: Path | None = None
@@ -108,9 +108,11 @@ class SweepOptions:
         if self.engine not in ENGINES:
             raise InvalidArgument(f"engine {self.engine!r} is unknown; choose one of {', '.join(ENGINES)}")
         known = [str(policy) for policy in CanonicalPolicy]
-        if self.policy not in known:
-            raise InvalidArgument(f"policy {self.policy!r} is unknown; choose one of {', '.join(known)}")
-        object.__setattr__(self, "policy", CanonicalPolicy(self.policy))
+        if self.canonical_policy not in known:
+            raise InvalidArgument(
+                f"canonical_policy {self.canonical_policy!r} is unknown; choose one of {', '.join(known)}"
+            )
+        object.__setattr__(self, "canonical_policy", CanonicalPolicy(self.canonical_policy))
         if self.apply not in (None, *APPLY):
             raise InvalidArgument(f"apply must be one of {', '.join(APPLY)}, not {self.apply!r}")
         if not self.kinds or not set(self.kinds) <= {str(kind) for kind in SAME_PAGE}:
@@ -119,45 +121,45 @@ class SweepOptions:
 
 @dataclass(frozen=True, slots=True)
 class LargeCluster:
-    """URL and time of the canonical page of a cluster, and how many documents are in the cluster."""
+    """URL and time of the canonical page of a cluster, and how many captures are in the cluster."""
 
     url: str
     timestamp: int
-    documents: int
+    captures: int
 
 
 @dataclass(slots=True)
-class SweepReport:
+class SweepReport(Plain):
     """Results of a sweep; the same names as `docstore sweep --json` prints.
 
     Attributes:
-        documents: live versions with a body.
+        captures: live versions with a body.
         compared: of these, those with 50 words and more, compared by shingles.
         by_bytes_only: of these, those compared only by their bytes: no text, under 20 words, or no 2xx status.
-        duplicates: documents whose canonical is another document.
-        without_duplicates, with_duplicates: documents in no pair, and in at least one.
-        with_500: documents with at least 500 duplicates.
+        duplicates: captures whose canonical is another document.
+        without_duplicates, with_duplicates: captures in no pair, and in at least one.
+        with_500: captures with at least 500 duplicates.
         pairs: all pairs, including those of equal versions.
         listed_pairs: pairs in the list: equal versions as a star, unless all pairs were requested.
-        clusters: of two or more documents.
-        largest_cluster: documents in it.
+        clusters: of two or more captures.
+        largest_cluster: captures in it.
         largest_clusters: the five largest, largest first, ties by row key.
         candidates: pairs compared exactly.
         expected_recall: share of the pairs exactly at the threshold that become candidates; it is higher above it.
         title_mismatches: pairs of groups of equal pages that titles set apart; `pairs` does not count them.  The file
             of pairs has them at its end, with "title_mismatch" after the similarity.
         crowded: texts in buckets so large that not all their pairs were compared.
-        written: documents whose columns were changed.
-        applied: documents that `apply` changed, by their verdict against the canonical page.
+        written: captures whose columns were changed.
+        applied: captures that `apply` changed, by their verdict against the canonical page.
         left: members that `apply` did not change, by reason: `other_host`, `kind` (not in `kinds`), and those of
             `docstore.writing.applying.Applied`.
         freed_bytes: what the next compaction frees because of `apply`; with `dry_run` what it would free.
         unreadable: values that could not be read; pages that need them were left out.
-        threshold, text, shingle_words, policy: as used.
+        threshold, text, shingle_words, canonical_policy: as used.
         seconds: wall time of the sweep; `stage_seconds` by stage.
     """
 
-    documents: int = 0
+    captures: int = 0
     compared: int = 0
     by_bytes_only: int = 0
     duplicates: int = 0
@@ -181,21 +183,17 @@ class SweepReport:
     threshold: float = 0.0
     text: str = ""
     shingle_words: int = 0
-    policy: str = ""
+    canonical_policy: str = ""
     seconds: float = 0.0
     stage_seconds: dict[str, float] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
-        return asdict(self)
-
     def _repr_html_(self) -> str:
         """For notebooks: the figures, and the largest clusters."""
-        largest = [(markup.number(one.documents), markup.url_text(one.url)) for one in self.largest_clusters]
+        largest = [(markup.number(one.captures), markup.url_text(one.url)) for one in self.largest_clusters]
         fields = [
-            (name, markup.number(getattr(self, name))) for name in ("documents", "duplicates", "pairs", "clusters")
+            (name, markup.number(getattr(self, name))) for name in ("captures", "duplicates", "pairs", "clusters")
         ]
-        table = markup.table(("documents", "largest clusters"), largest, right=(0,)) if largest else None
+        table = markup.table(("captures", "largest clusters"), largest, right=(0,)) if largest else None
         return markup.card(f"Sweep at {self.threshold:g}", [*fields, ("time", markup.duration(self.seconds))], table)
 
 
@@ -238,12 +236,12 @@ class _Sweep:
         self._own_sketches = self._from_bodies or shingle_words != schema.shingle_words
         self._rule = TextRule(extractor, shingle_words, schema.checksum, False, schema.vocabulary)
         self._rule.kernel()  # refuses invalid parameters before anything is read
-        self._how = f"{self._threshold!r} {extractor} {shingle_words} {options.versions}"
+        self._how = f"{self._threshold!r} {extractor} {shingle_words} {options.same_url}"
         self.report = SweepReport(
             threshold=self._threshold,
             text=extractor,
             shingle_words=shingle_words,
-            policy=str(options.policy),
+            canonical_policy=str(options.canonical_policy),
             expected_recall=expected_recall(self._threshold),
         )
         self._apart = Listed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
@@ -262,11 +260,11 @@ class _Sweep:
             self._sketch(versions, workspace)
         graph = self._pairs(versions, workspace)
         degrees = graph.degrees()
-        report.documents = len(versions.rows)
+        report.captures = len(versions.rows)
         report.compared = int((versions.equal_by == BY_TEXT).sum())
         report.by_bytes_only = int((versions.equal_by == BY_BODY).sum())
         report.with_duplicates = int((degrees > 0).sum())
-        report.without_duplicates = report.documents - report.with_duplicates
+        report.without_duplicates = report.captures - report.with_duplicates
         report.with_500 = int((degrees >= MANY_DUPLICATES).sum())
         report.pairs = int(degrees.sum()) // 2
         self._write_pairs(versions, graph)
@@ -334,7 +332,7 @@ class _Sweep:
         if self._store.schema.title_rule:
             is_near = similarity >= self._store.schema.near_threshold
             apart = set_apart(versions, maker, leader, first, second, is_near)
-            shown = apart & (self._options.versions | (versions.rows[first] != versions.rows[second]))
+            shown = apart & (self._options.same_url | (versions.rows[first] != versions.rows[second]))
             self._apart = Listed(first[shown], second[shown], similarity[shown])
             first, second, similarity = first[~apart], second[~apart], similarity[~apart]
         self.report.title_mismatches = len(self._apart.first)
@@ -343,7 +341,7 @@ class _Sweep:
         similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
         order = np.lexsort((second, first))
         self._stage_done("pairs")
-        return PairGraph(leader, first[order], second[order], similarity[order], versions.rows, self._options.versions)
+        return PairGraph(leader, first[order], second[order], similarity[order], versions.rows, self._options.same_url)
 
     def _write_pairs(self, versions: Versions, graph: PairGraph) -> None:
         listed = 0
@@ -387,7 +385,7 @@ class _Sweep:
             result = Clusters(np.arange(len(graph.leader)), np.ones(len(graph.leader)))
             result.canonical[chosen] = chosen[grouped.canonical]
             result.similarity[chosen] = grouped.similarity
-            if not self._options.versions:
+            if not self._options.same_url:
                 _dissolve(result, versions.rows)
             canonicals = distinct(result.canonical[result.canonical != np.arange(len(result.canonical))]).tolist()
             asked = {number: self._is_readable(versions, number) for number in canonicals if number not in readable}
@@ -420,7 +418,7 @@ class _Sweep:
 
     def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
         """The chosen versions from the best canonical to the worst; those without a text after all good pages."""
-        policy = self._options.policy
+        policy = self._options.canonical_policy
         row_keys = [versions.row_keys[number] for number in chosen.tolist()]
         pages = Pages(
             row_keys,

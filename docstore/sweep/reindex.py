@@ -8,12 +8,13 @@ nothing.  Sorted runs with keys of an older scheme are rebuilt first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from docstore.model import capture
 from docstore.model.capture import Column
 from docstore.model.format import CAPTURE_STORED, SCHEME_SKETCH_1, SCHEME_TEXT_1
+from docstore.model.plain import Plain
 from docstore.model.pointers import PagePointer
 from docstore.reading.index import SeenPages
 from docstore.storage.values import is_absent, raw_bytes_of
@@ -23,8 +24,8 @@ GROUP_PAGES = 64
 
 
 @dataclass(slots=True)
-class ReindexReport:
-    """Counts of a run; the same names as `docstore reindex --json` prints.
+class ReindexReport(Plain):
+    """Counts of a run; the same names as `docstore tool reindex --json` prints.
 
     Attributes:
         pages: captures that the detector should see.
@@ -43,9 +44,9 @@ class ReindexReport:
         """Pages that the detector cannot see."""
         return self.unposted + self.outdated
 
-    def as_dict(self) -> dict[str, Any]:
+    def asdict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {**asdict(self), "unseen": self.unseen}
+        return {**super(ReindexReport, self).asdict(), "unseen": self.unseen}
 
 
 def reindex(

@@ -86,6 +86,28 @@ def backup(
     earlier = _read(files, folder) if files.exists(folder / BACKUP_FILE) else None
     if earlier is None and files.exists(folder) and set(files.names(folder)) - _ours(files, folder):
         raise InvalidArgument(f"{folder} has other files; name an empty folder, or one of an earlier backup")
+    is_new_folder = not files.exists(folder)
+    try:
+        return _copy(opened, committer, folder, earlier, on_progress)
+    except StorageError:
+        if earlier is None:  # a full disk gets its bytes back; an interrupted backup stays, and goes on
+            for name in _ours(files, folder) & set(files.names(folder)) if files.exists(folder) else ():
+                path = folder / name
+                shutil.rmtree(path) if path.is_dir() else files.unlink(path)
+            if is_new_folder and files.exists(folder):
+                folder.rmdir()
+        raise
+
+
+def _copy(
+    opened: LocalBackend,
+    committer: Committer,
+    folder: Path,
+    earlier: dict[str, Any] | None,
+    on_progress: Progress | None,
+) -> BackupReport:
+    """Copy a store into a folder that is empty or has an earlier backup of it."""
+    files = opened.files
     with opened.bodies.pinned():
         if earlier is not None:
             with committer.lock:

@@ -38,6 +38,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
+from docstore.model.plain import asdict
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.counts import totals
@@ -82,8 +83,8 @@ if TYPE_CHECKING:
     from docstore.storage.reports import BackupReport, CompactionReport
 
 
-SALVAGE = "take what you need with `docstore salvage`, then remove the file"
-RESTORE = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
+SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
+RESTORE = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
 
 _MADE_BEFORE_FORMAT = frozenset(
     (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
@@ -270,8 +271,8 @@ class LocalBackend:
                 for tablet in self.manifest.tablets()
             ],
             "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
-            "lost": [lost._asdict() for lost in self.lost],
-            "unreadable": [value.as_dict() for value in self.values.unreadable.listed()],
+            "lost": [asdict(lost) for lost in self.lost],
+            "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
             "lost_commits": sum(lost.last - lost.first + 1 for lost in self.lost_commits),
             "set_aside_bytes": sum(file.length_bytes for file in self.set_aside),
         }
@@ -318,7 +319,7 @@ class Layout:
         if is_new and self._has_records():
             raise self._missing(FORMAT_FILE)  # a new store has FORMAT before its first record
         if is_new and not create:
-            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init` or create=True")
+            raise StoreUnavailable(f"there is no store at {self._path}; make one with `docstore init`, or create=True")
         if is_new:
             self._check_empty()
             if schema is not None:

@@ -144,7 +144,7 @@ class LocalValues:
         elif isinstance(mutation, DeleteFamily):
             record = delete_family(row_key, mutation.family, now)
         elif isinstance(mutation, DeleteCells):
-            record = delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.start, mutation.end)
+            record = delete_column(row_key, mutation.family, mutation.qualifier, now, mutation.since, mutation.until)
         else:
             return
         self.records.append([record])

@@ -355,7 +355,7 @@ class GroupReads:
         """Prefetch the pages' own rows and their postings."""
         self._engine.forget_ahead()
         rows = [
-            (prepared.row_key, ReadSpec((CAPTURE_FAMILY,), end=prepared.timestamp + 1, cell_limit=FIRST_RECORDS))
+            (prepared.row_key, ReadSpec((CAPTURE_FAMILY,), until=prepared.timestamp + 1, cell_limit=FIRST_RECORDS))
             for prepared in pages
             if not prepared.error and not self._pages.is_absent(prepared.row_key)
         ]
@@ -376,7 +376,7 @@ class GroupReads:
             if previous is not None and previous.checksum == prepared.analysed.body_checksum:  # its values are verified
                 pointers.append(PagePointer(previous.source, prepared.row_key))
         # With their values: a page that a verdict names must be readable.
-        specs = [(row_key, ReadSpec(start=at, end=at + 1)) for at, row_key in dict.fromkeys(pointers)]
+        specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
         self._engine.read_ahead(PAGES, specs)
 
     def follow(self, plan: Plan, known: bool) -> None:

@@ -60,10 +60,10 @@ def export_files(folder: Path) -> None:
             index = CdxjIndex(f"{name}.warc.gz")
             with (folder / f"{name}.warc.gz").open("wb") as stream:
                 writer = WarcExport(stream, on_record=index.add)
-                export(store, writer, Selection(newest=False), keep_encoded=name == "kept")
+                export(store, writer, Selection(versions=None), keep_encoded=name == "kept")
             (folder / f"{name}.cdxj").write_bytes(b"".join(index.lines()))
         with (folder / "out.wacz").open("wb") as stream:
-            export(store, WaczExport(stream, "docstore"), Selection(newest=False))
+            export(store, WaczExport(stream, "docstore"), Selection(versions=None))
 
 
 both = pytest.mark.parametrize("collection", ["web", "mem"])

@@ -21,10 +21,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with docstore.open(folder / "store", create=True) as store:
         ingest(store, [str(ROOT / "examples" / "sample-crawl.warc.gz")])
         with (folder / "out.wacz").open("wb") as stream:
-            export(store, WaczExport(stream, "docstore"), Selection(newest=False))
+            export(store, WaczExport(stream, "docstore"), Selection(versions=None))
         index = CdxjIndex("out.warc.gz")
         with (folder / "out.warc.gz").open("wb") as stream:
-            export(store, WarcExport(stream, on_record=index.add), Selection(newest=False))
+            export(store, WarcExport(stream, on_record=index.add), Selection(versions=None))
         (folder / "out.cdxj").write_bytes(b"".join(index.lines()))
     return folder
 

@@ -47,10 +47,10 @@ def test_what_reads_shows_what_a_directory_shows(address: str, tmp_path: Path) -
         ("get", CRC),
         ("history", CRC),
         ("dups", CRC),
-        ("stats", "--text"),
+        ("stats", "--words"),
         ("check",),
-        ("export", "--format", "jsonl", "--versions", "all", "--bodies"),
-        ("reindex", "--dry-run"),
+        ("export", "--format", "jsonl", "--versions", "all", "--body"),
+        ("tool", "reindex", "--dry-run"),
     ):
         assert run(*words, "--store", address) == run(*words, "--store", directory), words
     totals = [json.loads(run("stats", "--json", "--store", store))["totals"] for store in (address, directory)]
@@ -64,7 +64,7 @@ def test_what_cannot_work_says_so_in_one_sentence(address: str, tmp_path: Path) 
         ("backup", str(tmp_path / "b"), "--store", address): "is backed up by HBase's snapshots, or copied",
         ("ingest", "--dry-run", str(SAMPLE), "--store", address): "has no dry run",
         ("stats", "--codecs", "--store", address): "has no records to count",
-        ("salvage", "--output", str(tmp_path / "o"), "--store", address): "salvage reads the files of a store",
+        ("tool", "salvage", "--output", str(tmp_path / "o"), "--store", address): "salvage reads the files of a store",
         ("restore", str(tmp_path / "backup"), address): "a restore writes files of a store",
     }.items():
         error = run(*words, code=2)

@@ -51,7 +51,7 @@ def same(swept: tuple[Path, Path, SweepReport], name: str, **options: Any) -> No
         assert pairs.read_bytes() == (folder / "local.tsv").read_bytes()
         assert contents(store) == contents(local)
         assert not (store.opened.path / "sweep").exists()
-    for field in ("documents", "pairs", "clusters", "candidates", "crowded", "written", "duplicates"):
+    for field in ("captures", "pairs", "clusters", "candidates", "crowded", "written", "duplicates"):
         assert getattr(report, field) == getattr(expected, field), field
 
 

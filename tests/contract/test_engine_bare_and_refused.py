@@ -52,8 +52,8 @@ def test_a_bare_row_reads_and_scans_as_cells(engine: Engine) -> None:
     limited = list(engine.scan("postings", b"\x030100", b"\x030400", ReadSpec(cell_limit=2, qualifier_prefix=b"q")))
     assert len(limited) == 300 and all(len(row.cells) == 2 and row.truncated for row in limited)
     assert list(engine.scan("postings", spec=ReadSpec(("other",)))) == []
-    assert list(engine.scan("postings", spec=ReadSpec(start=1000))) == []
-    assert engine.read_row("postings", b"\x030007", ReadSpec(end=0)) == []
+    assert list(engine.scan("postings", spec=ReadSpec(since=1000))) == []
+    assert engine.read_row("postings", b"\x030007", ReadSpec(until=0)) == []
 
 
 def test_a_bare_row_is_read_in_slices(engine: Engine) -> None:
@@ -125,7 +125,7 @@ def test_the_largest_cell_is_taken_and_one_byte_more_is_refused(engine: Engine) 
 
 
 @pytest.mark.parametrize(
-    "spec", [ReadSpec(start=-1), ReadSpec(end=-1), ReadSpec(versions=0), ReadSpec(cell_limit=0)], ids=str
+    "spec", [ReadSpec(since=-1), ReadSpec(until=-1), ReadSpec(versions=0), ReadSpec(cell_limit=0)], ids=str
 )
 def test_a_spec_that_asks_for_nothing_is_refused(engine: Engine, spec: ReadSpec) -> None:
     for table in ("pages", "postings"):

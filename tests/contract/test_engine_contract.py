@@ -124,16 +124,16 @@ def test_a_spec_names_families(versions: Engine) -> None:
 
 
 def test_a_time_range_has_its_start_and_not_its_end(versions: Engine) -> None:
-    spec = ReadSpec(families=("page",), start=3000, end=6000)
+    spec = ReadSpec(families=("page",), since=3000, until=6000)
     assert stamps(versions.read_row("pages", ROW, spec)) == [
         ("page", qualifier, number) for qualifier in (b"body", b"bodz", b"type") for number in (5, 4, 3)
     ]
-    assert versions.read_row("pages", ROW, ReadSpec(end=0)) == []
-    assert versions.read_row("pages", ROW, ReadSpec(start=TIMESTAMP_MAX + 1)) == []
+    assert versions.read_row("pages", ROW, ReadSpec(until=0)) == []
+    assert versions.read_row("pages", ROW, ReadSpec(since=TIMESTAMP_MAX + 1)) == []
 
 
 def test_versions_count_the_newest_in_the_time_range(versions: Engine) -> None:
-    spec = ReadSpec(families=("page",), versions=2, end=30_000)
+    spec = ReadSpec(families=("page",), versions=2, until=30_000)
     assert stamps(versions.read_row("pages", ROW, spec)) == [
         ("page", qualifier, number) for qualifier in (b"body", b"bodz", b"type") for number in (29, 28)
     ]
@@ -198,7 +198,7 @@ def test_a_row_read_in_slices_is_the_row(versions: Engine, families: tuple[str, 
 
 @pytest.mark.parametrize("step", [1, 2, 5])
 def test_versions_are_counted_over_the_slices_of_a_column(versions: Engine, step: int) -> None:
-    spec = ReadSpec(("page",), versions=3, end=30_000)
+    spec = ReadSpec(("page",), versions=3, until=30_000)
     whole = versions.read_row("pages", ROW, spec)
     assert len(whole) == 9
     parts: list[Cell] = []
@@ -304,8 +304,8 @@ def test_delete_cells_takes_one_column_or_a_time_range_of_it(versions: Engine) -
         2,
         1,
     ]
-    mutate(versions, ROW, DeleteCells("page", b"body", end=2000))
-    mutate(versions, ROW, DeleteCells("page", b"body", start=40_000))
+    mutate(versions, ROW, DeleteCells("page", b"body", until=2000))
+    mutate(versions, ROW, DeleteCells("page", b"body", since=40_000))
     assert [c.timestamp // 1000 for c in versions.read_row("pages", ROW, ReadSpec(("page",), b"body"))] == [39, 2]
     mutate(versions, ROW, DeleteCells("page", b"body", 5000, 5000), DeleteCells("page", b"body", 0, 0))
     assert len(versions.read_row("pages", ROW, ReadSpec(("page",), b"body"))) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import inspect
+import json
 from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any
@@ -57,7 +58,7 @@ OUTSIDE = {"about", "losses", "run_job"}
 
 
 def public(kind: type) -> set[str]:
-    special = {"__contains__", "__enter__", "__exit__"} & set(dir(kind))
+    special = {"__contains__", "__enter__", "__exit__", "__len__", "__iter__", "__bool__"} & set(dir(kind))
     return {name for name in dir(kind) if not name.startswith("_")} | special
 
 
@@ -131,6 +132,82 @@ def test_a_page_is_written_judged_and_read(store: Any) -> None:
     assert store.get("https://judged.example/none") is None
     again = store.put_page("https://judged.example/a", body("judged"), headers=HTML, fetched_at=AT)
     assert (again.stored, again.known_as) == ("known", "body")
+
+
+def test_a_store_is_counted_and_iterated_in_row_key_order(own: Any) -> None:
+    assert bool(own) and len(own) == 0
+    urls = [f"https://{host}/{number}" for host in ("b.example", "a.example", "www.a.example") for number in (2, 1)]
+    for url in urls:
+        own.put_page(url, body(url), headers=HTML, fetched_at=AT)
+    own.put_page(urls[0], body("again"), headers=HTML, fetched_at=AT + DAY)
+    own.delete(urls[1])
+    own.add_anchor("https://c.example/", urls[0], "text of a link to a page that is not stored", AT)
+    left = ["https://a.example/1", "https://a.example/2", "https://www.a.example/1", "https://www.a.example/2", urls[0]]
+    assert (list(own), len(own)) == (left, 5)
+    assert list(own.urls(host="a.example")) == left[:2]
+    assert list(own.urls(prefix="https://www.a.example/2")) == [left[3]]
+    for wrong in ({"prefix": 5}, {"host": "a.example", "prefix": "https://a.example/"}):
+        with pytest.raises(docstore.InvalidArgument):
+            list(own.urls(**wrong))
+
+
+def test_a_page_has_short_names_and_one_line(store: Any) -> None:
+    url = "https://names.example/"
+    store.put_page(url, body("names"), headers=HTML, fetched_at=AT)
+    found = store.get(url)
+    assert isinstance(found, docstore.Document)
+    assert (found.headers, found.media_type, found.verdict.kind) == (HTML, "text/html", "new")
+    for value in (found, found.newest, store, Page(url, b"x" * 10_000)):
+        assert "\n" not in repr(value) and len(repr(value)) < 160, repr(value)
+    assert repr(found).startswith("<Document https://names.example/ 2023-11-14T22:13:20Z status 200 'names'")
+
+
+def test_results_are_plain_data_with_times_in_iso(store: Any) -> None:
+    one, other = "https://plain.example/", "https://plain.example/copy"
+    store.put_page(one, body("plain"), headers=HTML, fetched_at=AT)
+    result = store.put_page(other, body("plain"), headers=HTML, fetched_at=AT + DAY)
+    found = store.get(other)
+    for value in (result, result.verdict, found, found.newest, store.similar(one)[0], store.snippet(one, "plain1")):
+        assert json.loads(json.dumps(value.asdict())) == value.asdict()
+    assert result.asdict()["timestamp"] == "2023-11-15T22:13:20Z"
+    assert found.asdict()["captures"][0]["verdict"] == result.asdict()["verdict"]
+    assert result.asdict()["verdict"]["of_timestamp"] == "2023-11-14T22:13:20Z"
+    assert store.get(other, at=result.asdict()["timestamp"]) == found, "what is printed is taken"
+
+
+@pytest.mark.parametrize("kind_of_bytes", [bytearray, memoryview])
+def test_a_body_may_be_any_bytes(store: Any, kind_of_bytes: Any) -> None:
+    url = f"https://{kind_of_bytes.__name__}.example/"
+    store.put_page(url, kind_of_bytes(body("bytes")), headers=HTML)
+    list(store.put_pages([(f"{url}2", kind_of_bytes(body("bytes"))), Page(f"{url}3", kind_of_bytes(body("bytes")))]))
+    assert {store.get(each).body for each in (url, f"{url}2", f"{url}3")} == {body("bytes")}
+    assert store.similar(kind_of_bytes(body("bytes")))
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("put_page", {"url": 5}),
+        ("put_page", {"url": "https://a.example/", "body": "text"}),
+        ("put_page", {"url": "https://a.example/", "headers": 7}),
+        ("put_page", {"url": "https://a.example/", "fetched_at": []}),
+        ("put_page", {"url": "https://a.example/", "keep_body": "no"}),
+        ("put_pages", {"pages": 5}),
+        ("put_pages", {"pages": [], "threads": "2"}),
+        ("get", {"url": None}),
+        ("get", {"url": "https://a.example/", "variants": 1}),
+        ("get_many", {"urls": "https://a.example/"}),
+        ("similar", {"page": 5}),
+        ("similar", {"page": b"x", "limit": "1"}),
+        ("snippets", {"urls": ["https://a.example/"], "query": 5}),
+        ("compact", {"tablets": 5}),
+        ("backup", {"folder": 5}),
+    ],
+)
+def test_a_wrong_type_names_its_argument(store: Any, method: str, arguments: dict[str, Any]) -> None:
+    name, value = list(arguments.items())[-1]
+    with pytest.raises(docstore.InvalidArgument, match=f"^{name} must be .*, not {type(value).__name__}"):
+        getattr(store, method)(**arguments)
 
 
 def test_versions_and_history_are_the_same(store: Any) -> None:
@@ -208,7 +285,7 @@ def test_a_visit_gives_validators(store: Any) -> None:
 def test_redirects_and_variants_are_followed(store: Any) -> None:
     store.put_page("http://go.example/old", status=301, headers=(("Location", "/new"),), fetched_at=AT)
     store.put_page("http://go.example/new", body("go"), fetched_at=AT)
-    followed = store.get("http://go.example/old", follow=True)
+    followed = store.get("http://go.example/old", follow_redirects=True)
     assert (followed.url, followed.via) == ("http://go.example/new", ("http://go.example/old",))
     assert store.get("https://www.go.example/new", variants=True).url == "http://go.example/new"
 

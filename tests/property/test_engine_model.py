@@ -66,8 +66,8 @@ specs = st.builds(
     ReadSpec,
     families=st.none() | st.lists(st.sampled_from(["a", "aa", "b", "p", "z"]), max_size=3).map(tuple),
     qualifier_prefix=st.sampled_from(BYTES),
-    start=timestamps,
-    end=bounds,
+    since=timestamps,
+    until=bounds,
     versions=st.none() | st.integers(1, 3),
     cell_limit=st.none() | st.integers(1, 4),
     after=st.none() | st.builds(Position, st.sampled_from(["", "a", "aa", "b", "p"]), qualifiers, timestamps),
@@ -105,8 +105,8 @@ class Model:
                     continue
                 if isinstance(change, DeleteCells) and (
                     (family, qualifier) != (change.family, change.qualifier)
-                    or (change.start is not None and timestamp < change.start)
-                    or (change.end is not None and timestamp >= change.end)
+                    or (change.since is not None and timestamp < change.since)
+                    or (change.until is not None and timestamp >= change.until)
                 ):
                     continue
                 del self.cells[key]
@@ -122,8 +122,8 @@ class Model:
             if (held_table, held_row) == (table, row_key)
             and (spec.families is None or family in spec.families)
             and qualifier.startswith(spec.qualifier_prefix)
-            and spec.start <= timestamp
-            and (spec.end is None or timestamp < spec.end)
+            and spec.since <= timestamp
+            and (spec.until is None or timestamp < spec.until)
         )
         kept = [place for _, column in groupby(wanted, lambda p: p[:2]) for place in list(column)[: spec.versions]]
         if spec.after is not None:

@@ -47,7 +47,7 @@ def run(folder: Path, served: Serving, capsys: pytest.CaptureFixture[str]) -> Te
 def test_pages_are_written_and_read_while_a_server_holds_the_store(run: Terminal, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_bytes(BODY + b" and more")
-    written = run("put", "https://three.example/", str(page), "--at", "2024-01-01", "--json").object()
+    written = run("put", "https://three.example/", str(page), "--fetched-at", "2024-01-01", "--json").object()
     assert written["verdict"]["kind"] == "near"
     assert run("get", "https://three.example/").out.startswith("Served\n\nword0")
     assert run("get", "https://three.example/", "--column", "http:").code == 0
@@ -64,11 +64,11 @@ def test_pages_are_written_and_read_while_a_server_holds_the_store(run: Terminal
 def test_archives_go_in_and_out_while_a_server_holds_the_store(run: Terminal, tmp_path: Path) -> None:
     target = tmp_path / "out.warc.gz"
     exported = run("export", "--output", str(target), "--json").object()
-    assert exported["pages"] == 2
+    assert exported["captures"] == 2
     report = run("ingest", str(target), "--json").object()
     assert (report["pages"], report["known"], report["errors"]) == (2, 2, [])
-    unique = run("export", "--unique", "--output", str(target), "--json").object()
-    assert unique["pages"] == 1
+    unique = run("export", "--collapse", "--output", str(target), "--json").object()
+    assert unique["captures"] == 1
     assert run("ingest", str(target), "--dry-run").code == 2
 
 
@@ -82,20 +82,26 @@ def test_maintenance_runs_in_the_server(run: Terminal, served: Serving, tmp_path
     assert run("stats", "--codecs").code == 0
     duplicates = run("stats", "--dedup", "--by", "host", "--json").object()
     assert duplicates["total"]["verdicts"]["exact"] == 1 and set(duplicates["groups"]) == {"one.example", "two.example"}
-    assert run("stats", "--text", "--json").object()["pages"] == 2
+    assert run("stats", "--words", "--json").object()["pages"] == 2
     check = run("check", "--progress")
     assert (check.code, check.out) == (0, "") and "2 rows" in check.err
     assert "0 losses" in run("check", "--acknowledge").err
     pairs = tmp_path / "pairs.tsv"
     swept = run("sweep", "--pairs", str(pairs), "--json").object()
-    assert (swept["documents"], swept["clusters"], swept["written"]) == (2, 1, 2)
+    assert (swept["captures"], swept["clusters"], swept["written"]) == (2, 1, 2)
     assert len(pairs.read_text().splitlines()) == 1
     assert run("sweep", "--apply", "reject", "--json").object()["left"] == {"other_host": 1}
     tried = run("sweep", "--apply", "reference", "--any-host", "--dry-run", "--json").object()
     assert (tried["applied"], tried["left"]) == ({"exact": 1}, {})
     assert run("sweep", "--apply", "reject", "--any-host", "--kinds", "near", "--json").object()["left"] == {"kind": 1}
     assert run("sweep", "--apply", "reject", "--kinds", "contained").code == 2
-    assert run("reindex", "--json").object() == {"pages": 2, "unposted": 0, "outdated": 0, "unseen": 0, "posted": 0}
+    assert run("tool", "reindex", "--json").object() == {
+        "pages": 2,
+        "unposted": 0,
+        "outdated": 0,
+        "unseen": 0,
+        "posted": 0,
+    }
     assert run("compact", "--json").object()["rows"] == 2
     backup = run("backup", str(tmp_path / "backup"), "--json").object()
     assert backup["segments"] >= 0 and (tmp_path / "backup").is_dir()
@@ -104,8 +110,8 @@ def test_maintenance_runs_in_the_server(run: Terminal, served: Serving, tmp_path
 
 
 def test_commands_that_work_on_files_say_why_not(run: Terminal) -> None:
-    for command, words in (("dump", ["--manifest"]), ("init", [])):
-        answer = run(command, *words)
+    for words in (["tool", "dump", "--manifest"], ["init"]):
+        answer = run(*words)
         assert answer.code in (2, 3) and answer.err.count("\n") == 1
 
 
@@ -130,9 +136,8 @@ def test_a_command_takes_the_url_of_a_server_and_its_token(
         assert run("get", "https://one.example/").code == 0
         monkeypatch.setenv("DOCSTORE_TOKEN_FILE", str(tmp_path / "none"))
         assert run("get", "https://one.example/").code == 2
-        for command in ("dump", "salvage", "init"):
-            words = {"dump": ["--manifest"], "salvage": ["--output", str(tmp_path / "out")], "init": []}[command]
-            assert run(command, *words).code == 2
+        for words in (["tool", "dump", "--manifest"], ["tool", "salvage", "--output", str(tmp_path / "out")], ["init"]):
+            assert run(*words).code == 2
         assert not (tmp_path / "out").exists()
 
 

@@ -17,7 +17,7 @@ HELLO = "VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N"
 
 @pytest.mark.parametrize("digests", [True, False])
 def test_what_is_written_is_listed_and_replayed_at_once(tmp_path: Path, digests: bool) -> None:
-    with serving(tmp_path / "store", archive_port=0, digests=digests) as served:
+    with serving(tmp_path / "store", archive_port=0, payload_digests=digests) as served:
         for url in ("http://a.test/1", "http://a.test/2"):
             page = {"url": url, "body": "hello", "fetched_at": 1_700_000_000_000_000}
             answer = served.http.post("/v1/page", json={"page": page})

@@ -36,13 +36,13 @@ def run(client: httpx.Client, kind: str, **options: Any) -> dict[str, Any]:
     assert answer.status_code == 202, answer.text
     job: dict[str, Any] = answer.json()
     while job["state"] == "running":
-        job = client.get(f"/v1/jobs/{job['id']}", params={"wait": 30, "seen": job["revision"]}).json()
+        job = client.get(f"/v1/jobs/{job['id']}", params={"wait_seconds": 30, "revision": job["revision"]}).json()
     return job
 
 
 def test_every_kind_of_job_runs_to_its_result(served: Serving, tmp_path: Path) -> None:
     swept = run(served.http, "sweep", threshold=0.8)
-    assert swept["state"] == "done" and swept["result"]["documents"] == 60
+    assert swept["state"] == "done" and swept["result"]["captures"] == 60
     assert run(served.http, "compact", level="fast")["result"]["rows"] >= 60
     assert run(served.http, "reindex", dry_run=True)["result"]["unseen"] == 0
     assert run(served.http, "check")["result"] == {"count": 0, "problems": []}
@@ -92,7 +92,9 @@ def test_a_cancelled_job_leaves_a_sound_store(tmp_path: Path) -> None:
             job = served.http.post("/v1/jobs", json={"kind": kind}).json()
             served.http.delete(f"/v1/jobs/{job['id']}")
             while job["state"] == "running":
-                job = served.http.get(f"/v1/jobs/{job['id']}", params={"wait": 30, "seen": job["revision"]}).json()
+                job = served.http.get(
+                    f"/v1/jobs/{job['id']}", params={"wait_seconds": 30, "revision": job["revision"]}
+                ).json()
             assert job["state"] in ("cancelled", "done"), job
         assert list(check(served.store.opened)) == []
     with open_store(tmp_path / "store") as store:

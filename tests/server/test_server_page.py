@@ -301,7 +301,7 @@ def test_the_report_of_a_served_store_is_that_of_its_files(tmp_path: Path, capsy
         list(found.store.put_pages([Page(f"https://a.example/{n}", body("Same"), 200, TYPE, TIME) for n in range(3)]))
         assert main(["report", "--json", "--store", found.addresses.url]) == 0
         served_figures = json.loads(capsys.readouterr().out)
-        own = survey(found.store).as_dict()
+        own = survey(found.store).asdict()
         for name in ("made", "seconds", "room"):  # times, and files that grow
             assert served_figures.pop(name) is not None and own.pop(name)
         assert served_figures == json.loads(json.dumps(own))

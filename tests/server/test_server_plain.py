@@ -55,7 +55,7 @@ CHOICES: dict[str, list[str | None]] = {
     "families": [
         *[None] * 12, "page", "http,text", "page,http,text,dedup", "dedup", "", ",", "anchor", "nothing", "page,page",
     ],
-    "end": ["", "&", "&url=x", "&at=%ff", "&at", "&follow=1"],
+    "end": ["", "&", "&url=x", "&at=%ff", "&at", "&follow_redirects=1"],
     "known": [None, "*", '"x"', "its own", "W/ of its own"],
 }  # fmt: skip
 """What is plain comes first."""

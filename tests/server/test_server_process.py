@@ -204,9 +204,9 @@ def peak_bytes(pid: int) -> int:
 
 def test_wrong_options_are_refused_in_words(tmp_path: Path) -> None:
     for options, code, word in (
-        (["--host", "0.0.0.0"], 2, "--token-file"),
+        (["--bind", "0.0.0.0"], 2, "--token-file"),
         (["--port", "70000"], 2, "not a port"),
-        (["--archive-host", "0.0.0.0"], 2, "--archive-port"),
+        (["--archive-bind", "0.0.0.0"], 2, "--archive-port"),
         (["--token-file", str(tmp_path / "none")], 2, "token file"),
     ):
         command = [*SERVE, str(tmp_path / "s"), "--create", *options]

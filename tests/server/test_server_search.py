@@ -43,13 +43,13 @@ def test_a_served_store_is_indexed_and_searched(tmp_path: Path) -> None:
 def test_the_page_has_a_search_box_and_shows_hits(tmp_path: Path) -> None:
     with serving(tmp_path / "store") as running:
         running.store.put_page("https://a.example/pony", PAGE, headers=HTML)
-        assert "make it with" in running.http.get("/search?q=pony").text
+        assert "make it with" in running.http.get("/search?query=pony").text
         running.store.search_index().update()
-        assert 'name="q"' in running.http.get("/search").text
-        shown = running.http.get("/search", params={"q": "pony <script>"})
+        assert 'name="query"' in running.http.get("/search").text
+        shown = running.http.get("/search", params={"query": "pony <script>"})
         assert shown.status_code == 200
         assert "<mark>Pony</mark>" in shown.text
         assert "Ponies &amp; co" in shown.text
         assert "<script>" not in shown.text
         assert "No page has these words" not in shown.text
-        assert running.http.get("/search?q=pony&from=10").status_code == 200
+        assert running.http.get("/search?query=pony&from=10").status_code == 200

@@ -157,7 +157,7 @@ def test_every_route_but_one_needs_a_token(guarded: Serving) -> None:
         for method in operations:
             if path != "/healthz":
                 answer = guarded.http.request(
-                    method, path.replace("{name}", "x"), params={"url": "https://a.example/", "q": "x"}
+                    method, path.replace("{name}", "x"), params={"url": "https://a.example/", "query": "x"}
                 )
                 assert answer.status_code == 401, (method, path)
                 assert answer.headers["www-authenticate"] == "Bearer"
@@ -198,7 +198,7 @@ def test_each_route_asks_for_its_role(guarded: Serving, method: str, path: str) 
             answer = guarded.http.request(
                 method,
                 asked.replace("{name:str}", "none"),
-                params={"url": "https://roles.example/", "q": "x"},
+                params={"url": "https://roles.example/", "query": "x"},
                 headers=headers,
             )
             if asked == path and role >= needed:
@@ -293,10 +293,10 @@ def test_a_token_file_is_read_with_care(tmp_path: Path) -> None:
 def test_nobody_listens_to_the_world_without_tokens(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "192.168.1.1", "crawl.example"):
         with pytest.raises(InvalidArgument, match="--token-file"):
-            Settings(host=host)
+            Settings(bind=host)
     with pytest.raises(InvalidArgument, match="--token-file"):
         Settings(trusted_proxies=("127.0.0.1",))
-    Settings(host="0.0.0.0", token_file=tmp_path / "tokens")
+    Settings(bind="0.0.0.0", token_file=tmp_path / "tokens")
 
 
 def test_a_port_or_socket_that_is_taken_is_refused(served: Serving, tmp_path: Path) -> None:

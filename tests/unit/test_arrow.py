@@ -124,9 +124,9 @@ def test_the_layout_full_reads_back_as_the_same_captures(store: docstore.Documen
     put_all_kinds(store)
     file = tmp_path / "all.of.them"
     with file.open("wb") as stream:
-        report = arrow.write_parquet(store, stream, Selection(newest=False))
+        report = arrow.write_parquet(store, stream, Selection(versions=None))
     before = everything(store)
-    assert report.pages == len(before) == 14 and report.unreadable == []
+    assert report.captures == len(before) == 14 and report.unreadable == []
     with docstore.open(tmp_path / "again", create=True) as again:
         ingested = docstore_ingest(again, file, any_time=True)
         assert (ingested.error_count, ingested.pages, ingested.skipped) == (0, 14, {})
@@ -134,7 +134,7 @@ def test_the_layout_full_reads_back_as_the_same_captures(store: docstore.Documen
     assert after == before
     stream = io.BytesIO()
     with docstore.open(tmp_path / "again") as again:
-        arrow.write_parquet(again, stream, Selection(newest=False))
+        arrow.write_parquet(again, stream, Selection(versions=None))
     columns = [name for name in pq.read_schema(file).names if name not in ("stored", "fetched_url")]
     assert pq.read_table(stream, columns=columns).equals(pq.read_table(file, columns=columns))
 
@@ -149,7 +149,7 @@ def test_columns_are_those_of_the_store(store: docstore.DocumentStore) -> None:
     put_all_kinds(store)
     rows = {
         (row["url"], row["timestamp"]): row
-        for row in store.to_arrow(where=Selection(newest=False)).read_all().to_pylist()
+        for row in store.to_arrow(where=Selection(versions=None)).read_all().to_pylist()
     }
     assert len(rows) == 14
     for (url, timestamp), row in rows.items():
@@ -272,8 +272,8 @@ def test_a_selection_says_which_captures(store: docstore.DocumentStore) -> None:
         return found
 
     assert urls(host="a.example") == [URL]
-    assert urls(host="a.example", newest=False) == [URL] * 4
-    assert urls(host="a.example", newest=False, crawl="may") == [URL]
+    assert urls(host="a.example", versions=None) == [URL] * 4
+    assert urls(host="a.example", versions=None, crawl="may") == [URL]
     assert urls(verdicts=("exact",)) == ["https://b.example/referred"]
     assert urls(status=404, prefix="https://b.example/") == ["https://b.example/number"]
     assert urls(until=1) == ["https://b.example/1970"]
@@ -317,17 +317,17 @@ def test_clusters_notes_and_languages_are_columns(store: docstore.DocumentStore)
 
 def test_the_layout_fineweb_has_texts_and_reads_back(store: docstore.DocumentStore, tmp_path: Path) -> None:
     put_all_kinds(store)
-    rows = pq.read_table(parquet(store, "fineweb", newest=False)).to_pylist()
+    rows = pq.read_table(parquet(store, "fineweb", versions=None)).to_pylist()
     assert all(row["text"] for row in rows) and {row["dump"] for row in rows} == {None, "may"}
     first = next(row for row in rows if row["dump"])
     assert (first["url"], first["date"]) == (URL, "2023-11-14T22:13:20Z") and first["id"].startswith("<urn:uuid:")
     assert (first["file_path"], first["token_count"]) == (None, None)
-    pages = pages_of(parquet(store, "fineweb", newest=False))
+    pages = pages_of(parquet(store, "fineweb", versions=None))
     assert [page.body.decode() for page in pages] == [row["text"] for row in rows]
     assert pages[0].headers == (("Content-Type", "text/plain; charset=utf-8"),)
     with docstore.open(tmp_path / "texts", create=True) as texts:
         list(texts.put_pages(pages, any_time=True))
-        again = pq.read_table(parquet(texts, "fineweb", newest=False)).to_pylist()
+        again = pq.read_table(parquet(texts, "fineweb", versions=None)).to_pylist()
     same = ("text", "id", "dump", "url", "date")
     assert [[row[name] for name in same] for row in again] == [[row[name] for name in same] for row in rows]
 
@@ -686,7 +686,7 @@ def test_an_export_goes_to_a_pipe_too(store: docstore.DocumentStore, tmp_path: P
 
 def test_options_that_do_not_fit_are_refused(store: docstore.DocumentStore, tmp_path: Path, terminal: Terminal) -> None:
     run = terminal.on(tmp_path / "store")
-    assert run("export", "--layout", "full").code == run("export", "--format", "parquet", "--bodies").code == 2
+    assert run("export", "--layout", "full").code == run("export", "--format", "parquet", "--body").code == 2
     refused = run("export", "--verdict", "same")
     assert refused.code == 2 and "not a verdict: 'same'; it is one of exact, same_text" in refused.err
 
@@ -698,9 +698,9 @@ def test_unique_leaves_copies_out(store: docstore.DocumentStore, tmp_path: Path,
     store.close()
     file = str(tmp_path / "unique")
     run = terminal.on(tmp_path / "store")
-    answer = run("export", "--format", "parquet", "--unique", "--output", file, "--json")
+    answer = run("export", "--format", "parquet", "--collapse", "--output", file, "--json")
     urls = pq.read_table(file, columns=["url"]).column("url").to_pylist()
-    assert (answer.object()["pages"], urls) == (1, ["https://a.example/"])
+    assert (answer.object()["captures"], urls) == (1, ["https://a.example/"])
 
 
 # --- WET

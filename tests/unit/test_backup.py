@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from cli_case import Terminal
 from pages import page, words
 
 import docstore
 from docstore import Page
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
+from docstore.model.errors import CorruptionError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
@@ -144,6 +150,52 @@ def test_interrupted_backup_leaves_the_earlier_one_and_resumes(tmp_path: Path) -
         with docstore.open(tmp_path / name) as restored:
             assert contents(restored) == wanted
             assert list(check(restored.opened)) == []
+
+
+@contextmanager
+def files_of_at_most(count_bytes: int) -> Iterator[None]:
+    """No file of this process may grow beyond so many bytes, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_backup_that_the_disk_does_not_take_is_named_and_removed(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        list(store.put_pages([Page("https://h.example/", os.urandom(300_000), fetched_at=T0)]))
+        (tmp_path / "mine").mkdir()
+        for name in ("b", "mine"):
+            with files_of_at_most(200_000), pytest.raises(StorageError, match=f"{tmp_path / name}/"):
+                store.backup(tmp_path / name)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "s"]
+        assert list((tmp_path / "mine").iterdir()) == []
+        store.backup(tmp_path / "b")
+        list(store.put_pages([Page("https://h.example/2", os.urandom(300_000), fetched_at=T0)]))
+        with files_of_at_most(400_000), pytest.raises(StorageError):
+            store.backup(tmp_path / "b")
+    restore(tmp_path / "b", tmp_path / "r")  # the earlier backup stays
+    with docstore.open(tmp_path / "r") as restored:
+        assert list(restored) == ["https://h.example/"]
+
+
+def test_an_export_that_the_disk_does_not_take_names_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Terminal(tmp_path / "s", capsys)
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        store.put_page("https://h.example/", os.urandom(300_000))
+    for kind in ("warc", "jsonl"):
+        target = tmp_path / "out"
+        with files_of_at_most(200_000):
+            answer = run("export", "--format", kind, "--output", str(target), *(["--body"] if kind == "jsonl" else []))
+        assert (answer.code, answer.err.count("\n")) == (6, 1)
+        assert f"cannot write {target}" in answer.err
+        assert not list(tmp_path.glob("out*"))
 
 
 def test_interrupted_restore_leaves_no_store(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_scans_by_host_prefix_range_and_column(store: docstore.DocumentStore) ->
     assert [row.url for row in store.cells.scan(qualifier_regex="k[34]")] == [urls[3], urls[4]]
     assert [row.url for row in store.cells.scan(spec=ReadSpec(qualifier_prefix=b"k1"))] == [urls[1]]
     assert len(list(store.cells.scan(limit=2))) == 2
-    assert list(store.cells.scan(spec=ReadSpec(start=T0 + 1000))) == []
+    assert list(store.cells.scan(spec=ReadSpec(since=T0 + 1000))) == []
     with pytest.raises(InvalidArgument, match="one of"):
         next(store.cells.scan(host="a.example", prefix="https://a.example/"))
     with pytest.raises(InvalidArgument, match="broken"):

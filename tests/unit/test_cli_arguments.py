@@ -11,6 +11,7 @@ import pytest
 from docstore.cli import arguments, output
 from docstore.cli.stores import family
 from docstore.model.errors import InvalidArgument
+from docstore.model.plain import textual
 from docstore.model.types import ColumnFamily, GCPolicy, Policy, VerdictKind
 
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z
@@ -186,8 +187,8 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(monkeypatch: pytest.M
 
 
 def test_bytes_that_are_not_text_become_base64_in_json() -> None:
-    assert output.bytes_fields("value", "é".encode()) == {"value": "é"}
-    assert output.bytes_fields("value", b"\xff\x00") == {"value_base64": "/wA="}
+    assert textual("é".encode()) == "é"
+    assert textual(b"\xff\x00") == {"base64": "/wA="}
 
 
 def test_stdin_is_read_for_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_options_that_it_does_not_know_are_left_to_the_whole_command(
         ["--outline"],
         ["--body", "--headers"],
         ["--bod"],
-        ["--follow"],
+        ["--follow-redirects"],
     ):
         assert not compared(capsysbinary, folder, url, words)[0]
     assert not compared(capsysbinary, folder / "none", url, [])[0]

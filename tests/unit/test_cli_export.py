@@ -58,7 +58,7 @@ def test_an_export_ingests_again_to_the_same_pages(
     file = tmp_path / f"all.{kind}"
     written = run("export", "--format", kind, "--versions", "all", "--output", str(file), "--json")
     assert (written.code, written.err) == (0, "")
-    assert written.object()["pages"] == 7
+    assert written.object()["captures"] == 7
     other = Terminal(tmp_path / "other", capsys)
     ingested = other("ingest", str(file), "--create", "--json")
     assert ingested.code == 0
@@ -158,7 +158,7 @@ def test_json_lines_have_text_and_verdict(run: Terminal) -> None:
     assert file["text"] == ""
     assert gone["status"] == 404
     assert "body_base64" not in copy
-    bodies = run("export", "--format", "jsonl", "--host", "b.example", "--bodies").objects()
+    bodies = run("export", "--format", "jsonl", "--host", "b.example", "--body").objects()
     assert all("body_base64" in one for one in bodies)
 
 

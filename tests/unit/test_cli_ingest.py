@@ -139,7 +139,7 @@ def test_a_dry_run_creates_no_store(run: Terminal, crawl: Path, tmp_path: Path) 
 
 def test_reject_applies_only_to_exact_and_is_listed(run: Terminal, crawl: Path, tmp_path: Path) -> None:
     rejects = tmp_path / "rejects.jsonl"
-    report = run("ingest", str(crawl), "--on-duplicate", "reject-any", "--rejects", str(rejects), "--json").object()
+    report = run("ingest", str(crawl), "--policy", "exact=reject-any", "--rejected", str(rejects), "--json").object()
     rows = [json.loads(line) for line in rejects.read_text().splitlines()]
     assert [row["url"] for row in rows] == ["https://b.example/"]
     assert rows[0]["verdict"]["of_url"] == "https://a.example/"
@@ -153,7 +153,7 @@ def test_the_list_of_rejected_pages_is_complete_after_an_interrupted_run(
 ) -> None:
     pages = [(f"https://{n}.example/", f"2024-05-01T00:00:{n:02}Z", html("One", article(1))) for n in range(30)]
     crawl, rejects = warc(tmp_path / "copies.warc.gz", pages), tmp_path / "rejects.jsonl"
-    words = ("ingest", "--on-duplicate", "reject-any", "--rejects", str(rejects), "--json")
+    words = ("ingest", "--policy", "exact=reject-any", "--rejected", str(rejects), "--json")
     rejects.write_text("of an earlier run")
 
     class Cut(io.BytesIO):
@@ -166,7 +166,7 @@ def test_the_list_of_rejected_pages_is_complete_after_an_interrupted_run(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Cut(crawl.read_bytes())))
     assert run(*words, "-").code == 130
     assert rejects.read_text() == "of an earlier run"
-    assert run("ingest", "--on-duplicate", "reject-any", str(warc(tmp_path / "half.warc.gz", pages[:15]))).code == 0
+    assert run("ingest", "--policy", "exact=reject-any", str(warc(tmp_path / "half.warc.gz", pages[:15]))).code == 0
     reports, lists = [], []
     for _ in range(2):
         reports.append(run(*words, str(crawl)).object())
@@ -183,17 +183,17 @@ def test_rejected_pages_can_be_listed_to_a_pipe(run: Terminal, crawl: Path, tmp_
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as pool:
         read = pool.submit(pipe.read_text)
-        assert run("ingest", str(crawl), "--on-duplicate", "reject-any", "--rejects", str(pipe)).code == 0
+        assert run("ingest", str(crawl), "--policy", "exact=reject-any", "--rejected", str(pipe)).code == 0
         assert json.loads(read.result())["url"] == "https://b.example/"
 
 
-def test_on_names_more_verdicts_to_reject(run: Terminal, crawl: Path) -> None:
-    run("ingest", str(crawl), "--on-duplicate", "reject-any", "--on", "near=reject-any")
+def test_policies_of_several_verdicts_are_applied(run: Terminal, crawl: Path) -> None:
+    run("ingest", str(crawl), "--policy", "exact=reject-any", "--policy", "near=reject-any")
     assert run("get", "https://c.example/").code == 1
 
 
 def test_reference_gives_every_page_its_own_bytes(run: Terminal, crawl: Path) -> None:
-    run("ingest", str(crawl), "--on-duplicate", "reference")
+    run("ingest", str(crawl), "--policy", "exact=reference", "--policy", "near=reference")
     fields = run("get", "https://c.example/", "--json", "--body").object()
     assert fields["body"].encode() == html("One", [*article(1)[:-2], "two", "others"])
     assert fields["stored"] == "reference"
@@ -217,11 +217,11 @@ def test_damage_is_reported_and_gives_exit_code_8(run: Terminal, crawl: Path, tm
 def test_a_body_above_the_limit_is_reported_and_skipped(run: Terminal, crawl: Path, reader: str) -> None:
     longest = len(html("Two", article(2)))
     longer = len([body for body in (html("One", article(1)), html("Two", article(2))) if len(body) > longest - 1])
-    report = run("ingest", str(crawl), "--body-limit", str(longest - 1), reader, "--json")
+    report = run("ingest", str(crawl), "--max-body-bytes", str(longest - 1), reader, "--json")
     assert report.code == 8
     assert (report.object()["error_count"] >= longer) and report.object()["pages"] < 5
     assert f"more than the limit of {longest - 1}" in report.object()["errors"][-1]["reason"]
-    assert run("ingest", str(crawl), "--body-limit", "0").code == 2
+    assert run("ingest", str(crawl), "--max-body-bytes", "0").code == 2
 
 
 @pytest.mark.parametrize("reader", ["--reader", "--no-reader"])

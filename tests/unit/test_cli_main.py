@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_case import Terminal, article, html
 
-from docstore.cli.main import COMMANDS, main
+from docstore.cli.main import COMMANDS, TOOLS, main
 from docstore.version import __version__
 
 DOCSTORE = [sys.executable, "-m", "docstore.cli"]
@@ -24,9 +24,19 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Terminal:
 def test_help_lists_every_command(run: Terminal) -> None:
     answer = run.bare("--help")
     assert answer.code == 0
+    tools = run.bare("tool", "--help")
+    assert tools == run.bare("help", "tool")
     for command in COMMANDS:
-        assert f"  {command.name} " in answer.out
-        assert command.summary in answer.out
+        text = tools.out if command in TOOLS else answer.out
+        assert f"  {command.name} " in text and command.summary in text
+        assert (command.name in answer.out) == (command not in TOOLS)
+
+
+def test_a_tool_is_found_under_tool_alone(run: Terminal) -> None:
+    assert run.bare("tool").code == 2
+    assert "did you mean `docstore tool dump`" in run.bare("dump").err
+    assert "did you mean `docstore tool tune`" in run.bare("tool", "tun").err
+    assert run.bare("help", "tool", "dump").out == run.bare("tool", "dump", "--help").out
 
 
 def test_no_command_prints_the_help_and_is_a_wrong_call(run: Terminal) -> None:
@@ -67,7 +77,7 @@ def test_the_store_may_be_named_before_the_command(run: Terminal, tmp_path: Path
     assert run.bare("--store", "x", "--help").code == 0
     assert run.bare("--store", "x", "--store", store, "stats").code == 2
     assert (run.bare("--store", "x").code, run.bare("--store").code) == (2, 2)
-    assert run.bare("--store", "x", "tune").code == 2
+    assert run.bare("--store", "x", "tool", "tune").code == 2
     assert not (tmp_path / "x").exists()
 
 
@@ -87,6 +97,17 @@ def test_a_missing_store_is_exit_3_with_what_to_do(run: Terminal) -> None:
     assert answer.code == 3
     assert "docstore init" in answer.err
     assert not run.store.exists()
+
+
+def test_errors_name_options_of_the_terminal(run: Terminal) -> None:
+    run("init")
+    page = run.store.parent / "page.html"
+    page.write_text("<p>x")
+    early = run("put", "https://a.example/", str(page), "--fetched-at", "1980-01-01")
+    assert early.code == 2 and "--any-time accepts it" in early.err and "=True" not in early.err
+    assert "or --create" in run.on(run.store / "no")("put", "https://a.example/", str(page)).err
+    wrong = run.on(run.store.parent / "two")("init", "--similar-threshold", "0.9", "--near-threshold", "0.8")
+    assert "--similar-threshold 0.9 is above --near-threshold 0.8" in wrong.err
 
 
 def test_a_newer_store_is_exit_4(run: Terminal) -> None:
@@ -254,7 +275,7 @@ def test_completion_names_every_command(run: Terminal, shell: str) -> None:
     answer = run.bare("completion", shell)
     assert answer.code == 0
     for command in COMMANDS:
-        assert command.name in answer.out
+        assert command.name.removeprefix("tool ") in answer.out
 
 
 def test_a_completion_script_is_sound_bash(run: Terminal) -> None:

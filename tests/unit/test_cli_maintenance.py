@@ -70,7 +70,7 @@ def test_what_works_on_files_refuses_another_backend(run: Terminal, tmp_path: Pa
     elsewhere = "hbase://127.0.0.1:1/web"
     restored = run.bare("restore", str(tmp_path / "b"), elsewhere)
     assert restored.code == 2 and "a restore writes files of a store; use `docstore copy`" in restored.err
-    salvaged = run.bare("salvage", "--store", elsewhere, "--output", str(tmp_path / "o"))
+    salvaged = run.bare("tool", "salvage", "--store", elsewhere, "--output", str(tmp_path / "o"))
     assert salvaged.code == 2 and "is not a directory, and salvage reads the files of a store" in salvaged.err
 
 
@@ -98,33 +98,33 @@ def test_dump_shows_segments_dictionaries_and_the_manifest(run: Terminal, tmp_pa
             store.put_page(f"https://big.example/{number}", html("Big", article(100 + number, 300)))
         store.compact()
     (segment,) = (run.store / "segments").iterdir()
-    shown = run.bare("dump", str(segment))
+    shown = run.bare("tool", "dump", str(segment))
     assert shown.code == 0
     assert "segment header" in shown.out and "value, narrow" in shown.out
     dictionary = next((run.store / "dictionaries").iterdir())
-    assert f"named {dictionary.stem}" in run.bare("dump", str(dictionary)).out
-    assert run.bare("dump", str(run.store / "FORMAT")).out == "docstore format 3\n"
-    manifest = run("dump", "--manifest").out
+    assert f"named {dictionary.stem}" in run.bare("tool", "dump", str(dictionary)).out
+    assert run.bare("tool", "dump", str(run.store / "FORMAT")).out == "docstore format 3\n"
+    manifest = run("tool", "dump", "--manifest").out
     assert "'segment:" in manifest and "'tablet:'" in manifest and "dictionary:tablet" in manifest
-    assert run.bare("dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 3"}
+    assert run.bare("tool", "dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 3"}
 
 
 def test_dump_shows_a_damaged_dictionary_as_damaged(run: Terminal, tmp_path: Path) -> None:
     file = tmp_path / "00.dict"
     file.write_bytes(b"DSDICTNR" + bytes(30))
-    assert "damage" in run.bare("dump", str(file)).out
+    assert "damage" in run.bare("tool", "dump", str(file)).out
     file.write_bytes(b"DS")
-    assert "cut off" in run.bare("dump", str(file)).out
+    assert "cut off" in run.bare("tool", "dump", str(file)).out
 
 
 def test_dump_shows_a_run_and_its_damage(run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RunBuckets.__init__.__kwdefaults__, "flush_texts", 4)
-    assert run("reindex").code == 0
+    assert run("tool", "reindex").code == 0
     with docstore.open(run.store) as store:
         for number in range(8):
             store.put_page(f"https://run.example/{number}", html("Run", article(100 + number)))
     path = sorted((run.store / "index").iterdir())[0]
-    lines = run.bare("dump", str(path)).out.splitlines()
+    lines = run.bare("tool", "dump", str(path)).out.splitlines()
     assert lines[0] == "run of postings"
     assert lines[1].endswith("magic b'DSPOSTRN'")
     assert [line.split("  ")[-1].split(",")[0].strip() for line in lines[2:5]] == ["texts", "slices", "index"]
@@ -133,16 +133,16 @@ def test_dump_shows_a_run_and_its_damage(run: Terminal, tmp_path: Path, monkeypa
     raw = bytearray(path.read_bytes())
     raw[8] ^= 1
     path.write_bytes(raw)
-    assert "damage: the CRC-32 of texts" in run.bare("dump", str(path)).out
+    assert "damage: the CRC-32 of texts" in run.bare("tool", "dump", str(path)).out
     path.write_bytes(raw[:500])
-    assert "damage: " in run.bare("dump", str(path)).out
+    assert "damage: " in run.bare("tool", "dump", str(path)).out
 
 
 def test_dump_refuses_files_that_are_not_of_a_store(run: Terminal, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    assert run.bare("dump", str(tmp_path / "letter.txt")).code == 2
-    assert run.bare("dump", str(tmp_path / "nothing.seg")).code == 2
-    assert run.bare("dump").code == 2
+    assert run.bare("tool", "dump", str(tmp_path / "letter.txt")).code == 2
+    assert run.bare("tool", "dump", str(tmp_path / "nothing.seg")).code == 2
+    assert run.bare("tool", "dump").code == 2
 
 
 def test_stats_show_the_size_of_each_codec(run: Terminal) -> None:

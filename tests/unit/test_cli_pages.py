@@ -43,7 +43,14 @@ def put(run: Terminal, tmp_path: Path) -> Iterator[object]:
 def test_init_declares_the_options(run: Terminal, tmp_path: Path) -> None:
     other = run.on(tmp_path / "other")
     answer = other(
-        "init", "--shingle-words", "4", "--family", "link:max_versions=2,max_age=30d", "--on", "exact=reject", "--json"
+        "init",
+        "--shingle-words",
+        "4",
+        "--family",
+        "link:max_versions=2,max_age=30d",
+        "--policy",
+        "exact=reject",
+        "--json",
     )
     assert answer.code == 0
     assert answer.object()["schema"]["policies"] == {"exact": "reject"}
@@ -76,10 +83,10 @@ def test_init_refuses_a_folder_with_a_store(run: Terminal) -> None:
 
 def test_put_says_new_then_exact_of_which_page_and_when(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     body = html("Tablets", article(1))
-    first = put(URL, body, "--at", MAY)
+    first = put(URL, body, "--fetched-at", MAY)
     assert first["verdict"]["kind"] == "new"
-    assert first["time"] == MAY
-    second = put("https://b.example/copy", body, "--at", JUNE)
+    assert first["timestamp"] == MAY
+    second = put("https://b.example/copy", body, "--fetched-at", JUNE)
     assert second["verdict"]["kind"] == "exact"
     assert second["verdict"]["of_url"] == URL
     assert second["previous"] == "none"
@@ -103,8 +110,8 @@ def test_put_takes_its_file_after_an_option(run: Terminal, tmp_path: Path, order
 def test_put_speaks_in_words(run: Terminal, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_bytes(html("Tablets", article(1)))
-    run("put", URL, str(page), "--at", MAY)
-    answer = run("put", "b.example", str(page), "--at", JUNE)
+    run("put", URL, str(page), "--fetched-at", MAY)
+    answer = run("put", "b.example", str(page), "--fetched-at", JUNE)
     assert "page      https://b.example/\n" in answer.out
     assert f"verdict   exact of {URL} as of {MAY}\n" in answer.out
     assert "first capture" in answer.out
@@ -121,13 +128,13 @@ def test_put_reads_stdin_and_headers(run: Terminal, monkeypatch: pytest.MonkeyPa
 def test_put_rejects_with_the_policy_and_lists_the_page(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     body = html("Tablets", article(1))
     put(URL, body)
-    rejected = put("https://b.example/", body, "--on", "exact=reject-any")
+    rejected = put("https://b.example/", body, "--policy", "exact=reject-any")
     assert rejected["stored"] == "rejected"
     assert run("get", "https://b.example/").code == 1
     listed = run("dups", "--rejected", "--json").object()
     assert listed["url"] == "https://b.example/"
     assert listed["verdict"]["of_url"] == URL
-    put("https://c.example/", body, "--on", "exact=reject-any")
+    put("https://c.example/", body, "--policy", "exact=reject-any")
     heading, *rows = run("dups", "--rejected").out.splitlines()
     assert heading.split() == ["kind", "similarity", "time", "url", "of"]
     assert [row.split()[::4] for row in rows] == [["exact", URL]] * 2
@@ -144,10 +151,10 @@ def test_put_rejects_with_the_policy_and_lists_the_page(run: Terminal, put) -> N
 
 
 def test_put_of_a_304_needs_no_body_and_confirms(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
-    put(URL, html("Tablets", article(1)), "--at", MAY)
-    answer = run("put", URL, "--status", "304", "--at", JUNE, "--json")
+    put(URL, html("Tablets", article(1)), "--fetched-at", MAY)
+    answer = run("put", URL, "--status", "304", "--fetched-at", JUNE, "--json")
     assert answer.object()["stored"] == "confirmed"
-    assert [one["time"] for one in run("history", URL, "--json").objects()] == [JUNE, MAY]
+    assert [one["timestamp"] for one in run("history", URL, "--json").objects()] == [JUNE, MAY]
 
 
 def test_put_refuses_a_url_that_cannot_be_stored(run: Terminal, tmp_path: Path) -> None:
@@ -199,14 +206,14 @@ def test_get_follows_redirects_with_the_option(run: Terminal, put) -> None:  # t
     put(URL, b"", "--status", "301", "--header", "Location: /two")
     put("https://a.example/two", b"<p>Two")
     assert run("get", URL).out == ""
-    answer = run("get", URL, "--follow")
+    answer = run("get", URL, "--follow-redirects")
     assert answer.out == "Two\n"
     assert "https://a.example/two" in answer.err
 
 
 def test_get_at_a_time_and_several_versions(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
-    put(URL, b"<p>first", "--at", MAY)
-    put(URL, b"<p>second", "--at", JUNE)
+    put(URL, b"<p>first", "--fetched-at", MAY)
+    put(URL, b"<p>second", "--fetched-at", JUNE)
     assert run("get", URL, "--at", "2024-05-15").out == "first\n"
     assert run("get", URL, "--at", MAY).out == "first\n"
     assert run("get", URL, "--at", "2024-04-01").code == 1
@@ -215,10 +222,10 @@ def test_get_at_a_time_and_several_versions(run: Terminal, put) -> None:  # type
 
 
 def test_get_json_is_one_object_with_the_verdict(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
-    put(URL, b"<title>T</title><p>Hello", "--at", MAY)
+    put(URL, b"<title>T</title><p>Hello", "--fetched-at", MAY)
     fields = run("get", URL, "--json").object()
     assert fields["url"] == URL
-    assert fields["timestamp"] == 1_714_521_600_000_000
+    assert fields["timestamp"] == "2024-05-01T00:00:00Z"
     assert fields["status"] == 200
     assert fields["title"] == "T"
     assert fields["verdict"]["kind"] == "new"
@@ -230,8 +237,8 @@ def test_get_json_is_one_object_with_the_verdict(run: Terminal, put) -> None:  #
 def test_get_column_prints_one_value_or_a_family(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     put(URL, b"<p>Hello", "--header", "Content-Type: text/html")
     with docstore.open(run.store) as store:
-        store.add_anchor(URL, "https://x.example/", "see one", at=1_714_521_600_000_000)
-        store.add_anchor(URL, "https://y.example/", "a\tb", at=1_714_521_600_000_000)
+        store.add_anchor(URL, "https://x.example/", "see one", seen_at=1_714_521_600_000_000)
+        store.add_anchor(URL, "https://y.example/", "a\tb", seen_at=1_714_521_600_000_000)
     assert run("get", URL, "--column", "http:type").out == "text/html"
     listed = run("get", URL, "--column", "anchor:").out
     assert listed == f"https://x.example/\t{MAY}\tsee one\nhttps://y.example/\t{MAY}\ta b\n"
@@ -271,16 +278,16 @@ def test_scan_narrows_by_host_prefix_family_and_limit(run: Terminal, put) -> Non
 
 
 def test_scan_narrows_by_time(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
-    put("https://a.example/may", b"<p>x", "--at", MAY)
-    put("https://a.example/june", b"<p>y", "--at", JUNE)
+    put("https://a.example/may", b"<p>x", "--fetched-at", MAY)
+    put("https://a.example/june", b"<p>y", "--fetched-at", JUNE)
     assert run("scan", "--since", JUNE, "--keys-only").out == "https://a.example/june\n"
     assert run("scan", "--until", JUNE, "--keys-only").out == "https://a.example/may\n"
 
 
 def test_a_plain_scan_shows_newest_versions_and_no_bytes_that_are_no_text(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     """11.C9: it showed every version, and fingerprints as escapes."""
-    put(URL, html("Tablets", article(1)), "--at", MAY)
-    put(URL, html("Tablets", article(2)), "--at", JUNE)
+    put(URL, html("Tablets", article(1)), "--fetched-at", MAY)
+    put(URL, html("Tablets", article(2)), "--fetched-at", JUNE)
     lines = run("scan").out.splitlines()
     columns = [line.split("\t")[1] for line in lines]
     assert "dedup:sketch" in columns
@@ -289,7 +296,7 @@ def test_a_plain_scan_shows_newest_versions_and_no_bytes_that_are_no_text(run: T
     (sketch,) = [line for line in lines if "\tdedup:sketch\t" in line]
     assert re.fullmatch(r"\(\d+ bytes\)", sketch.split("\t")[3])
     assert "\ufffd" not in run("scan").out
-    whole = run("scan", "--full", "--versions", "all").out.splitlines()
+    whole = run("scan", "--whole", "--versions", "all").out.splitlines()
     assert len(whole) > len(lines)
     assert not [line for line in whole if " bytes)" in line]
     assert len(run("scan", "--versions", "2").out.splitlines()) == len(whole)
@@ -308,9 +315,9 @@ def test_scan_of_nothing_is_exit_1_and_a_broken_expression_exit_2(run: Terminal,
 
 def test_history_lists_captures_newest_first(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     words = article(1)
-    put(URL, html("T", words), "--at", MAY)
-    put(URL, html("T", words), "--at", "2024-05-10")
-    put(URL, html("T", [*words[:-3], "other", "last", "words"]), "--at", JUNE)
+    put(URL, html("T", words), "--fetched-at", MAY)
+    put(URL, html("T", words), "--fetched-at", "2024-05-10")
+    put(URL, html("T", [*words[:-3], "other", "last", "words"]), "--fetched-at", JUNE)
     shown = run("history", URL)
     lines = shown.out.splitlines()
     assert lines[0].split() == ["time", "status", "previous", "stored", "verdict"]
@@ -322,9 +329,9 @@ def test_history_lists_captures_newest_first(run: Terminal, put) -> None:  # typ
 
 def test_dups_shows_both_directions_and_only_live_pages(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     words = article(1)
-    put(URL, html("T", words), "--at", MAY)
-    put("https://b.example/", html("T", words), "--at", JUNE)
-    put("https://c.example/", html("T", [*words[:-2], "two", "others"]), "--at", "2024-06-02")
+    put(URL, html("T", words), "--fetched-at", MAY)
+    put("https://b.example/", html("T", words), "--fetched-at", JUNE)
+    put("https://c.example/", html("T", [*words[:-2], "two", "others"]), "--fetched-at", "2024-06-02")
     older = run("dups", "https://b.example/", "--json").objects()
     assert {(one["url"], one["kind"], one["age"]) for one in older} == {
         (URL, "exact", "older"),
@@ -340,8 +347,8 @@ def test_dups_shows_both_directions_and_only_live_pages(run: Terminal, put) -> N
 
 def test_dups_tells_contained_from_contains(run: Terminal, put) -> None:  # type: ignore[no-untyped-def]
     part = article(1, words=100)
-    put(URL, html("T", part), "--at", MAY)
-    put("https://b.example/whole", html("T", [*part, *article(2, words=300)]), "--at", JUNE)
+    put(URL, html("T", part), "--fetched-at", MAY)
+    put("https://b.example/whole", html("T", [*part, *article(2, words=300)]), "--fetched-at", JUNE)
     inside = run("dups", URL).out.splitlines()[1].split()
     assert (inside[0], inside[1], inside[4]) == ("contained", "1.000", "https://b.example/whole")
     around = run("dups", "https://b.example/whole").out.splitlines()[1].split()
@@ -501,8 +508,8 @@ SECOND_URL = "https://a.example/two"
 
 def reject(put: Callable[..., dict[str, object]]) -> None:
     body = html("One", article(1))
-    put(URL, body, "--at", MAY)
-    assert put(SECOND_URL, body, "--at", JUNE, "--on", "exact=reject")["stored"] == "rejected"
+    put(URL, body, "--fetched-at", MAY)
+    assert put(SECOND_URL, body, "--fetched-at", JUNE, "--policy", "exact=reject")["stored"] == "rejected"
 
 
 @pytest.mark.parametrize(
@@ -518,7 +525,7 @@ def test_get_says_that_a_page_was_rejected(
     assert f"{SECOND_URL} was rejected at {JUNE}: exact copy of {URL}" in answer.err
     fields = run("get", SECOND_URL, "--json", *words)
     assert fields.code == 1
-    assert (fields.object()["stored"], fields.object()["time"]) == ("rejected", JUNE)
+    assert (fields.object()["stored"], fields.object()["timestamp"]) == ("rejected", JUNE)
     assert (fields.object()["verdict"]["kind"], fields.object()["verdict"]["of_url"]) == ("exact", URL)
 
 
@@ -560,8 +567,8 @@ def test_urls_are_shown_decoded_and_found_as_they_are_typed(
     stored = "https://xn--mnchen-3ya.example/stra%C3%9Fe%2F%E2%80%AE%E9"
     other = "https://a.example/Mu%CC%88nchen"
     body = html("One", article(1))
-    assert put("https://münchen.example/straße%2F%E2%80%AE%E9", body, "--at", MAY)["url"] == stored
-    put(other, body, "--at", JUNE)
+    assert put("https://münchen.example/straße%2F%E2%80%AE%E9", body, "--fetched-at", MAY)["url"] == stored
+    put(other, body, "--fetched-at", JUNE)
     shown = "https://münchen.example/straße%2F%E2%80%AE%E9"
     assert run("scan", "--keys-only").out.splitlines() == ["https://a.example/Mu\u0308nchen", shown]
     for answer in (
@@ -633,8 +640,8 @@ def test_stats_count_what_is_live_after_delete_and_compact(
     run: Terminal, put: Callable[..., dict[str, object]]
 ) -> None:
     reject(put)
-    put("https://a.example/three", html("Three", article(3)), "--at", MAY)
-    put("https://a.example/three", b"", "--status", "304", "--at", JUNE)
+    put("https://a.example/three", html("Three", article(3)), "--fetched-at", MAY)
+    put("https://a.example/three", b"", "--status", "304", "--fetched-at", JUNE)
     before = run("stats", "--json").object()["totals"]
     assert run("compact").code == 0 and run("stats", "--json").object()["totals"] == before
     assert run("delete", "https://a.example/three", "--yes").code == 0
@@ -644,7 +651,7 @@ def test_stats_count_what_is_live_after_delete_and_compact(
         "urls": 2, "captures": 2, "visits": 0, "verdict.new": 1, "verdict.exact": 1, "previous.none": 2,
         "stored.body": 1, "stored.rejected": 1, "body_bytes": len(html("One", article(1))),
     }  # fmt: skip
-    put("https://a.example/three", html("Three", article(3)), "--at", MAY)
+    put("https://a.example/three", html("Three", article(3)), "--fetched-at", MAY)
     assert run("stats", "--json").object()["totals"]["captures"] == 3
 
 

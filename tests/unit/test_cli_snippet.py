@@ -60,7 +60,7 @@ def test_length_is_kept(run: Terminal) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [(ONE, TWO), (ONE, "--html"), (ONE, "--length", "50"), (ONE, "--snippet", "x", "--follow")],
+    [(ONE, TWO), (ONE, "--html"), (ONE, "--length", "50"), (ONE, "--snippet", "x", "--follow-redirects")],
 )
 def test_options_that_do_not_go_together_are_refused(run: Terminal, words: tuple[str, ...]) -> None:
     answer = run("get", *words)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from docstore import compiled
+from docstore.version import __version__
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +26,7 @@ from docstore import compiled
 from docstore.dedup.kernel import Kernel
 with docstore.open({path!r}, create=True) as store:
     result = store.put_page("https://example.com/", b"<p>one two three", headers={{"Content-Type": "text/html"}})
+    store.put_page("https://example.com/2", b"<p>three four", headers={{"Content-Type": "text/html"}})
     print(Kernel.name, store.get("https://example.com/").text, compiled.WHY_NOT, sep="|")
 """
 
@@ -43,6 +47,10 @@ def test_native_code_that_is_not_for_this_docstore_is_left_alone(
     kernel, text, why_not = done.stdout.strip().split("|")
     assert (kernel, text) == ("reference", "one two three")
     assert reason in why_not
+    assert done.stderr.count("several times slower than native code: docstore_native") == 1
+    assert done.stderr.endswith(
+        "; install docstore from a wheel, or install cargo and run `pip install .` in a checkout of docstore\n"
+    )
 
 
 COMMAND = """
@@ -56,7 +64,11 @@ sys.exit(main({words!r}))
 @pytest.mark.parametrize(
     ("module", "options", "says"),
     [
-        ("None", [], "docstore_native is not built; install cargo and run `pip install .`"),
+        (
+            "None",
+            [],
+            "docstore_native is not built; install docstore from a wheel, or install cargo and run `pip install .`",
+        ),
         ("__import__('docstore.dedup.docstore_native').dedup.docstore_native", [], ""),
         ("None", ["--extractor", "plateau"], "docstore_native is not built"),
         (
@@ -92,6 +104,16 @@ def test_commands_that_analyse_many_pages_say_once_that_the_slow_kernel_runs(
         serve.terminate()
         serve.stderr.read()
     assert sum("slower than native code" in line for line in lines) == (1 if says else 0)
+
+
+def test_the_version_says_that_the_slow_kernel_runs_and_how_to_get_the_fast_one(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "docstore", tmp_path / "docstore", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    command = [sys.executable, "-m", "docstore.cli", "--version"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=environment)
+    first, second = done.stdout.splitlines()
+    assert first == f"docstore {__version__} (kernel: reference)"
+    assert "slower than native code: docstore_native is not built; install docstore from a wheel" in second
 
 
 def test_both_sides_count_interfaces_alike() -> None:

@@ -446,7 +446,7 @@ def test_the_command_copies_and_exports_of_both_stores_are_equal(
     assert "verified" in answer.out and "texts" in answer.err
     report = run.bare("copy", str(run.store), str(target), "--json", "--no-verify", "--threads", "1").object()
     assert (report["written_rows"], report["verified_rows"], report["unreadable"]) == (0, 0, [])
-    for name, options in (("all", ["--versions", "all"]), ("unique", ["--unique", "--format", "jsonl"])):
+    for name, options in (("all", ["--versions", "all"]), ("unique", ["--collapse", "--format", "jsonl"])):
         for terminal in (run, run.on(target)):
             written = tmp_path / f"{terminal.store.name}-{name}"
             assert terminal("export", "--output", str(written), *options).code == 0

@@ -41,7 +41,7 @@ def test_a_time_is_microseconds_or_a_datetime_with_a_zone(store: DocumentStore, 
     assert result.timestamp == NOON
     later = MOMENT + timedelta(hours=1)
     store.put_page(URL, b"<p>young", headers=TYPE, fetched_at=later)
-    store.add_anchor(URL, "https://b.example/", "words", at=time)
+    store.add_anchor(URL, "https://b.example/", "words", seen_at=time)
     found = store.get(URL, at=time)
     assert found is not None
     assert found.text == "old"
@@ -52,7 +52,7 @@ def test_a_time_is_microseconds_or_a_datetime_with_a_zone(store: DocumentStore, 
     assert [cell.timestamp for cell in store.anchors(URL)] == [NOON]
 
 
-@pytest.mark.parametrize("time", [NOON / 1e6, "2024-05-01", datetime(2024, 5, 1, 12), b"1"], ids=repr)
+@pytest.mark.parametrize("time", [NOON / 1e6, "2024-05-01", "noon", datetime(2024, 5, 1, 12), b"1"], ids=repr)
 def test_what_is_no_time_is_refused(store: DocumentStore, time: Any) -> None:
     with pytest.raises(InvalidArgument, match="time zone"):
         store.put_page(URL, b"<p>x", fetched_at=time)

@@ -157,7 +157,7 @@ def test_an_export_takes_the_newest_capture_of_a_crawl(two: docstore.DocumentSto
         return [(url_of(row_key), (timestamp - T0) // DAY) for row_key, timestamp in found]
 
     assert exported(crawl="first") == [(URL, 0), (OTHER, 0)]
-    assert exported(crawl="second", newest=False) == [(URL, 1), (OTHER, 1), (THIRD, 1)]
+    assert exported(crawl="second", versions=None) == [(URL, 1), (OTHER, 1), (THIRD, 1)]
     assert exported() == [(URL, 1), (OTHER, 1), (THIRD, 1)]
 
 
@@ -312,7 +312,7 @@ def test_a_delta_and_a_reference_to_a_deleted_page_keep_their_bytes(store: docst
 
 
 def test_notes_and_clusters_go_with_their_capture_alone(two: docstore.DocumentStore) -> None:
-    sweep(two, SweepOptions(versions=True))
+    sweep(two, SweepOptions(same_url=True))
     long_note = json.dumps({"version": "1", "text": "word " * 400}).encode()
     two.cells.put_notes([Note(URL, T0, "n", long_note), Note(URL, T0 + DAY, "n", long_note)])
 
@@ -431,7 +431,7 @@ def test_a_note_of_another_capture_outlives_a_duplicate_that_is_put_away(store: 
     visit(store, 5)
     put(store, URL, ANOTHER, 3)
     store.cells.put_notes([Note(URL, T0 + 3 * DAY, "n", b'{"version": "1"}')])
-    report = sweep(store, SweepOptions(apply="reject", kinds=("exact",), any_host=True, versions=True))
+    report = sweep(store, SweepOptions(apply="reject", kinds=("exact",), any_host=True, same_url=True))
     assert report.applied
     row = store.cells.read_row(URL, ReadSpec(("note",)))
     assert row is not None and [cell.timestamp for cell in row.cells] == [T0 + 3 * DAY]
@@ -525,7 +525,7 @@ def test_an_ingest_labels_pages_revisits_and_rejected_pages(run: Terminal, tmp_p
         + again.replace(b"2024-05-06", b"2024-05-07")
         + warc_records.record(warc_records.message(body), "http://example.com/copy")
     )
-    assert run("ingest", str(archive), "--create", "--crawl", "may", "--on", "exact=reject", reader).code == 0
+    assert run("ingest", str(archive), "--create", "--crawl", "may", "--policy", "exact=reject", reader).code == 0
     assert run("get", "http://example.com/", "--json").object()["crawl"] == "may"
     lines = run("history", "http://example.com/", "--json").objects()
     assert [line["crawl"] for line in lines] == ["may"] * 2

@@ -306,7 +306,7 @@ def test_a_base_without_a_folder_is_refused_by_the_interface(tmp_path: Path) -> 
 
 
 def test_the_report_is_plain_data(tmp_path: Path) -> None:
-    assert json.loads(json.dumps(IngestReport().as_dict()))["passed_over"] == []
+    assert json.loads(json.dumps(IngestReport().asdict()))["passed_over"] == []
 
 
 def test_folders_nested_deeper_than_the_stack_are_walked(

@@ -296,7 +296,7 @@ def asked(cells: Sequence[Cell], spec: ReadSpec) -> list[Cell]:
         if (
             (spec.families is None or cell.family in spec.families)
             and cell.qualifier.startswith(spec.qualifier_prefix)
-            and spec.start <= cell.timestamp < (spec.end or 1000)
+            and spec.since <= cell.timestamp < (spec.until or 1000)
         ):
             counts[cell[:2]] = counts.get(cell[:2], 0) + 1
             if counts[cell[:2]] <= (spec.versions or 1000):
@@ -320,8 +320,8 @@ def test_reads_from_the_read_ahead_equal_reads_of_the_row() -> None:
                     (None, (CAPTURE_FAMILY,), (CAPTURE_FAMILY,), ("page",), (CAPTURE_FAMILY, "page"))
                 ),
                 qualifier_prefix=source.choice((b"", b"", b"b", b"body")),
-                start=start,
-                end=source.choice((None, start + 1, 8)),
+                since=start,
+                until=source.choice((None, start + 1, 8)),
                 versions=source.choice((None, None, 1, 2)),
                 keys_only=source.random() < 0.1,
                 cell_limit=source.choice((None, 1, 2, 4)),

@@ -141,7 +141,7 @@ def test_a_truncated_record_is_an_error_and_stored_with_salvage(
     whole, last = (pack(record(message(BODY), f"http://{name}.example/")) for name in "ab")
     path = tmp_path / "cut.warc"
     path.write_bytes(whole + last[: -len(last) // 3])
-    report = ingest(store, [str(path)], IngestOptions(salvage=salvage))
+    report = ingest(store, [str(path)], IngestOptions(keep_truncated=salvage))
     ((error),) = report.errors
     assert (error.file, error.offset, error.url) == (str(path), len(whole), "http://b.example/")
     assert "the file ends inside a" in error.reason and error.reason.startswith("taken as it is: ") == salvage
@@ -192,6 +192,6 @@ def test_shared_samples_are_ingested_and_nothing_is_stored_twice(store: docstore
 def test_a_report_is_plain_data() -> None:
     report = IngestReport()
     report.add_error("f", 3, "why")
-    plain = report.as_dict()
+    plain = report.asdict()
     assert plain["errors"] == [{"file": "f", "offset": 3, "reason": "why", "url": ""}]
     assert set(plain["verdicts"]) == {str(kind) for kind in VerdictKind}

@@ -34,7 +34,7 @@ NO_PAGES = {"damaged", "refused", "segment", "visit_of_unknown", "empty response
 KEPT = ("response", "resource", "revisit", "request", "metadata")
 HTML = b"<html><title>Encoded</title><p>Some words that are encoded in several ways for this test of records."
 URL = "https://a.example/"
-ALL = Selection(newest=False)
+ALL = Selection(versions=None)
 
 
 def members(path: Path) -> list[bytes]:
@@ -158,9 +158,9 @@ def test_a_rejected_page_keeps_no_record(run: Terminal, tmp_path: Path) -> None:
     body = gzip.compress(HTML * 20, mtime=0)
     block = message(body, headers=["Content-Encoding: gzip"])
     path.write_bytes(record(block, f"{URL}1") + record(block, f"{URL}2"))
-    report = run("ingest", str(path), "--keep-encoded", "--create", "--on-duplicate", "reject-any", "--json").object()
+    report = run("ingest", str(path), "--keep-encoded", "--create", "--policy", "exact=reject-any", "--json").object()
     assert (report["rejected"], report["records"]) == (1, 1)
-    again = run("ingest", str(path), "--keep-encoded", "--on-duplicate", "reject-any", "--json").object()
+    again = run("ingest", str(path), "--keep-encoded", "--policy", "exact=reject-any", "--json").object()
     assert (again["known"], again["records"]) == (2, 1)
 
 

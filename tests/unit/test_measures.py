@@ -14,6 +14,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.lab.pictures import plotted_pairs
 from docstore.model.capture import SIMHASH
 from docstore.model.errors import InvalidArgument
+from docstore.model.plain import iso
 from docstore.model.types import ReadSpec, Schema
 from docstore.reading.documents import Capture
 from docstore.reference import fingerprints
@@ -343,7 +344,7 @@ def test_dups_all_lists_what_the_store_knows_and_dups_alone_names_it(terminal: T
     assert "`docstore dups --all`" in swept.out and f"cluster of          4  {A}" in swept.out
     assert "dups --all" not in terminal("sweep", "--dry-run").out
     report = terminal("sweep", "--json").object()
-    assert report["largest_clusters"] == [{"url": A, "timestamp": SECOND, "documents": 4}]
+    assert report["largest_clusters"] == [{"url": A, "timestamp": iso(SECOND), "captures": 4}]
     for url in (A, COPY, NEAR, RETITLED, SMALLER):
         terminal("delete", url, "--yes")
     none = terminal("dups", "--all")
@@ -353,10 +354,10 @@ def test_dups_all_lists_what_the_store_knows_and_dups_alone_names_it(terminal: T
 def test_stats_draws_jaccard_against_simhash(terminal: Terminal, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     picture = tmp_path / "simhash.png"
-    assert terminal("stats", "--dedup", "--plot", str(picture)).code == 0
+    assert terminal("stats", "--dedup", "--png", str(picture)).code == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert terminal("stats", "--plot", str(picture)).code == 2
+    assert terminal("stats", "--png", str(picture)).code == 2
     for url in PAGES:
         terminal("delete", url, "--yes")
-    nothing = terminal("stats", "--dedup", "--plot", str(picture))
+    nothing = terminal("stats", "--dedup", "--png", str(picture))
     assert nothing.code == 2 and "no pair" in nothing.err

@@ -23,7 +23,7 @@ def peak():
 with docstore.open(sys.argv[1], create=True, durability="none") as store:
     list(store.put_pages([docstore.Page("https://a.example/", b"<p>loads everything")]))
     before = peak()
-    report = ingest(store, sys.argv[3:], IngestOptions(body_limit_bytes=int(sys.argv[2]), reader=False))
+    report = ingest(store, sys.argv[3:], IngestOptions(max_body_bytes=int(sys.argv[2]), reader=False))
     print(report.pages, report.error_count, peak() - before)
 """
 

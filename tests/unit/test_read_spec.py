@@ -33,8 +33,8 @@ def store(tmp_path: Path) -> Iterator[DocumentStore]:
         {"families": "http"},
         {"families": (b"http",)},
         {"qualifier_prefix": "ti"},
-        {"start": "2024"},
-        {"end": 1.5},
+        {"since": "2024"},
+        {"until": 1.5},
         {"versions": 0},
         {"versions": "3"},
         {"cell_limit": 0},
@@ -54,11 +54,11 @@ def test_a_wrong_spec_is_refused_and_not_read_as_another(store: DocumentStore, f
 
 
 def test_a_spec_takes_datetimes_and_families_in_any_order(store: DocumentStore) -> None:
-    row = store.cells.read_row(URL, ReadSpec(families=("text", "http"), start=MOMENT))  # type: ignore[arg-type]
+    row = store.cells.read_row(URL, ReadSpec(families=("text", "http"), since=MOMENT))  # type: ignore[arg-type]
     assert row is not None
     assert [cell.family for cell in row.cells] == sorted(cell.family for cell in row.cells)
     assert {cell.family for cell in row.cells} == {"text", "http"}
-    assert store.cells.read_row(URL, ReadSpec(end=MOMENT)) is None  # type: ignore[arg-type]
+    assert store.cells.read_row(URL, ReadSpec(until=MOMENT)) is None  # type: ignore[arg-type]
     assert Selection(since=MOMENT).since == NOON  # type: ignore[arg-type]
 
 
@@ -75,9 +75,9 @@ def test_a_threshold_that_no_similarity_has_is_refused(store: DocumentStore, thr
 
 
 def test_options_are_members_of_their_enumerations_or_refused(store: DocumentStore, tmp_path: Path) -> None:
-    assert SweepOptions(policy="oldest").policy.name == "OLDEST"  # type: ignore[arg-type]
+    assert SweepOptions(canonical_policy="oldest").canonical_policy.name == "OLDEST"  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="is unknown; choose one of"):
-        SweepOptions(policy="eldest")  # type: ignore[arg-type]
+        SweepOptions(canonical_policy="eldest")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="a list of files"):
         ingest(store, "crawl.warc.gz")
     with pytest.raises(InvalidArgument, match="must be a Schema"):

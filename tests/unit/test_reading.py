@@ -83,7 +83,7 @@ def archives(tmp_path: Path) -> list[str]:
 
 def plain(report: IngestReport) -> dict[str, Any]:
     """A report without its time; errors by file and offset, because refused pages come with their group."""
-    fields = report.as_dict()
+    fields = report.asdict()
     del fields["seconds"]
     fields["errors"].sort(key=lambda error: (error["file"], error["offset"]))
     return fields

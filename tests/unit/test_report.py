@@ -259,7 +259,7 @@ def test_figures_are_the_same_after_their_way_as_json(store: DocumentStore) -> N
     fill(store)
     made = survey(store)
     assert report_of(Survey)(from_json(to_json(made))) == made
-    assert json.loads(json.dumps(made.as_dict()))["periods"]
+    assert json.loads(json.dumps(made.asdict()))["periods"]
 
 
 # --- notebooks

@@ -46,7 +46,7 @@ def test_bodies_and_texts_are_salvaged_without_an_engine(
     assert {url: one.text for url, one in found.items()} == texts
     assert (salvage.report.captures, salvage.report.unreadable, salvage.report.damaged) == (79, 0, 0)
     terminal = Terminal(tmp_path / "s", capsys)
-    answer = terminal("salvage", "--output", str(tmp_path / "out.warc.gz"), "--json")
+    answer = terminal("tool", "salvage", "--output", str(tmp_path / "out.warc.gz"), "--json")
     assert answer.object()["bodies"] == 79
     new = Terminal(tmp_path / "new", capsys)
     assert new("ingest", "--create", str(tmp_path / "out.warc.gz")).code == 0
@@ -69,9 +69,9 @@ def test_salvage_can_be_limited_to_files_set_aside(tmp_path: Path, capsys: pytes
     answer = terminal("check")
     assert answer.code == 5
     assert "40 bodies" in answer.out
-    assert "docstore salvage" in answer.out
+    assert "docstore tool salvage" in answer.out
     assert "set aside" in terminal("get", given[0].url).err
-    answer = terminal("salvage", "--set-aside", "--format", "jsonl", "--output", str(tmp_path / "out.jsonl"))
+    answer = terminal("tool", "salvage", "--set-aside", "--format", "jsonl", "--output", str(tmp_path / "out.jsonl"))
     assert answer.code == 0
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert {line["url"] for line in lines} == {one.url for one in given[40:]}
@@ -80,7 +80,7 @@ def test_salvage_can_be_limited_to_files_set_aside(tmp_path: Path, capsys: pytes
 
 def test_a_folder_without_segments_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     terminal = Terminal(tmp_path, capsys)
-    answer = terminal("salvage", "--output", str(tmp_path / "out.warc.gz"))
+    answer = terminal("tool", "salvage", "--output", str(tmp_path / "out.warc.gz"))
     assert answer.code == 2
     assert "no segments" in answer.err
     assert not (tmp_path / "out.warc.gz").exists()

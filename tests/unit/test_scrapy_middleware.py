@@ -297,7 +297,7 @@ def test_permanent_errors_redirects_and_pictures_are_stored(crawl: Callable[...,
     session.gives(
         answer(A, redirect_urls=["https://a.example/old", "https://a.example/older"], redirect_reasons=[301, 302])
     )
-    stored = session.store.get("https://a.example/old", follow=True)
+    stored = session.store.get("https://a.example/old", follow_redirects=True)
     assert stored is not None
     assert (stored.url, stored.via) == (A, ("https://a.example/old", "https://a.example/older"))
     assert session.store.get("https://a.example/p.png").body == b"\x89PNG\x00\xff"  # type: ignore[union-attr]

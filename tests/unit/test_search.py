@@ -305,12 +305,12 @@ def test_notes_are_searched_and_name_the_language(tmp_path: Path) -> None:
 def test_the_error_of_a_damaged_index_says_how_to_rebuild_it(store: DocumentStore) -> None:
     index = store.search_index()
     (index.folder / "meta.json").write_text("{}")
-    with pytest.raises(CorruptionError, match="--again"):
+    with pytest.raises(CorruptionError, match="--full"):
         store.search("buffer")
     put(store, "https://new.example/", "One more page.")
-    with pytest.raises(CorruptionError, match="--again"):
+    with pytest.raises(CorruptionError, match="--full"):
         index.update()
-    assert index.update(again=True).added == len(PAGES) + 1
+    assert index.update(full=True).added == len(PAGES) + 1
 
 
 def test_deleted_pages_are_not_shown_and_their_words_are_removed(store: DocumentStore) -> None:
@@ -333,7 +333,7 @@ def test_deleted_pages_are_not_shown_and_their_words_are_removed(store: Document
     assert not files_hold(index, b"zanzibarpage")
     assert not (index.folder / "scrub").exists()
     assert set(found(store, "")) == {*PAGES, "https://other.example/"}
-    again = index.update(again=True)
+    again = index.update(full=True)
     assert (again.added, again.pages) == (len(PAGES) + 1, len(PAGES) + 1)
 
 

@@ -336,7 +336,7 @@ def test_redirects_and_variants_are_followed_when_asked(store: docstore.Document
     store.put_page("https://www.a.example/old", b"", status=301, headers={"Location": "/new"}, fetched_at=T0)
     plain = store.get("https://www.a.example/old")
     assert plain is not None and plain.status == 301
-    followed = store.get("https://www.a.example/old", follow=True)
+    followed = store.get("https://www.a.example/old", follow_redirects=True)
     assert followed is not None
     assert (followed.url, followed.via) == ("https://www.a.example/new", ("https://www.a.example/old",))
     assert store.get("http://a.example/new") is None

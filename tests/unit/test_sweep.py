@@ -125,7 +125,7 @@ def test_versions_of_one_url_are_pairs_only_with_the_option(store: DocumentStore
     assert sweep(store).with_duplicates == 0
     assert places(store) == {}
     assert [(at, other_at) for _, at, _, other_at, _ in pairs_of(store, versions=True)] == [(1, 2), (1, 3), (2, 3)]
-    report = sweep(store, SweepOptions(versions=True, dry_run=True))
+    report = sweep(store, SweepOptions(same_url=True, dry_run=True))
     assert (report.pairs, report.with_duplicates, report.clusters) == (3, 3, 1)
     put(store, BASE + "b", page(text, "Another page, 3"), 4)
     # no pair with the older version of the same row: each is paired with the other row
@@ -142,7 +142,7 @@ def test_a_visit_with_the_same_bytes_is_not_a_version(store: DocumentStore) -> N
         put(store, BASE + "a", page(text), at)
     store.put_page(BASE + "a", status=304, fetched_at=4 * SECOND, any_time=True)
     put(store, BASE + "b", page(text), 5)
-    assert sweep(store, SweepOptions(versions=True)).documents == 2
+    assert sweep(store, SweepOptions(same_url=True)).captures == 2
     assert pairs_of(store, versions=True) == [(BASE + "a", 1, BASE + "b", 5, 1.0)]
     assert store.collapse([BASE + "a", BASE + "b"]) == [BASE + "a"]
 
@@ -185,7 +185,7 @@ def test_every_member_is_within_the_threshold_of_its_canonical_in_a_chain_of_cha
     for number, (url, found) in enumerate(texts.items()):
         put(store, url, page(found), number + 1)
     for policy in CanonicalPolicy:
-        report = sweep(store, SweepOptions(policy=policy))
+        report = sweep(store, SweepOptions(canonical_policy=policy))
         assert 1 < report.clusters < 12
         for url, place in places(store).items():
             canonical = docstore.store.keys.url_of(place.row_key)  # type: ignore[attr-defined]
@@ -203,11 +203,11 @@ def test_policies_choose_the_canonical(store: DocumentStore) -> None:
     put(store, BASE + "votes", page(text).replace(b"</head>", link + b"</head>"), 6)
     put(store, BASE + "old-name", b"", 7, status=301, Location="/declared")
     for source in ("x", "y"):
-        store.add_anchor(BASE + "linked", f"https://other.example/{source}", "text", at=SECOND, any_time=True)
+        store.add_anchor(BASE + "linked", f"https://other.example/{source}", "text", seen_at=SECOND, any_time=True)
     expected = {"oldest": "a-long-url-that-came-first", "shortest-url": "s", "most-anchors": "linked"}
     expected["canonical-link"] = "declared"
     for policy in CanonicalPolicy:
-        sweep(store, SweepOptions(policy=policy))
+        sweep(store, SweepOptions(canonical_policy=policy))
         assert canonical_of(store, BASE + "votes") == BASE + expected[str(policy)], policy
         assert len({place.cluster for place in places(store).values()}) == 1
 
@@ -280,7 +280,7 @@ def test_an_earlier_version_of_a_page_does_not_vote_for_it(store: DocumentStore)
     put(store, BASE + "first", page(text), 1)
     put(store, BASE + "self", page(changed(text, 1, 1)).replace(b"</head>", LINKED % b"/self" + b"</head>"), 2)
     put(store, BASE + "self", page(text), 3)
-    sweep(store, SweepOptions(versions=True))
+    sweep(store, SweepOptions(same_url=True))
     assert canonical_of(store, BASE + "self") == BASE + "first"
 
 
@@ -329,7 +329,7 @@ def test_totals_are_those_of_the_literature(store: DocumentStore) -> None:
     put(store, BASE + "near1", page(words(3, 200)))
     put(store, BASE + "near2", page(changed(words(3, 200), 1, 1)))
     report = sweep(store)
-    assert (report.documents, report.duplicates, report.without_duplicates) == (505, 502, 1)
+    assert (report.captures, report.duplicates, report.without_duplicates) == (505, 502, 1)
     assert (report.with_duplicates, report.with_500, report.clusters, report.largest_cluster) == (504, 502, 2, 502)
     assert report.pairs == 502 * 501 // 2 + 1
     assert report.listed_pairs == 502

@@ -183,7 +183,7 @@ def test_a_page_that_others_were_rejected_for_is_kept(store: DocumentStore) -> N
     put(store, "m", at=11)
     assert sweep(store, REJECT).applied == {"exact": 1}
     put(store, "c0", at=5)  # comes late, and is older
-    report = sweep(store, SweepOptions(apply="reject", policy=CanonicalPolicy.OLDEST, threads=1))
+    report = sweep(store, SweepOptions(apply="reject", canonical_policy=CanonicalPolicy.OLDEST, threads=1))
     assert (report.applied, report.left) == ({}, {"needed": 1})
     assert [url for url, _, _ in store.rejected()] == [BASE + "m"]
     assert not list(store.orphans())
@@ -251,7 +251,7 @@ def test_near_pages_only_with_the_option_and_versions_of_one_url_never(store: Do
     put(store, "a", at=1)
     put(store, "a", page(changed(TEXT, 1, 2)), at=2)
     put(store, "a", at=3)
-    assert sweep(store, SweepOptions(apply="reject", versions=True, threads=1)).applied == {}
+    assert sweep(store, SweepOptions(apply="reject", same_url=True, threads=1)).applied == {}
     put(store, "near", page(changed(TEXT, 2, 3)), at=4)
     near = SweepOptions(apply="reject", kinds=("near",), threads=1)
     assert sweep(store, near).applied == {"near": 1}
@@ -367,7 +367,7 @@ def test_after_compaction_the_sample_crawl_has_the_size_of_a_store_written_under
             if how == "applied":
                 store.compact()
                 live = store.compact(dry_run=True).live_bytes
-                options = SweepOptions(apply=policy, kinds=kinds, policy=CanonicalPolicy.OLDEST, threads=1)
+                options = SweepOptions(apply=policy, kinds=kinds, canonical_policy=CanonicalPolicy.OLDEST, threads=1)
                 report = sweep(store, options)
                 assert sum(report.applied.values()) == report.duplicates == 74
                 if policy == "reject":
@@ -444,6 +444,6 @@ def test_a_later_capture_of_bytes_that_others_were_rejected_for_is_kept(store: D
     put(store, "x", at=9)
     put(store, "x", page(words(3, 100)), at=7)  # comes late: the visit at 9 goes with the capture at 5
     put(store, "y", at=2)
-    report = sweep(store, SweepOptions(apply="reject", policy=CanonicalPolicy.OLDEST, threads=1))
+    report = sweep(store, SweepOptions(apply="reject", canonical_policy=CanonicalPolicy.OLDEST, threads=1))
     assert (report.applied, report.left) == ({}, {"needed": 1})
     assert not list(store.orphans())

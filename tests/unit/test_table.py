@@ -190,9 +190,9 @@ def test_versions_and_times_of_a_spec_select_from_kept_versions(table: WrittenTa
     put(table, "two", (1, b"a"), (2, b"a"), (3, b"b"), (4, b"c"))
     assert values(table.read_row(ROW, ReadSpec(("two",), versions=1))) == [b"a"]
     assert values(table.read_row(ROW, ReadSpec(("two",), versions=9))) == [b"a", b"a", b"b"]
-    assert values(table.read_row(ROW, ReadSpec(("two",), end=NOW - 2 * SECOND, versions=1))) == [b"b"]
-    assert table.read_row(ROW, ReadSpec(("two",), end=NOW - 3 * SECOND)) == [], "c is gone at any time asked for"
-    assert values(table.read_row(ROW, ReadSpec(("two",), start=NOW - 2 * SECOND))) == [b"a", b"a"]
+    assert values(table.read_row(ROW, ReadSpec(("two",), until=NOW - 2 * SECOND, versions=1))) == [b"b"]
+    assert table.read_row(ROW, ReadSpec(("two",), until=NOW - 3 * SECOND)) == [], "c is gone at any time asked for"
+    assert values(table.read_row(ROW, ReadSpec(("two",), since=NOW - 2 * SECOND))) == [b"a", b"a"]
 
 
 def test_the_newest_version_may_be_too_old(table: WrittenTable) -> None:
@@ -215,7 +215,7 @@ def test_a_row_with_policies_is_the_same_when_read_in_slices(
     for family in FAMILIES:
         for qualifier in (b"", b"p", b"q"):
             put(table, family, (1, b"a"), (2, b"b"), (3, b"b"), (4, b"c"), (200, b"d"), qualifier=qualifier)
-    spec = ReadSpec(versions=versions, start=1)
+    spec = ReadSpec(versions=versions, since=1)
     whole = table.read_row(ROW, spec)
     parts: list[Cell] = []
     after: Position | None = None

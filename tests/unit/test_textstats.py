@@ -150,7 +150,7 @@ def test_the_newest_text_of_each_page_counts(run: Terminal) -> None:
 
 def test_stats_prints_ranks_and_laws(run: Terminal, tmp_path: Path) -> None:
     picture = tmp_path / "words.png"
-    answer = run("stats", "--text", "--top", "2", "--png", str(picture))
+    answer = run("stats", "--words", "--limit", "2", "--png", str(picture))
     assert answer.code == 0, answer.err
     assert picture.read_bytes().startswith(b"\x89PNG")
     lines = answer.out.splitlines()
@@ -161,14 +161,14 @@ def test_stats_prints_ranks_and_laws(run: Terminal, tmp_path: Path) -> None:
 
 
 def test_stats_as_json_of_a_host(run: Terminal) -> None:
-    fields = json.loads(run("stats", "--text", "--host", "b.example", "--json").out)
+    fields = json.loads(run("stats", "--words", "--host", "b.example", "--json").out)
     assert (fields["host"], fields["words"], fields["exact"]) == ("b.example", 2, True)
     assert fields["top"][0] == {"rank": 1, "word": "alpha", "frequency": 1, "probability": 0.5, "product": 0.5}
     assert math.isclose(fields["hapax_share"], 1.0)
 
 
 def test_stats_of_a_host_without_text_finds_nothing(run: Terminal) -> None:
-    assert run("stats", "--text", "--host", "c.example").code == 1
+    assert run("stats", "--words", "--host", "c.example").code == 1
     assert run("stats", "--host", "b.example").code == 2
 
 
@@ -177,19 +177,19 @@ def test_stats_of_a_host_without_text_finds_nothing(run: Terminal) -> None:
 
 def test_plateau_draws_a_stored_page_and_a_file(run: Terminal, tmp_path: Path) -> None:
     picture = tmp_path / "page.png"
-    assert run("plateau", "https://a.example/", "--png", str(picture)).code == 0
+    assert run("tool", "plateau", "https://a.example/", "--png", str(picture)).code == 0
     stored = picture.read_bytes()
     assert stored.startswith(b"\x89PNG")
     source = tmp_path / "page.html"
     source.write_bytes(page("other words of a file"))
-    assert run("plateau", "--file", str(source), "--png", str(picture)).code == 0
+    assert run("tool", "plateau", "--file", str(source), "--png", str(picture)).code == 0
     assert picture.read_bytes().startswith(b"\x89PNG") and picture.read_bytes() != stored
 
 
 def test_plateau_names_the_error(run: Terminal, tmp_path: Path) -> None:
     picture = str(tmp_path / "page.png")
-    assert run("plateau", "https://gone.example/", "--png", picture).code == 1
-    assert run("plateau", "--png", picture).code == 2
-    assert run("plateau", "https://a.example/").code == 2
-    answer = run("plateau", "https://a.example/", "--png", str(tmp_path / "no" / "page.png"))
+    assert run("tool", "plateau", "https://gone.example/", "--png", picture).code == 1
+    assert run("tool", "plateau", "--png", picture).code == 2
+    assert run("tool", "plateau", "https://a.example/").code == 2
+    answer = run("tool", "plateau", "https://a.example/", "--png", str(tmp_path / "no" / "page.png"))
     assert answer.code == 2 and "cannot write" in answer.err

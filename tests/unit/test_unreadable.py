@@ -22,6 +22,7 @@ from docstore.cli.main import main
 from docstore.model.capture import BODY, MAIN, TITLE, VERDICT, decode_verdict, encode_verdict
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import row_key
+from docstore.model.plain import iso
 from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
 from docstore.storage.files import Files
@@ -69,7 +70,7 @@ def test_a_page_that_cannot_be_read_is_named_and_stops_no_other(tmp_path: Path, 
         assert all(body_of(store, one.url) == one.body for one in given)
         assert A not in {one.url for one in store.similar(NEAR, threshold=0.1)}
         (found,) = store.stats()["unreadable"]
-        assert (found["url"], found["timestamp"], found["path"], found["offset"]) == (A, T0, path, offset)
+        assert (found["url"], found["timestamp"], found["path"], found["offset"]) == (A, iso(T0), path, offset)
         assert found["column"] == "text:main", "it is read first, and is a delta of its body"
 
 
@@ -239,9 +240,9 @@ def test_a_sweep_continues_after_an_unreadable_value_and_names_it(tmp_path: Path
         path, offset = damage_value(store, A, MAIN)
     with opened(tmp_path) as store:
         report = sweep(store)
-        assert report.documents == 3
+        assert report.captures == 3
         assert (A, path, offset) in [(one.url, one.path, one.offset) for one in report.unreadable]
-        assert json.dumps(report.as_dict())
+        assert json.dumps(report.asdict())
         assert sweep(store).unreadable  # each run names what it met
 
 
@@ -313,7 +314,7 @@ def test_no_page_stands_for_a_cluster_whose_body_cannot_be_read(tmp_path: Path) 
         store.put_page(A, FIRST, headers=HTML, fetched_at=T0)  # the oldest, and a delta against the first
         path, offset = damage_value(store, A, BODY)
     with opened(tmp_path) as store:
-        report = sweep(store, SweepOptions(policy=CanonicalPolicy.OLDEST))
+        report = sweep(store, SweepOptions(canonical_policy=CanonicalPolicy.OLDEST))
         assert (report.clusters, report.largest_cluster) == (1, 3)
         assert [(one.url, one.path, one.offset) for one in report.unreadable] == [(A, path, offset)]
         assert store.collapse([C, B, A]) == [C]

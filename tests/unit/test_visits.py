@@ -122,7 +122,7 @@ def test_a_visit_leaves_a_page_in_its_group(store: docstore.DocumentStore, with_
 def test_a_304_is_exported_as_a_304_and_counted_as_no_capture(store: docstore.DocumentStore) -> None:
     put(store, URL, TEXT, 0)
     visit(store, URL, 1)
-    assert [(one.page.status, one.page.header("etag")) for one in pages(store, Selection(newest=False))] == [
+    assert [(one.page.status, one.page.header("etag")) for one in pages(store, Selection(versions=None))] == [
         (200, '"one"'),
         (304, '"two"'),
     ]

@@ -121,7 +121,7 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
             versions=st.none() | numbers,
             cell_limit=st.none(),
             keys_only=st.booleans(),
-            end=st.none() | numbers,
+            until=st.none() | numbers,
         ),
     ),
     (

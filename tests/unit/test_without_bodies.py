@@ -110,7 +110,7 @@ def test_maintenance_copes(tmp_path: Path) -> None:
         store.delete(urls[0])
         store.compact(level="best")
         report = sweep(store, SweepOptions(threads=1))
-        assert report.documents == 11 and report.duplicates == 10
+        assert report.captures == 11 and report.duplicates == 10
         assert reindex(store).unseen == 0
         assert list(check(store.opened)) == []
         store.backup(tmp_path / "backup")

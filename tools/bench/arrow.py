@@ -27,7 +27,7 @@ from docstore.store import DocumentStore
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 
 COMMAND = "python -m tools.bench.arrow CORPUS_DIR"
-ALL = Selection(newest=False)
+ALL = Selection(versions=None)
 PEAK = """
 import re, sys
 from docstore.archives.arrow import write_parquet
@@ -35,7 +35,7 @@ from docstore.archives.export import Selection
 import docstore
 with docstore.open(sys.argv[1], read_only=True) as store, open("/dev/null", "wb") as stream:
     if sys.argv[2] != "nothing":
-        write_parquet(store, stream, Selection(newest=False), layout=sys.argv[2])
+        write_parquet(store, stream, Selection(versions=None), layout=sys.argv[2])
 print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 """
 

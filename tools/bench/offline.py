@@ -30,10 +30,11 @@ path, work = sys.argv[1:]
 with docstore.open(path, durability="flush") as store:
     pages = store.stats()["totals"]["captures"]
     began, used = time.perf_counter(), time.process_time()
+    raw_bytes = 0
     if work == "sweep":
-        pages, raw_bytes = sweep(store).documents, 0
+        sweep(store)
     elif work == "check":
-        raw_bytes, problems = 0, list(check(store.opened))
+        problems = list(check(store.opened))
         assert not problems, problems
     else:
         raw_bytes = store.compact(level="best" if work == "best" else "fast").raw_bytes

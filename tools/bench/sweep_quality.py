@@ -236,7 +236,7 @@ def against_truth(truth: PairSet, names: Names, found: PairSet, report: SweepRep
         ("recall of these, mean over archives", f"{shares.archives:.4f}"),
         ("recall of these, mean over pages", f"{shares.pages:.4f}"),
         ("recall of these, per pair", f"{shares.pairs:.4f}"),
-        ("pages per second of computing, text made anew from bodies", f"{report.documents / seconds:.0f}"),
+        ("pages per second of computing, text made anew from bodies", f"{report.captures / seconds:.0f}"),
     ]
     return section
 
@@ -255,10 +255,10 @@ def speed(store: DocumentStore) -> Section:
     section.rows += [
         ("machine", f"one core of {machine()}"),
         ("kernel", Kernel().name),
-        ("documents", str(report.documents)),
-        ("pages per second of computing, columns of each cluster written", f"{report.documents / seconds[0]:.0f}"),
-        ("the same, nothing to write", f"{again.documents / seconds[1]:.0f}"),
-        ("pages per second of wall time", f"{report.documents / report.seconds:.0f}"),
+        ("captures", str(report.captures)),
+        ("pages per second of computing, columns of each cluster written", f"{report.captures / seconds[0]:.0f}"),
+        ("the same, nothing to write", f"{again.captures / seconds[1]:.0f}"),
+        ("pages per second of wall time", f"{report.captures / report.seconds:.0f}"),
         ("seconds of wall time by stage", stages),
         ("candidates verified", str(report.candidates)),
         ("pages whose columns were written", str(report.written)),

@@ -150,16 +150,18 @@ def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes,
     if bare:
         if isinstance(mutation, DeleteCells):
             key = prefix + mutation.qualifier
-            covers = (mutation.start or 0) <= 0 and (mutation.end is None or mutation.end > 0)
+            covers = (mutation.since or 0) <= 0 and (mutation.until is None or mutation.until > 0)
             return key, key + b"\x00" if covers else key
         return prefix, range_end(prefix)
     cells = prefix + CELL_KIND
     if isinstance(mutation, DeleteCells):
         column = cells + mutation.family.encode() + FAMILY_END + escape(mutation.qualifier)
-        low = column if mutation.end is None else column + encode_timestamp(min(mutation.end, TIMESTAMP_MAX + 1) - 1)
-        start = mutation.start or 0
+        low = (
+            column if mutation.until is None else column + encode_timestamp(min(mutation.until, TIMESTAMP_MAX + 1) - 1)
+        )
+        start = mutation.since or 0
         high = range_end(column) if start == 0 else column + encode_timestamp(min(start, TIMESTAMP_MAX)) + b"\x00"
-        return (low, high) if mutation.end != 0 and start <= TIMESTAMP_MAX else (column, column)
+        return (low, high) if mutation.until != 0 and start <= TIMESTAMP_MAX else (column, column)
     if isinstance(mutation, DeleteFamily):
         family = cells + mutation.family.encode() + FAMILY_END
         return family, range_end(family)
@@ -182,9 +184,9 @@ class RowReader:
         self._limit = spec.cell_limit
         self._versions = spec.versions
         self._keys_only = spec.keys_only
-        self._newest = b"" if spec.end is None else encode_timestamp(min(spec.end - 1, TIMESTAMP_MAX))
-        self._oldest = encode_timestamp(min(spec.start, TIMESTAMP_MAX))
-        self._nothing = spec.end == 0 or spec.start > TIMESTAMP_MAX
+        self._newest = b"" if spec.until is None else encode_timestamp(min(spec.until - 1, TIMESTAMP_MAX))
+        self._oldest = encode_timestamp(min(spec.since, TIMESTAMP_MAX))
+        self._nothing = spec.until == 0 or spec.since > TIMESTAMP_MAX
         prefix = spec.qualifier_prefix
         self._filter = prefix if spec.families is None else b""
         self._parts: list[tuple[bytes, bytes]]
@@ -335,7 +337,7 @@ TAKE_MOST = 1024
 def selects_nothing(table: str, spec: ReadSpec) -> bool:
     """Whether a spec selects no cell of a bare table: it has another family, or a time range without 0."""
     other_family = spec.families is not None and BARE_TABLES[table] not in spec.families
-    return other_family or spec.start > 0 or spec.end == 0
+    return other_family or spec.since > 0 or spec.until == 0
 
 
 def row_range(table: str, row_key: bytes, spec: ReadSpec) -> tuple[bytes, bytes]:

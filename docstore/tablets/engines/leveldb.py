@@ -342,7 +342,7 @@ class LevelDBEngine:
         if f"{self.path}/LOCK" in text and not isinstance(error, plyvel.CorruptionError):
             return StoreUnavailable(f"the LevelDB directory {self.path} is open in another engine; close it: {text}")
         if isinstance(error, plyvel.CorruptionError):
-            remedy = "restore a backup, or take bodies and texts from the records with `docstore salvage`"
+            remedy = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
             return CorruptionError(f"LevelDB found damage on opening: {text}", path=str(self.path), remedy=remedy)
         return self._translated(error, "opening it")
 

@@ -1,0 +1,81 @@
+"""Checks of the arguments of public methods, by their annotations: a wrong type is refused by the name of its argument.
+
+An annotation that is not in the table is not checked here; values are checked where they are used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from docstore.model.errors import InvalidArgument
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Check = tuple[Callable[[Any], bool], str]
+
+
+def _is_number(value: object) -> bool:
+    return hasattr(value, "__float__") or hasattr(value, "__index__")
+
+
+def _is_time(value: object) -> bool:
+    return hasattr(value, "__index__") or hasattr(value, "utcoffset") or isinstance(value, str)
+
+
+def _is_iterable(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+_CHECKS: dict[str, _Check] = {
+    "str": (lambda value: isinstance(value, str), "a str"),
+    "bytes": (lambda value: isinstance(value, bytes | bytearray | memoryview), "bytes, a bytearray or a memoryview"),
+    "bytes | str": (
+        lambda value: isinstance(value, bytes | bytearray | memoryview | str),
+        "a body (bytes, a bytearray or a memoryview) or a URL (a str)",
+    ),
+    "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "int": (lambda value: hasattr(value, "__index__") and not isinstance(value, bool), "an int"),
+    "float": (_is_number, "a number"),
+    "Time": (
+        _is_time,
+        "microseconds since 1970, a datetime with a time zone, or ISO 8601 with a time zone",
+    ),
+    "str | Path": (lambda value: isinstance(value, str | os.PathLike), "a path"),
+    "Iterable[str]": (_is_iterable, "an iterable of str"),
+    "Sequence[int]": (_is_iterable, "a list of int"),
+    "Iterable[Page | tuple[str, bytes]]": (_is_iterable, "an iterable of Page, or of pairs of URL and body"),
+    "Headers | Mapping[str, str]": (_is_iterable, "a mapping of str, or pairs of str"),
+}
+
+
+def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A method that refuses arguments of wrong types.
+
+    Raises:
+        InvalidArgument: it names the argument, what it takes, and what it got.
+    """
+    kinds = dict(method.__annotations__)
+    kinds.pop("return", None)
+    code = method.__code__
+    names = code.co_varnames[: code.co_argcount]
+    checks: dict[str, _Check] = {}
+    for name, kind in kinds.items():
+        check = _CHECKS.get(kind.removesuffix(" | None"))
+        if check is not None:
+            checks[name] = check
+    may_be_none = {name for name, kind in kinds.items() if kind.endswith(" | None")}
+
+    @wraps(method)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            check = checks.get(name)
+            if check is None or check[0](value) or (value is None and name in may_be_none):
+                continue
+            or_none = " or None" if name in may_be_none else ""
+            raise InvalidArgument(f"{name} must be {check[1]}{or_none}, not {type(value).__name__} {value!r:.100}")
+        return method(*args, **kwargs)
+
+    return call
