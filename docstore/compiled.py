@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["HOW_TO_GET", "INTERFACE", "WHY_NOT", "docstore_native"]
 
-INTERFACE = 16
+INTERFACE = 17
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
 

@@ -73,6 +73,8 @@ OLDEST_COST = 6
 """Cost of one in the cache, in qualifiers."""
 
 SLICE_POSTINGS = 4096
+NO_KEYS: Final[Keys] = np.empty(0, np.uint64)
+_MOST_KEY = (1 << 64) - 1
 REMOVED_AT_ONCE = 256
 """Postings verified again and removed while the lock is taken once: a few milliseconds."""
 
@@ -646,6 +648,7 @@ class Pruner:
         engine: has the postings.
         buckets: have those of texts, if they are not rows.
         is_live: of a page; takes b"" for any body.
+        likely: `page_key` of pages and bodies that were live a moment ago, ascending: few others are looked up.
         lock: writers hold it from a page's verdict to its commit.
         commit: writes a plan, under the lock.
     """
@@ -657,17 +660,19 @@ class Pruner:
         is_live: IsLive,
         lock: AbstractContextManager[object],
         commit: Callable[[Plan], None],
+        likely: Keys = NO_KEYS,
     ) -> None:
         self._engine = engine
         self._buckets = buckets
         self._is_live = is_live
+        self._likely = likely
         self._lock = lock
         self._commit = commit
 
     def run(self) -> int:
         """Go through all postings; -> number of removed postings."""
         kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
-        removed = sum(self._sweep(kind, self._page_is_gone) for kind in kinds)
+        removed = sum(map(self._sweep, kinds))
         with self._lock:
             self._buckets.begin_prune()
         live = self._texts()
@@ -676,11 +681,13 @@ class Pruner:
             removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
         return removed + self._buckets.prune(live)
 
-    def _sweep(self, kind: int, is_gone: Callable[[Posting], bool]) -> int:
-        return sum(
-            self._remove([posting for posting in postings if is_gone(posting)], is_gone)
-            for postings in _slices(self._postings(kind))
-        )
+    def _sweep(self, kind: int) -> int:
+        removed = 0
+        for postings in _slices(self._postings(kind)):
+            keys = np.fromiter((page_key(*_page_and_body(posting)) for posting in postings), np.uint64, len(postings))
+            unsure = (postings[place] for place in _missing(keys, self._likely))
+            removed += self._remove([posting for posting in unsure if self._page_is_gone(posting)], self._page_is_gone)
+        return removed
 
     def _remove(self, postings: Sequence[Posting], is_gone: Callable[[Posting], bool]) -> int:
         removed = 0
@@ -693,8 +700,7 @@ class Pruner:
         return removed
 
     def _page_is_gone(self, posting: Posting) -> bool:
-        row_key, qualifier = posting
-        return not self._is_live(page_of(row_key, qualifier), row_key[1:] if row_key[:1] == _BODY else b"")
+        return not self._is_live(*_page_and_body(posting))
 
     def _text_is_gone(self, posting: Posting) -> bool:
         return not self._engine.qualifiers(TABLE, _TEXT + posting[1], 1)
@@ -717,6 +723,16 @@ class Pruner:
         for row in self._engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))):
             for cell in row.cells:
                 yield row.row_key, cell.qualifier
+
+
+def page_key(pointer: PagePointer, body: bytes) -> int:
+    """A page, with the head of its body's checksum or b"", as a key of `Pruner`: in memory only."""
+    return hash((pointer, body)) & _MOST_KEY
+
+
+def _page_and_body(posting: Posting) -> tuple[PagePointer, bytes]:
+    row_key, qualifier = posting
+    return page_of(row_key, qualifier), row_key[1:] if row_key[:1] == _BODY else b""
 
 
 def _number(text_number: bytes) -> int:

@@ -346,6 +346,25 @@ class Kernel:
                 pass
         return reference.shingles(text, self._shingle_words)
 
+    def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[Sets, Numbers]:
+        """The shingle sets of main texts in UTF-8; native code lets go of the GIL once for all.
+
+        Returns:
+            The sets, and (n,) the words of each text; from `enough` on any number that is not below.
+        """
+        if self._native is not None and (found := self._native.shingle_sets(texts, enough)) is not None:
+            members, lengths, counts = found
+            ends = np.cumsum(np.frombuffer(lengths, np.int64))
+            starts = np.concatenate([np.zeros(1, np.int64), ends])
+            return Sets(starts, np.frombuffer(members, np.uint64)), np.frombuffer(counts, np.int64)
+        decoded = [text.decode("utf-8", "surrogatepass") for text in texts]
+        made = [self.shingles(text) for text in decoded]
+        word_counts = [
+            len(one) if len(one) >= enough else len(words(text)) for one, text in zip(made, decoded, strict=True)
+        ]
+        starts = np.cumsum([0, *map(len, made)], dtype=np.int64)
+        return Sets(starts, np.concatenate([np.empty(0, np.uint64), *made])), np.array(word_counts, np.int64)
+
     def text_keys(self, text: str) -> TextKeys:
         """What a main text is posted under, as its page's analysis has it."""
         if self._native is not None:

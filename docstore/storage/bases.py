@@ -14,6 +14,7 @@ deltas.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -22,6 +23,7 @@ from docstore.model.format import BASE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage
 from docstore.storage.values import Column
 
 TABLE = "bodies"
@@ -93,9 +95,57 @@ class BaseRows:
     def __init__(self, engine: Engine) -> None:
         self.retired: set[bytes] = set()
         self._engine = engine
+        self._cached: dict[bytes, bytes] | None = None
+        """All rows, while a compaction runs."""
+
+    @contextmanager
+    def cached(
+        self, lock: AbstractContextManager[object], followers: set[Callable[[Plan, bool], None]]
+    ) -> Iterator[None]:
+        """Keep all rows in memory, some 200 bytes each: compaction looks up several names a value.
+
+        Args:
+            lock: the committer's.
+            followers: of the committer.
+        """
+        changed: dict[bytes, bytes | None] = {}
+        """By commits during the scan."""
+        is_sure = True
+
+        def follow(plan: Plan, known: bool) -> None:
+            nonlocal is_sure
+            for row in plan.changed(Stage.BASES):
+                changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
+            if not known and changed:
+                is_sure, self._cached = False, None
+            elif self._cached is not None:
+                apply()
+
+        def apply() -> None:
+            for name, value in changed.items():
+                if value is None:
+                    rows.pop(name, None)
+                else:
+                    rows[name] = value
+            changed.clear()
+
+        with lock:
+            followers.add(follow)
+        try:
+            rows = dict(self.scan())
+            with lock:
+                apply()
+                self._cached = rows if is_sure else None
+            yield
+        finally:
+            with lock:
+                followers.discard(follow)
+                self._cached = None
 
     def cell_value(self, name: bytes) -> bytes | None:
         """The cell value of a base; None if there is no base of that name."""
+        if (cached := self._cached) is not None:
+            return cached.get(name)
         cells = self._engine.read_row(TABLE, name)
         return cells[0].value if cells else None
 

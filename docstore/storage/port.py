@@ -46,11 +46,11 @@ class Upkeep(Protocol):
     """The part of compaction that needs pages and the index."""
 
     def prune(self) -> int:
-        """Remove postings that lead to no page; returns how many."""
-        ...
+        """Set the totals to what is live, unless others write all the time, and remove postings that lead to no page.
 
-    def recount(self) -> bool:
-        """Set the totals to what is live; False, and they stay unchanged, if others write all the time."""
+        Returns:
+            How many postings were removed.
+        """
         ...
 
 

@@ -308,6 +308,7 @@ class ValueCodec:
         saves: Callable[[Base], int] | None = None,
         text: bytes = b"",
         body: tuple[bytes, bytes] | None = None,
+        now: tuple[Encoded, Base] | None = None,
     ) -> tuple[Encoded, Base | None]:
         """Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
 
@@ -322,13 +323,16 @@ class ValueCodec:
             text: with a body: the text that follows it; if the body is no delta, its frame against that is made, too.
             body: with a text: the body whose record stands directly before it, and the text's frame against it if that
                 is made already, else b"".
+            now: the delta that is stored, with its base: another one is looked for only if it is not small, or if all
+                bases are compared.
         Returns:
             How it is encoded, and the base that it is a delta against, or None.
         """
         small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
         small = self._small or small
-        best: Encoded | None = None
-        chosen: Base | None = None
+        best, chosen = now if now is not None and self._quick is None else (None, None)
+        if best is not None and len(best.payload) * small < len(raw):
+            return best, chosen
         for base in islice(bases, self._tries):
             encoded = (self._quick or self).encode(raw, base=(base.name, base.raw))
             if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):

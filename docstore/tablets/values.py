@@ -328,12 +328,19 @@ class LocalValues:
         record = self.records.read(ref)
         return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
-    def fetch_record(self, cell_value: bytes) -> tuple[Record, bytes]:
-        """The record of a value that is in Bodies, and the value."""
+    def fetch_record(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
+        """The record of a value that lies in Bodies, and the value.
+
+        Args:
+            cell_value: of the value.
+            body: cell value and bytes of a body that is read already: a text may be a delta of it.
+        """
         ref = parse_cell_value(cell_value).ref
         if ref is None:
             raise InvalidArgument("this value is in its cell: take it from the cell value")
         record = self.records.read(ref)
+        if body[0] and record.codec == CODEC_ZSTD_BODY and body_ref(ref, record) == parse_cell_value(body[0]).ref:
+            return record, self._codec.decode(record, lambda _: body[1])
         return record, self._decode(record, ref)
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:

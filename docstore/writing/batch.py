@@ -458,7 +458,7 @@ def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) ->
 
     Names: `captures`, `visits`, `urls`, `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`,
     `previous.KIND`, `stored.KIND`.  Totals count what was written; deletes and expiry do not lower them until a
-    compaction of all tablets counts what is live (`maintenance.live_totals`).
+    compaction counts what is live (`maintenance.live_pages`).
 
     Args:
         captures: verdict and length of the body in bytes of each.

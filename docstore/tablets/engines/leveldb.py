@@ -480,12 +480,11 @@ class LevelDBEngine:
                 while reader.pair[0] < high:
                     if examined == rows_wanted or cells_read >= _SCAN_SLICE_CELLS:
                         return rows, cellkeys.range_end(prefix)
-                    key = reader.pair[0]
-                    prefix = key[: cellkeys.prefix_length(key)]
-                    cells, truncated = reader.read(stream, prefix + CELL_KIND)
+                    prefix, cells, truncated = reader.read_next(stream)
                     if cells:
                         rows.append(ScannedRow(cellkeys.row_key_of(prefix), cells, truncated))
-                    reader.advance_to(stream, cellkeys.range_end(prefix))
+                    if reader.pair[0].startswith(prefix):
+                        reader.advance_to(stream, cellkeys.range_end(prefix))
                     examined += 1
                     cells_read += len(cells)
                 return rows, b""

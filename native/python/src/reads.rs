@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// A number in groups of 7 bits, lowest first; None where it does not end, or is longer than any of ours.
-fn varint(source: &[u8], at: &mut usize) -> Option<u64> {
+pub fn varint(source: &[u8], at: &mut usize) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..63).step_by(7) {
         let byte = *source.get(*at)?;
@@ -319,13 +319,13 @@ fn unpack_message<'py>(message: &Bound<'py, PyBytes>) -> Option<Bound<'py, PyAny
     (at == source.len()).then_some(found)
 }
 
-fn take<'a>(source: &'a [u8], at: &mut usize, bytes: usize) -> Option<&'a [u8]> {
+pub fn take<'a>(source: &'a [u8], at: &mut usize, bytes: usize) -> Option<&'a [u8]> {
     let found = source.get(*at..at.checked_add(bytes)?)?;
     *at += bytes;
     Some(found)
 }
 
-fn number(source: &[u8], at: &mut usize, bytes: usize) -> Option<u64> {
+pub fn number(source: &[u8], at: &mut usize, bytes: usize) -> Option<u64> {
     Some(take(source, at, bytes)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
