@@ -23,7 +23,7 @@ except ImportError as error:
     docstore_native = None  # type: ignore[assignment]
     WHY_NOT: str = (
         "docstore_native is not built"
-        if isinstance(error, ModuleNotFoundError) or error.name == "docstore.dedup"
+        if not str(error.name).endswith("docstore_native")
         else f"docstore_native does not load: {error}"
     )
 else:
