@@ -6,15 +6,13 @@ Python, which is slower.
 
 from __future__ import annotations
 
-from typing import Final
-
 __all__ = ["HOW_TO_GET", "INTERFACE", "WHY_NOT", "docstore_native"]
 
 INTERFACE = 17
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
 
-HOW_TO_GET: Final = "install docstore from a wheel, or install cargo and run `pip install .` in a checkout of docstore"
+HOW_TO_GET = "install docstore from a wheel, or install cargo and run `pip install .` in a checkout of docstore"
 """The end of each message that says why native code does not run."""
 
 try:
