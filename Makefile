@@ -7,7 +7,7 @@ PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
-.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster test-matrix native-test lint size bench clean
+.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster test-matrix native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,12 @@ size: $(STAMP)  ## lines, files and classes, and what one put passes
 bench: $(STAMP)  ## measure; prints tables of docs/benchmarks.md (BENCH_ARGS="--corpus DIR" for more pages)
 	@$(SAYING) "installing what docstore is compared with" $(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python -m tools.bench $(BENCH_ARGS)
+
+$(VENV)/.docs: $(STAMP)
+	@$(SAYING) "installing what makes the site" $(BIN)/python -m pip install --quiet -e '.[docs]' && touch $@
+
+site: $(VENV)/.docs  ## build the site of docs/ in build/site; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .venv-clients .venv-matrix .venv-wheel .demo-store build dist *.egg-info

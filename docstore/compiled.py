@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["HOW_TO_GET", "INTERFACE", "WHY_NOT", "docstore_native"]
 
-INTERFACE = 15
+INTERFACE = 17
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
 
@@ -21,7 +21,7 @@ except ImportError as error:
     docstore_native = None  # type: ignore[assignment]
     WHY_NOT: str = (
         "docstore_native is not built"
-        if isinstance(error, ModuleNotFoundError) or error.name == "docstore.dedup"
+        if not str(error.name).endswith("docstore_native")
         else f"docstore_native does not load: {error}"
     )
 else:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from pyarrow import RecordBatchReader
 
     from docstore.archives.export import Selection
-    from docstore.model.types import Orphan, Similar
+    from docstore.reading.answers import Orphan, Similar
     from docstore.reading.queries import IndexQueries
     from docstore.reading.snippet import Snippet, SnippetReader
     from docstore.search.answers import SearchOptions, SearchResults
@@ -65,12 +65,9 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from docstore.writing.prepare import Prepared
     from docstore.writing.writer import PageWriter, WriteSide
 
-MICROS = 1_000_000
 SNIPPET_LENGTH = 200
 ROWS_DELETED = 64
 """Rows that lose captures of a crawl in one commit."""
-_SEARCH = {"index": "docstore.search.index", "results": "docstore.search.results"}
-"""Modules of the extra `docstore[search]`."""
 
 
 def open_store(
@@ -118,8 +115,7 @@ class DocumentStore:
         opened: its backend, for `docstore.reports.check` and for tools.
         clusters: which cluster of the last sweep a page belongs to.
         unreadable: values that could not be read since the store was opened.
-        lost: captures that this open or an earlier one dropped because their bytes were missing, until they are
-            acknowledged.  None at durability `sync`.
+        lost: captures dropped because their bytes were missing, until they are acknowledged; none at durability `sync`.
     """
 
     def __init__(self, opened: Backend, durability: Durability, *, clock: Callable[[], int] = now_micros) -> None:
@@ -511,8 +507,7 @@ class DocumentStore:
         return sum(1 for _ in self.urls())
 
     def __bool__(self) -> bool:
-        """True, also of a store without pages, which `len` would have to count."""
-        return True
+        return True  # also without pages, which `len` would have to count
 
     def __iter__(self) -> Iterator[str]:
         """The URLs of live pages, as `urls` lists them; `list` counts them first, `list(store.urls())` does not."""
@@ -528,8 +523,7 @@ class DocumentStore:
         Raises:
             InvalidArgument: both are given, or one is none.
         """
-        family, qualifier = BODY
-        spec = ReadSpec((family,), qualifier, versions=1, keys_only=True)
+        spec = ReadSpec(BODY[:1], BODY[1], versions=1, keys_only=True)
         return (row.url for row in self.cells.scan(prefix=prefix, host=host, spec=spec))
 
     @checked
@@ -655,7 +649,7 @@ class DocumentStore:
         self._check_open()
         path = Path(index) if index else self.opened.path / "search"
         if path not in self._indexes:
-            self._indexes[path] = _search_module("index").SearchIndex(self, path)
+            self._indexes[path] = importlib.import_module("docstore.search.index").SearchIndex(self, path)
         return self._indexes[path]
 
     @checked
@@ -681,7 +675,10 @@ class DocumentStore:
             InvalidArgument: there is no index yet, or an option is wrong.
         """
         paths = [None if name is None else Path(name) for name in (boosts, synonyms)]
-        results: SearchResults = _search_module("results").search(self.search_index(index), query, *paths, **options)
+        opened = self.search_index(index)
+        results: SearchResults = importlib.import_module("docstore.search.results").search(
+            opened, query, *paths, **options
+        )
         return results
 
     @checked
@@ -772,8 +769,7 @@ class DocumentStore:
     # --- pieces
 
     def _options(self, policies: Policies | None, *others: bool) -> WriteOptions:
-        chosen = dict(self.schema.policies) if policies is None else checked_policies(policies)
-        return WriteOptions(chosen, *others)
+        return WriteOptions(dict(self.schema.policies) if policies is None else checked_policies(policies), *others)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -802,15 +798,3 @@ class DocumentStore:
                     self.opened.make_reserve()
                     self._writes = module.WriteSide(self.opened, self._table, self._committer, self._clock)
         return self._writes
-
-
-def _search_module(name: str) -> Any:
-    """A module of the extra.
-
-    Raises:
-        InvalidArgument: it is not installed.
-    """
-    try:
-        return importlib.import_module(_SEARCH[name])
-    except ImportError as error:
-        raise InvalidArgument(f"search needs tantivy: run `pip install 'docstore[search]'` ({error})") from error

@@ -12,7 +12,7 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
-from docstore.storage.bases import Base, BaseRows
+from docstore.storage.bases import BaseRows, NewPage
 from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, apply
@@ -35,15 +35,9 @@ class InlineValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         return encode_inline(raw)
 
-    def append_near(
-        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, Base | None]:
-        return encode_inline(raw), None
-
-    def append_page(
-        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, bytes | None, Base | None]:
-        return encode_inline(body), encode_inline(text), None
+    def append_pages(self, pages: Sequence[NewPage]) -> None:
+        for page in pages:
+            page.cell_values |= {column: encode_inline(raw) for column, raw in page.values.items()}
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         pass

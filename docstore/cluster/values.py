@@ -25,7 +25,6 @@ from typing import Final, NamedTuple
 from docstore.cluster.client import Client, HBaseCell, delete_columns, delete_families, messages, put
 from docstore.cluster.coding import CHUNKS_TABLE, LARGE
 from docstore.cluster.engine import HBaseEngine
-from docstore.model.capture import BODY, MAIN
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -40,7 +39,7 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import Base
+from docstore.storage.bases import NewPage
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
@@ -316,8 +315,9 @@ class CellValues:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
         codec, related, payload, _ = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
-        named = related if codec == CODEC_ZSTD_DICTIONARY else b""
-        self._dictionaries.learn(row_key, column, raw, len(payload), named)
+        self._dictionaries.learn(row_key, column, raw)
+        if codec == CODEC_ZSTD_DICTIONARY:
+            self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)
         if len(payload) > CHUNK_BYTES:
             ref = self._in_chunks(codec, related, payload, cell)
@@ -335,18 +335,11 @@ class CellValues:
         self._chunks.write(rows, owner.encode())
         return bytes((codec | CHUNKED,)) + related + name + encode_varint(len(parts))
 
-    def append_near(
-        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, Base | None]:
+    def append_pages(self, pages: Sequence[NewPage]) -> None:
         """See `Values`: no value is a delta."""
-        return self.append(row_key, column, timestamp, raw), None
-
-    def append_page(
-        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, bytes | None, Base | None]:
-        """See `Values`."""
-        values = [self.append(row_key, column, timestamp, raw) for column, raw in ((BODY, body), (MAIN, text))]
-        return values[0], values[1], None
+        for page in pages:
+            for column, raw in page.values.items():
+                page.cell_values[column] = self.append(page.row_key, column, page.timestamp, raw)
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

@@ -29,6 +29,7 @@ Pages of other hosts are not evidence, so that an attacker cannot hide copies of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from typing import Final
@@ -56,6 +57,7 @@ LEAST_WORD_BYTES: Final = 3
 HELD_SHARE: Final = (2, 3)
 LEAST_SHARED_WORDS: Final = 4
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NOT_BLANK = re.compile(rb"[^ \t\n\r\v\f]")
 
 
 def status_class(status: int) -> int:
@@ -80,7 +82,7 @@ def near_compares(status: int, word_count: int) -> bool:
 
 def is_blank(body: bytes) -> bool:
     """Whether a body is empty or white space; such a body is a duplicate of no other."""
-    return not body or not body.removeprefix(_BYTE_ORDER_MARK).strip()
+    return _NOT_BLANK.search(body, len(_BYTE_ORDER_MARK) * body.startswith(_BYTE_ORDER_MARK)) is None
 
 
 # --- titles
@@ -91,11 +93,13 @@ def is_doubtful(analysis: Analysis) -> bool:
     title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
     if not title_words or analysis.entries:
         return False
-    text, in_text = analysis.main_bytes.lower(), 0  # only ASCII is folded; what is in it is in the folded text, too
-    for word in title_words:
-        in_text += word.encode("utf-8", "surrogatepass") in text
-        if in_text * LEAST_SHARE >= len(title_words):
-            return False  # most pages end here, and no text is decoded nor folded
+    for fold in (bytes, bytes.lower):  # what is in the text with or without folded ASCII is in the folded text, too
+        text = fold(analysis.main_bytes)
+        in_text = 0
+        for word in title_words:
+            in_text += word.encode("utf-8", "surrogatepass") in text
+            if in_text * LEAST_SHARE >= len(title_words):
+                return False  # most pages end here, and no text is decoded nor folded
     folded = analysis.main.casefold()
     return sum(word in folded for word in title_words) * LEAST_SHARE < len(title_words)
 

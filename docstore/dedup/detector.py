@@ -39,7 +39,7 @@ from docstore.model.capture import StoredVerdict
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
-from docstore.model.types import DUPLICATES, Schema, VerdictKind
+from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.reference.ranking import Proposal
 from docstore.reference.texts import QueryText, SketchBounds
 
@@ -75,6 +75,7 @@ class StoredPage(NamedTuple):
         text_checksum: of its text, or b"".
         sketch: of its text, or b"".
         shingle_count: distinct shingles of its text.
+        status: HTTP status.
         is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
     """
 
@@ -82,6 +83,7 @@ class StoredPage(NamedTuple):
     text_checksum: bytes
     sketch: bytes
     shingle_count: int
+    status: int = 0
     is_list: bool = False
 
 
@@ -118,10 +120,6 @@ class Pages(Protocol):
         """Its title and text, for a comparison by words."""
         ...
 
-    def status(self, pointer: PagePointer) -> int:
-        """Its HTTP status."""
-        ...
-
     def text(self, pointer: PagePointer) -> str | None:
         """Its stored text; None if it cannot be read, and then `page` gives None too."""
         ...
@@ -155,18 +153,13 @@ class Judgement(NamedTuple):
     verified: int = 0
 
 
-def stored_verdict(judgement: Judgement, kept: StoredVerdict) -> StoredVerdict:
-    """A verdict as it is stored: the part about other pages is replaced; the part about its own row stays."""
-    return kept._replace(
-        kind=judgement.kind,
-        of_row_key=judgement.of.row_key if judgement.of else b"",
-        of_timestamp=judgement.of.timestamp if judgement.of else 0,
-        similarity=judgement.similarity,
-        reason=judgement.reason,
-        contains_row_key=judgement.contains.row_key if judgement.contains else b"",
-        candidates=judgement.candidates,
-        verified=judgement.verified,
-    )
+def stored_verdict(judgement: Judgement, previous: Previous, previous_similarity: float, stored: str) -> StoredVerdict:
+    """A verdict as it is stored: against other pages, and against its own row."""
+    kind, of, similarity, reason, contains, _, candidates, verified = judgement
+    of_timestamp, of_row_key = of or (0, b"")
+    contained = contains.row_key if contains else b""
+    its_row = previous, previous_similarity, stored
+    return StoredVerdict(kind, of_row_key, of_timestamp, similarity, reason, contained, candidates, verified, *its_row)
 
 
 class Match(NamedTuple):
@@ -523,7 +516,7 @@ class Detector:
             page = self._pages.page(pointer)
             if page is None:
                 return None if self._pages.visibility_unknown else False
-            if page.checksum != checksum or not bodies_compare(status, self._pages.status(pointer)):
+            if page.checksum != checksum or not bodies_compare(status, page.status):
                 return False
             return alone or self._pages.body(pointer) == body
 
@@ -590,7 +583,7 @@ class Detector:
                 return None if self._pages.visibility_unknown else False
             if text_number(page.text_checksum) != number or (is_list is not None and page.is_list != is_list):
                 return False
-            return text_compares(self._pages.status(pointer))  # an error page may have the body of a good one
+            return text_compares(page.status)  # an error page may have the body of a good one
 
         return fits
 
@@ -643,11 +636,23 @@ class Detector:
                 that they are similar, or that one contains the other.
             is_list: whether to look for lists, or for pages.
         """
-        name, new = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings
-        pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
-        page = None if pointer is None else self._pages.page(pointer)
+        name, new, pages = number.to_bytes(TEXT_NUMBER_BYTES, "big"), self._pages.postings, self._pages
+        pointer: PagePointer | None = None
+        page: StoredPage | None = None
+        few = self._index.few_with_text(name, new)
+        if few is None:
+            pointer = self._index.oldest_with_text(name, row_key, self._has_text(name, is_list=is_list), is_list, new)
+            page = None if pointer is None else pages.page(pointer)
+        else:  # the same for a row of few pages: nearly all have one
+            for pointer in few:
+                page = None if pointer.row_key == row_key else pages.page(pointer)
+                if page is not None and (
+                    text_number(page.text_checksum) == name and page.is_list == is_list and text_compares(page.status)
+                ):
+                    break
+                page = None
         if pointer is None or page is None:
-            if not self._pages.visibility_unknown:
+            if not pages.visibility_unknown:
                 any_page = self._index.oldest_with_text(name, b"", self._has_text(name), new=new)
                 if any_page is None:
                     self._index.note_gone(number)

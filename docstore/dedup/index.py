@@ -73,6 +73,8 @@ OLDEST_COST = 6
 """Cost of one in the cache, in qualifiers."""
 
 SLICE_POSTINGS = 4096
+NO_KEYS: Final[Keys] = np.empty(0, np.uint64)
+_MOST_KEY = (1 << 64) - 1
 REMOVED_AT_ONCE = 256
 """Postings verified again and removed while the lock is taken once: a few milliseconds."""
 
@@ -89,6 +91,7 @@ _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a dozen pointers and cells a page."""
 _BODY = bytes((POSTING_BODY,))
 _TEXT = bytes((POSTING_TEXT,))
+_CACHED_KINDS = (POSTING_BODY, POSTING_TEXT)
 
 
 class Posted(NamedTuple):
@@ -385,6 +388,11 @@ class HashIndex:
         """
         return self._oldest_of(_TEXT + number, row_key, fits, condition, new)
 
+    def few_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> list[PagePointer] | None:
+        """All pages with a text, oldest first; None if there are more than a few.  The caller verifies each."""
+        first = self._qualifiers(_TEXT + number, POINTER_SLICE, new)
+        return [_pointer(qualifier) for qualifier in first] if len(first) < FEW_PAGES else None
+
     def oldest_with_title(
         self,
         number: bytes,
@@ -580,18 +588,19 @@ class HashIndex:
 
     def follow(self, plan: Plan, known: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
+        rows = self._rows
         for table, row_key, mutations in plan.changed(Stage.POSTINGS):
-            if table != TABLE or row_key[:1] not in (_BODY, _TEXT):
+            if table != TABLE or row_key[0] not in _CACHED_KINDS:
+                continue
+            if self.gone_seen and row_key[0] == POSTING_TEXT and any(isinstance(one, SetCell) for one in mutations):
+                self._gone.drop(_number(row_key[1:]))
+            cached = None if rows is None else rows.get(row_key)
+            if rows is None or cached is None:
                 continue
             added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
-            if self.gone_seen and added and row_key[:1] == _TEXT:
-                self._gone.drop(_number(row_key[1:]))
-            cached = None if self._rows is None else self._rows.get(row_key)
-            if self._rows is None or cached is None:
-                continue
             removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
             if not known or (removed and len(cached.first) == POINTER_SLICE):
-                self._rows.drop(row_key)  # the row may continue after the cached part
+                rows.drop(row_key)  # the row may continue after the cached part
                 continue
             cached.first = _first_of(cached.first, added, POINTER_SLICE)
             if removed:
@@ -599,7 +608,7 @@ class HashIndex:
             for oldest in cached.oldest.values():
                 for qualifier in added:
                     oldest.add(_pointer(qualifier))
-            self._rows.put(row_key, cached)
+            rows.put(row_key, cached)
 
     def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
         """Remove the postings of captures of a row that are deleted.
@@ -639,6 +648,7 @@ class Pruner:
         engine: has the postings.
         buckets: have those of texts, if they are not rows.
         is_live: of a page; takes b"" for any body.
+        likely: `page_key` of pages and bodies that were live a moment ago, ascending: few others are looked up.
         lock: writers hold it from a page's verdict to its commit.
         commit: writes a plan, under the lock.
     """
@@ -650,17 +660,19 @@ class Pruner:
         is_live: IsLive,
         lock: AbstractContextManager[object],
         commit: Callable[[Plan], None],
+        likely: Keys = NO_KEYS,
     ) -> None:
         self._engine = engine
         self._buckets = buckets
         self._is_live = is_live
+        self._likely = likely
         self._lock = lock
         self._commit = commit
 
     def run(self) -> int:
         """Go through all postings; -> number of removed postings."""
         kinds = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT)
-        removed = sum(self._sweep(kind, self._page_is_gone) for kind in kinds)
+        removed = sum(map(self._sweep, kinds))
         with self._lock:
             self._buckets.begin_prune()
         live = self._texts()
@@ -669,11 +681,13 @@ class Pruner:
             removed += self._remove([postings[i] for i in _missing(numbers, live)], self._text_is_gone)
         return removed + self._buckets.prune(live)
 
-    def _sweep(self, kind: int, is_gone: Callable[[Posting], bool]) -> int:
-        return sum(
-            self._remove([posting for posting in postings if is_gone(posting)], is_gone)
-            for postings in _slices(self._postings(kind))
-        )
+    def _sweep(self, kind: int) -> int:
+        removed = 0
+        for postings in _slices(self._postings(kind)):
+            keys = np.fromiter((page_key(*_page_and_body(posting)) for posting in postings), np.uint64, len(postings))
+            unsure = (postings[place] for place in _missing(keys, self._likely))
+            removed += self._remove([posting for posting in unsure if self._page_is_gone(posting)], self._page_is_gone)
+        return removed
 
     def _remove(self, postings: Sequence[Posting], is_gone: Callable[[Posting], bool]) -> int:
         removed = 0
@@ -686,8 +700,7 @@ class Pruner:
         return removed
 
     def _page_is_gone(self, posting: Posting) -> bool:
-        row_key, qualifier = posting
-        return not self._is_live(page_of(row_key, qualifier), row_key[1:] if row_key[:1] == _BODY else b"")
+        return not self._is_live(*_page_and_body(posting))
 
     def _text_is_gone(self, posting: Posting) -> bool:
         return not self._engine.qualifiers(TABLE, _TEXT + posting[1], 1)
@@ -710,6 +723,16 @@ class Pruner:
         for row in self._engine.scan(TABLE, bytes((kind,)), bytes((kind + 1,))):
             for cell in row.cells:
                 yield row.row_key, cell.qualifier
+
+
+def page_key(pointer: PagePointer, body: bytes) -> int:
+    """A page, with the head of its body's checksum or b"", as a key of `Pruner`: in memory only."""
+    return hash((pointer, body)) & _MOST_KEY
+
+
+def _page_and_body(posting: Posting) -> tuple[PagePointer, bytes]:
+    row_key, qualifier = posting
+    return page_of(row_key, qualifier), row_key[1:] if row_key[:1] == _BODY else b""
 
 
 def _number(text_number: bytes) -> int:

@@ -196,7 +196,7 @@ def _read_other(
         title=text.title,
         description=text.description,
         lang=text.lang,
-        headings=text.headings,
+        headings=text.headings.encode("utf-8", "surrogatepass"),
         main_bytes=text.main.encode("utf-8", "surrogatepass"),
         links=tuple(Link(href, anchor) for href, anchor in text.links) if links else (),
         published=text.published,
@@ -232,16 +232,22 @@ def _with_numbers(analysis: Analysis, numbers: docstore_native.Numbers | None) -
     if numbers is None:
         return analysis
     word_count, text_digest, simhash, bins, band_keys, samples, runs, shingles = numbers
-    return analysis._replace(
-        word_count=word_count,
-        text_checksum=_TEXT_SCHEME + text_digest,
-        shingle_count=len(shingles) // 8,
-        simhash=simhash,
-        sketch=_SKETCH_SCHEME + bins,
-        band_keys=np.frombuffer(band_keys, np.uint64),
-        fingerprints=np.frombuffer(samples, np.uint64),
-        runs=np.frombuffer(runs, np.uint64),
-        shingles=np.frombuffer(shingles, np.uint64),
+    return tuple.__new__(  # by place: half the time of `_replace`
+        Analysis,
+        (
+            *analysis[:10],
+            word_count,
+            _TEXT_SCHEME + text_digest,
+            len(shingles) // 8,
+            simhash,
+            _SKETCH_SCHEME + bins,
+            np.frombuffer(band_keys, np.uint64),
+            np.frombuffer(samples, np.uint64),
+            np.frombuffer(runs, np.uint64),
+            analysis.links,
+            np.frombuffer(shingles, np.uint64),
+            *analysis[20:],
+        ),
     )
 
 
@@ -339,6 +345,25 @@ class Kernel:
             except (UnicodeEncodeError, RuntimeError):
                 pass
         return reference.shingles(text, self._shingle_words)
+
+    def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[Sets, Numbers]:
+        """The shingle sets of main texts in UTF-8; native code lets go of the GIL once for all.
+
+        Returns:
+            The sets, and (n,) the words of each text; from `enough` on any number that is not below.
+        """
+        if self._native is not None and (found := self._native.shingle_sets(texts, enough)) is not None:
+            members, lengths, counts = found
+            ends = np.cumsum(np.frombuffer(lengths, np.int64))
+            starts = np.concatenate([np.zeros(1, np.int64), ends])
+            return Sets(starts, np.frombuffer(members, np.uint64)), np.frombuffer(counts, np.int64)
+        decoded = [text.decode("utf-8", "surrogatepass") for text in texts]
+        made = [self.shingles(text) for text in decoded]
+        word_counts = [
+            len(one) if len(one) >= enough else len(words(text)) for one, text in zip(made, decoded, strict=True)
+        ]
+        starts = np.cumsum([0, *map(len, made)], dtype=np.int64)
+        return Sets(starts, np.concatenate([np.empty(0, np.uint64), *made])), np.array(word_counts, np.int64)
 
     def text_keys(self, text: str) -> TextKeys:
         """What a main text is posted under, as its page's analysis has it."""

@@ -39,7 +39,7 @@ class Analysis(NamedTuple):
         body_checksum: scheme byte and digest of the body.
         charset: WHATWG name of the body's encoding.
         title, description, keywords, lang, canonical: as the page declares them, white space folded; "" if absent.
-        headings: h1 to h6, one a line.
+        headings: h1 to h6, one a line, in UTF-8 as they are stored.
         main_bytes: `main` in UTF-8 as it is stored, lone surrogates kept; the write path needs no decoded text.
         word_count: normalised words of `main`.
         text_checksum: scheme byte and digest of the normalised words; b"" without words.
@@ -64,7 +64,7 @@ class Analysis(NamedTuple):
     keywords: str = ""
     lang: str = ""
     canonical: str = ""
-    headings: str = ""
+    headings: bytes = b""
     main_bytes: bytes = b""
     word_count: int = 0
     text_checksum: bytes = b""

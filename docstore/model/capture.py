@@ -253,12 +253,13 @@ def declared_values(analysis: Analysis) -> Values:
         (TITLE, analysis.title),
         (DESCRIPTION, analysis.description),
         (KEYWORDS, analysis.keywords),
-        (HEADINGS, analysis.headings),
         (LANG, analysis.lang),
         (CANONICAL, analysis.canonical),
         (PUBLISHED, analysis.published),
     )
     values = {column: text.encode("utf-8", "surrogatepass") for column, text in declared if text}
+    if analysis.headings:
+        values[HEADINGS] = analysis.headings
     if analysis.entries:
         values[ENTRIES] = analysis.entries
     return values

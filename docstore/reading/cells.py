@@ -7,8 +7,8 @@ stored outside the row and read back transparently.  Conditional and read-modify
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docstore.model import keys
@@ -259,18 +259,24 @@ class CellStore:
             self._commit([(row_key, self._table.checked(list(cells.values())))])
         return [Cell(*cell) for cell in cells.values()]
 
-    def set_computed(self, captures: Sequence[tuple[bytes, int, Mapping[Column, bytes | None]]]) -> int:
+    def set_computed(
+        self,
+        captures: Sequence[tuple[bytes, int, Mapping[Column, bytes | None]]],
+        changed_rows: Container[bytes] | None = None,
+    ) -> int:
         """Set or remove columns that are computed after the write, `table.LATER_COLUMNS`, in one commit.
 
         Args:
             captures: row key and time of each, and its columns; None removes one.
+            changed_rows: those that were changed since the captures were read (`changes`); None if that is not known.
         Returns:
             How many were changed: one that was deleted meanwhile must not get a row again.
         """
         with self._committer.lock:
             rows: list[tuple[bytes, list[Mutation]]] = []
             for row_key, timestamp, columns in captures:
-                if self._table.capture_at(row_key, timestamp) is not None:
+                is_same = changed_rows is not None and row_key not in changed_rows
+                if is_same or self._table.capture_at(row_key, timestamp) is not None:
                     cells: list[Mutation] = [
                         DeleteCells(*column, timestamp, timestamp + TIMESTAMP_STEP_MICROS)
                         if value is None
@@ -281,6 +287,25 @@ class CellStore:
             if rows:
                 self._commit(rows)
         return len(rows)
+
+    @contextmanager
+    def changes(self) -> Iterator[Container[bytes] | None]:
+        """Rows that are changed while this is open; None if others may change them: another process, or their age."""
+        rows: set[bytes] = set()
+
+        def follow(plan: Plan, _: bool) -> None:
+            rows.update(row.row_key for row in plan.changed(Stage.PAGES))
+
+        if self._committer.fills_slots or self._table.ages_captures:
+            yield None
+            return
+        with self._committer.lock:
+            self._committer.followers.add(follow)
+        try:
+            yield rows
+        finally:
+            with self._committer.lock:
+                self._committer.followers.discard(follow)
 
     def put_notes(self, notes: Sequence[Note]) -> int:
         """Set or remove notes of captures, in one commit.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import cast
 
 from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, RowBuckets
@@ -11,6 +12,7 @@ from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel, words
 from docstore.dedup.runbuckets import RunBuckets
+from docstore.model.capture import CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, Column
 from docstore.model.errors import CorruptionError
 from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
@@ -18,10 +20,12 @@ from docstore.model.types import ReadSpec
 from docstore.reading.pages import StoredPages
 from docstore.reference import fingerprints
 from docstore.reference.ranking import IndexQuery
+from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.port import Backend
 from docstore.storage.reports import RunStorage
 from docstore.storage.table import Table
+from docstore.storage.values import INLINE_TAG
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
@@ -90,7 +94,7 @@ def stored_texts(
                 page = pages.page(pointer)
                 if page is None or text_number(page.text_checksum) != number:
                     continue
-                if not text_compares(pages.status(pointer)):
+                if not text_compares(page.status):
                     continue
                 text = pages.text(pointer)
             except CorruptionError:
@@ -124,8 +128,8 @@ class SeenPages:
 
     def __init__(self, opened: Backend, table: Table) -> None:
         self._kernel = kernel_of(opened)
-        self._pages = StoredPages(table, opened.values)
-        self._engine = opened.engine
+        self._table = table
+        self._fetch = opened.values.fetch
         self._buckets = open_buckets(opened, table)
         self.index = HashIndex(opened.engine, self._buckets)
 
@@ -138,36 +142,60 @@ class SeenPages:
         if isinstance(self._buckets, RunBuckets) and self._buckets.damaged():
             self._buckets.rebuild()
 
-    def is_posted(self, pointer: PagePointer, checksum: bytes) -> bool:
-        """Whether its body leads to a page, and its text and title too where they are compared.
+    def sees(self, pointer: PagePointer, shown: LiveCapture) -> bool:
+        """Whether the detector sees a live page; True if a column cannot be read, which `docstore check` lists."""
 
-        True for a capture that a policy hides: maintenance removes its postings.
-        """
-        if self._pages.capture(pointer) is None:
+        def look(shown: LiveCapture | None) -> bool:
+            if shown is None or not shown.shows_page:
+                return True
+            return self.is_posted(pointer, shown) and self.finds_near(shown)
+
+        try:
+            return look(shown)
+        except CorruptionError:  # compaction may have moved a value since the page was read
+            with suppress(CorruptionError):
+                return look(self._table.capture_at(pointer.row_key, pointer.timestamp))
             return True
-        title = self._pages.title(pointer)
-        page = self._pages.page(pointer)  # None if the title cannot be read: `docstore check` lists the cell itself
-        if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
-            return self.index.holds(pointer, checksum)
-        return self.index.holds(pointer, checksum, page.text_checksum, title)
 
-    def finds_near(self, pointer: PagePointer) -> bool:
-        """Whether pages near this one would be judged against its text; True where that is not asked of it."""
-        query = self._posted(pointer)
+    def is_posted(self, pointer: PagePointer, shown: LiveCapture) -> bool:
+        """Whether the body of a live page leads to it, and its text and title too where they are compared.
+
+        Raises:
+            CorruptionError: a column cannot be read.
+        """
+        columns = shown.columns
+        checksum = self._value(columns, CHECKSUM)
+        if not self._is_compared(columns):
+            return self.index.holds(pointer, checksum)
+        title = self._value(columns, TITLE).decode("utf-8", "surrogatepass")
+        return self.index.holds(pointer, checksum, self._value(columns, TEXT_CHECKSUM), title)
+
+    def finds_near(self, shown: LiveCapture, text: bytes | None = None) -> bool:
+        """Whether pages near a live page would be judged against its text; True where that is not asked of it.
+
+        Args:
+            shown: the page.
+            text: its text, if that is read already.
+        Raises:
+            CorruptionError: a column cannot be read.
+        """
+        columns = shown.columns
+        if not self._is_compared(columns):
+            return True
+        main = (self._value(columns, MAIN) if text is None else text).decode("utf-8", "surrogatepass")
+        number = text_number(self._value(columns, TEXT_CHECKSUM))
+        query = keys_of_text(self._kernel, main, int.from_bytes(number, "big"))
         if query is None:
             return True
         proposal = self._buckets.propose(query)
         return proposal.has_own or proposal.is_crowded  # full buckets leave later texts out
 
-    def _posted(self, pointer: PagePointer) -> IndexQuery | None:
-        """What a page's text must be found by; None if that is not asked of it."""
-        try:
-            page = self._pages.page(pointer)
-            if page is None or not page.text_checksum or not text_compares(self._pages.status(pointer)):
-                return None
-            text = self._pages.text(pointer)
-        except CorruptionError:
-            return None  # `docstore check` lists the cell itself
-        if text is None:
-            return None
-        return keys_of_text(self._kernel, text, int.from_bytes(text_number(page.text_checksum), "big"))
+    def _is_compared(self, columns: Mapping[Column, bytes]) -> bool:
+        """Whether the text of a page is compared with other texts."""
+        if MAIN not in columns or not self._value(columns, TEXT_CHECKSUM):
+            return False
+        return text_compares(int(self._value(columns, STATUS) or b"0"))
+
+    def _value(self, columns: Mapping[Column, bytes], column: Column) -> bytes:
+        cell_value = columns.get(column, INLINE_TAG)
+        return cell_value[1:] if cell_value[:1] == INLINE_TAG else self._fetch(cell_value)

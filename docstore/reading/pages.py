@@ -59,7 +59,8 @@ class StoredPages:
             return None
         text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
         sketch = decode_sketch(self._value(columns, SKETCH))
-        return StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, ENTRIES in columns)
+        status = int(columns.get(STATUS, b"")[1:] or b"0")
+        return StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, status, ENTRIES in columns)
 
     def title(self, pointer: PagePointer) -> str:
         """Its shown title."""
@@ -70,10 +71,6 @@ class StoredPages:
         return TitledPage(
             pointer.row_key, self.title(pointer), lambda: self.text(pointer) or "", lambda: self.body(pointer)
         )
-
-    def status(self, pointer: PagePointer) -> int:
-        """Its HTTP status."""
-        return int(self._column(pointer, STATUS) or b"0")
 
     def text(self, pointer: PagePointer) -> str | None:
         """Its stored text; None if it cannot be read."""
@@ -108,7 +105,7 @@ class StoredPages:
             newer is not None
             and newer.checksum == page.checksum
             and (decides_alone(page.checksum) or self.body(shown) == self.body(pointer))
-            and bodies_compare(self.status(pointer), self.status(shown))
+            and bodies_compare(page.status, newer.status)
         )
 
     def _value(self, columns: dict[Column, bytes], column: Column) -> bytes:

@@ -15,7 +15,8 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Loss, Orphan, Similar, Verdict, VerdictKind
+from docstore.model.types import Verdict, VerdictKind
+from docstore.reading.answers import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.reading.pages import StoredPages

@@ -443,7 +443,7 @@ def pairs_within(values: NDArray[np.uint64], bits: int) -> Iterator[Pairs]:
 
 # --- Bands: groups of sketch values -> band keys; two texts that share a key are a candidate pair.
 #
-# More bands are more postings, narrower ones more false candidates; docs/dedup-theory.md has what was measured.
+# More bands are more postings, narrower ones more false candidates; docs/dedup-theory.md has the curves.
 
 BANDS: Final = 16
 BAND_WIDTH: Final = 5

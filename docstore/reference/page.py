@@ -218,7 +218,7 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> A
         keywords=declared.get("keywords", ""),
         lang=declared.get("lang") or declared.get("content-language", ""),
         canonical=declared.get("canonical", ""),
-        headings="\n".join(filter(None, headings)),
+        headings="\n".join(filter(None, headings)).encode("utf-8", "surrogatepass"),
         main_bytes=extract(markup).encode("utf-8", "surrogatepass"),
         links=tuple(outlinks),
     )

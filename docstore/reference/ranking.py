@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from docstore.reference.fingerprints import BANDS, Numbers, asked
 
 BUCKET_LIMIT: Final = 64
-"""Texts in one bucket; later ones are left out.  What that costs is measured in `docs/dedup-theory.md`."""
+"""Texts in one bucket; `docs/benchmarks.md` has the share of duplicates that are flagged all the same."""
 LOOKS_NEAR: Final = 24
 LOOKS_INSIDE: Final = 16
 LOOKS_MOST: Final = 8

@@ -7,11 +7,13 @@ are not findings.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, cast
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
@@ -23,7 +25,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name
-from docstore.storage.captures import CaptureRecord, capture_of
+from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
 from docstore.storage.engine import ReadsAhead, all_cells
 from docstore.storage.port import Backend
 from docstore.storage.reports import Problem
@@ -37,8 +39,11 @@ if TYPE_CHECKING:  # types alone
 
 SLICE_CELLS = 10_000
 THREADS = 8
-WAITING_CAPTURES = 64
-"""Captures that are checked together if reads are calls to another machine; their bodies are in memory."""
+BATCH_CAPTURES = 16
+"""Captures that a thread checks together."""
+_NEEDED = frozenset((capture.BODY, capture.CHECKSUM, capture.VERDICT))
+Checked: TypeAlias = tuple[bytes, CaptureRecord, LiveCapture | None]
+"""Row key, capture record, and what it shows; None if a policy hides it."""
 REINDEX = "run `docstore tool reindex`"
 ACKNOWLEDGE = "then `docstore check --acknowledge`"
 RESTORE_ALL = "restore a backup, or fetch the missing pages again"
@@ -81,56 +86,61 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
 
     of_thread = threading.local()
 
-    def look(captured: tuple[bytes, CaptureRecord]) -> list[Problem]:
+    def look(checked: Checked) -> list[Problem]:
         if not hasattr(of_thread, "seen"):
             of_thread.seen = SeenPages(opened, table)  # of this thread
-        return list(_check_capture(opened, of_thread.seen, *captured))
+        return list(_check_capture(opened, of_thread.seen, checked))
 
-    with ExitStack() as stack:
-        each = cast("Callable[..., Iterable[list[Problem]]]", map)
-        if isinstance(opened.engine, ReadsAhead):  # its reads mostly wait for another machine
-            each = stack.enter_context(ThreadPoolExecutor(THREADS, "docstore-check")).map
-        waiting: list[tuple[bytes, CaptureRecord]] = []
+    # reads of another machine mostly wait; native code decodes and computes fingerprints without the GIL
+    threads = THREADS if isinstance(opened.engine, ReadsAhead) else min(THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads, "docstore-check") as pool:
+        waiting: deque[Future[list[Problem]]] = deque()
+
+        def finished(most: int) -> Iterator[Problem]:
+            while len(waiting) > most:
+                yield from waiting.popleft().result()
+
+        batch: list[Checked] = []
         for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
+            cells = list(all_cells(opened.engine, "pages", row))
             records: dict[int, CaptureRecord] = {}
-            for cell in all_cells(opened.engine, "pages", row):
+            for cell in cells:
                 yield from _check_cell(opened, row.row_key, cell, families.keys(), records)
             yield from _check_visits(row.row_key, records)
-            waiting += [(row.row_key, record) for record in records.values() if record.kind == CAPTURE_STORED]
-            if len(waiting) >= WAITING_CAPTURES:
-                for problems in each(look, waiting):
-                    yield from problems
-                waiting = []
+            shown = {live.timestamp: live for live in table.live(list(records.values()))}
+            batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
+            if len(batch) >= BATCH_CAPTURES:
+                waiting.append(pool.submit(_all_of, look, batch))
+                batch = []
+                yield from finished(2 * threads)
             if on_row is not None:
                 on_row(number)
-        for problems in each(look, waiting):
-            yield from problems
+        waiting.append(pool.submit(_all_of, look, batch))
+        yield from finished(0)
+
+
+def _all_of(look: Callable[[Checked], list[Problem]], batch: Sequence[Checked]) -> list[Problem]:
+    return [problem for checked in batch for problem in look(checked)]
 
 
 def _check_cell(
     opened: Backend, row_key: bytes, cell: Cell, families: Set[str], records: dict[int, CaptureRecord]
 ) -> Iterator[Problem]:
-    """Read every value of a cell except bodies, which `_check_capture` reads; add its capture record to `records`."""
-    columns = {cell[:2]: cell.value}
+    """Read the value of a cell; a capture record is added to `records`, and `_check_capture` reads its values."""
+    where = partial(_where, row_key, cell[:2], cell.timestamp)
     if cell.family == CAPTURE_FAMILY:
         try:
-            record = records[cell.timestamp] = capture_of(cell)
+            records[cell.timestamp] = capture_of(cell)
         except CorruptionError as error:
-            yield Problem(_where(row_key, cell[:2], cell.timestamp), str(error), RESTORE)
-            return
-        columns = record.columns
+            yield Problem(where(), str(error), RESTORE)
     elif cell.family not in families:
         what = f"family {cell.family} is not declared"
-        yield Problem(_where(row_key, cell[:2], cell.timestamp), what, "report this: no call can have written it")
-        return
-    for column, stored in columns.items():
-        if column != capture.BODY:
-            try:
-                value = opened.values.fetch(stored)
-                if column == capture.VERDICT:
-                    capture.decode_verdict(value)
-            except CorruptionError as error:
-                yield Problem(_where(row_key, column, cell.timestamp), str(error), RESTORE)
+        yield Problem(where(), what, "report this: no call can have written it")
+    else:
+        try:
+            opened.values.fetch(cell.value)
+        except CorruptionError as error:
+            yield Problem(where(), str(error), RESTORE)
 
 
 def _check_visits(row_key: bytes, records: Mapping[int, CaptureRecord]) -> Iterator[Problem]:
@@ -141,30 +151,40 @@ def _check_visits(row_key: bytes, records: Mapping[int, CaptureRecord]) -> Itera
             yield Problem(f"{_shown(row_key)} @{record.timestamp}", what, RESTORE)
 
 
-def _check_capture(opened: Backend, seen: SeenPages, row_key: bytes, record: CaptureRecord) -> Iterator[Problem]:
-    where = _where(row_key, capture.BODY, record.timestamp)
-    stored = record.columns.get(capture.BODY)
-    if stored is None:
-        yield Problem(where, "the capture has no body", RESTORE)
+def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterator[Problem]:
+    """Read every value of a capture once, in the order of its fields: a text may be a delta of its body."""
+    row_key, record, shown = checked
+    values: dict[Column, bytes] = {}
+    kept_as: str | None = None
+    for column, stored in record.columns.items():
+        try:
+            values[column] = stored[1:] if stored[:1] == INLINE_TAG else opened.values.fetch(stored)
+            if column == capture.VERDICT:
+                kept_as = capture.decode_verdict(values[column]).stored
+        except CorruptionError as error:
+            values.pop(column, None)
+            yield Problem(_where(row_key, column, record.timestamp), str(error), RESTORE)
+    if record.kind != CAPTURE_STORED:
         return
-    try:
-        body = opened.values.fetch(stored)
-        checksum = opened.values.fetch(record.columns.get(capture.CHECKSUM, INLINE_TAG))
-        verdict = record.columns.get(capture.VERDICT)
-        kept_as = None if verdict is None else capture.decode_verdict(opened.values.fetch(verdict)).stored
-    except CorruptionError as error:
-        yield Problem(where, str(error), RESTORE)
+    where = partial(_where, row_key, capture.BODY, record.timestamp)
+    if capture.BODY not in record.columns:
+        yield Problem(where(), "the capture has no body", RESTORE)
         return
-    if not is_absent(stored) and not checksum_matches(checksum, body):
-        yield Problem(where, "the checksum of the body differs from the one in its row", RESTORE)
+    if not (record.columns.keys() & _NEEDED) <= values.keys():
+        return
+    body, is_dropped = values[capture.BODY], is_absent(record.columns[capture.BODY])
+    if not is_dropped and not checksum_matches(values.get(capture.CHECKSUM, b""), body):
+        yield Problem(where(), "the checksum of the body differs from the one in its row", RESTORE)
     if kept_as is None:
-        yield Problem(where, "the capture has no verdict", REINDEX)
-    elif kept_as in capture.STORED_POSTED and (body or is_absent(stored)):
+        yield Problem(where(), "the capture has no verdict", REINDEX)
+    elif kept_as in capture.STORED_POSTED and (body or is_dropped) and shown is not None and shown.shows_page:
+        if len(values) < len(record.columns):
+            return
         pointer = PagePointer(record.timestamp, row_key)
-        if not seen.is_posted(pointer, checksum):
-            yield Problem(where, "no posting leads to it: the detector cannot see this page", REINDEX)
-        elif not seen.finds_near(pointer):
-            yield Problem(where, "no band key or fingerprint leads to its text", REINDEX)
+        if not seen.is_posted(pointer, shown):
+            yield Problem(where(), "no posting leads to it: the detector cannot see this page", REINDEX)
+        elif not seen.finds_near(shown, values.get(capture.MAIN)):
+            yield Problem(where(), "no band key or fingerprint leads to its text", REINDEX)
 
 
 def _check_bases(opened: Backend) -> Iterator[Problem]:

@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-import tantivy
 from blake3 import blake3
 
 from docstore.dedup.kernel import joined_words
@@ -49,6 +48,11 @@ from docstore.storage.unreadable import Place
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of, through_moves
 from docstore.store import DocumentStore
 from docstore.text.finding import fold
+
+try:
+    import tantivy
+except ImportError as missing:
+    raise InvalidArgument(f"search needs tantivy: run `pip install 'docstore[search]'` ({missing})") from missing
 
 INDEX_FOLDER: Final = "search"
 """In the folder of a store."""

@@ -28,7 +28,6 @@ from docstore.model.types import (
     Increment,
     Mutation,
     Note,
-    Orphan,
     Page,
     Policies,
     Position,
@@ -36,7 +35,6 @@ from docstore.model.types import (
     PutResult,
     ReadSpec,
     Schema,
-    Similar,
     Time,
     Verdict,
     VerdictKind,
@@ -49,6 +47,7 @@ from docstore.model.types import (
     refusal_of_fields,
     refusal_of_time,
 )
+from docstore.reading.answers import Orphan, Similar
 from docstore.reading.cells import SLICE_CELLS, Row, scan_range
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls

@@ -36,10 +36,10 @@ from docstore.model.types import (
     ReadSpec,
     Schema,
     SetCell,
-    Similar,
     micros,
 )
 from docstore.reading import queries
+from docstore.reading.answers import Similar
 from docstore.reading.cells import Row, scan_range
 from docstore.reading.collapse import Collapser
 from docstore.reading.documents import Document, rejection_of

@@ -13,7 +13,8 @@ deltas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from blake3 import blake3
@@ -22,6 +23,8 @@ from docstore.model.format import BASE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan, Stage
+from docstore.storage.values import Column
 
 TABLE = "bodies"
 LARGEST_BASE_BYTES = 4 << 20
@@ -49,6 +52,38 @@ class Base(NamedTuple):
     pointer: PagePointer
 
 
+class NewPage:
+    """Values of one capture that are stored together; see `Values.append_pages`.
+
+    Attributes:
+        row_key, timestamp, pointer: of the capture.
+        values: raw, by column: the body first, then the text.
+        body_name: of its body as a base, if that is known; else b"".
+        offers: bases for body and text, the likeliest first.
+        cell_values: of its values, by column; set when they are appended.
+        bases: what body and text of a similar page can be deltas against: its own values, or their bases.  Set as
+            `cell_values`, for values that may be bases.
+    """
+
+    __slots__ = ("bases", "body_name", "cell_values", "offers", "pointer", "row_key", "timestamp", "values")
+
+    def __init__(
+        self, row_key: bytes, timestamp: int, values: dict[Column, bytes], offers: Sequence[Offers] = ()
+    ) -> None:
+        self.row_key = row_key
+        self.timestamp = timestamp
+        self.pointer = PagePointer(timestamp, row_key)
+        self.values = values
+        self.offers = offers
+        self.body_name = b""
+        self.cell_values: dict[Column, bytes] = {}
+        self.bases: dict[Column, Base] = {}
+
+
+Offers = Callable[[Column], "Base | NewPage | None"]
+"""What a page offers as the base of a body or a text: a stored value, or a page that this call appends earlier."""
+
+
 class BaseRows:
     """Rows of bases.
 
@@ -60,9 +95,57 @@ class BaseRows:
     def __init__(self, engine: Engine) -> None:
         self.retired: set[bytes] = set()
         self._engine = engine
+        self._cached: dict[bytes, bytes] | None = None
+        """All rows, while a compaction runs."""
+
+    @contextmanager
+    def cached(
+        self, lock: AbstractContextManager[object], followers: set[Callable[[Plan, bool], None]]
+    ) -> Iterator[None]:
+        """Keep all rows in memory, some 200 bytes each: compaction looks up several names a value.
+
+        Args:
+            lock: the committer's.
+            followers: of the committer.
+        """
+        changed: dict[bytes, bytes | None] = {}
+        """By commits during the scan."""
+        is_sure = True
+
+        def follow(plan: Plan, known: bool) -> None:
+            nonlocal is_sure
+            for row in plan.changed(Stage.BASES):
+                changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
+            if not known and changed:
+                is_sure, self._cached = False, None
+            elif self._cached is not None:
+                apply()
+
+        def apply() -> None:
+            for name, value in changed.items():
+                if value is None:
+                    rows.pop(name, None)
+                else:
+                    rows[name] = value
+            changed.clear()
+
+        with lock:
+            followers.add(follow)
+        try:
+            rows = dict(self.scan())
+            with lock:
+                apply()
+                self._cached = rows if is_sure else None
+            yield
+        finally:
+            with lock:
+                followers.discard(follow)
+                self._cached = None
 
     def cell_value(self, name: bytes) -> bytes | None:
         """The cell value of a base; None if there is no base of that name."""
+        if (cached := self._cached) is not None:
+            return cached.get(name)
         cells = self._engine.read_row(TABLE, name)
         return cells[0].value if cells else None
 

@@ -55,6 +55,7 @@ from docstore.storage.values import INLINE_TAG, REF_TAG, encode_absent, is_absen
 
 MICROS_PER_SECOND = 1_000_000
 _decode = None if compiled.WHY_NOT else compiled.docstore_native.decode_capture
+_encode = None if compiled.WHY_NOT else compiled.docstore_native.encode_capture
 _NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}
 _HEADS = {column: bytes((number,)) for number, column in CAPTURE_FIELDS.items()}
 _OF_SOURCE = frozenset((TEXT_CHECKSUM, SIMHASH, SKETCH))
@@ -102,6 +103,12 @@ class CaptureRecord(NamedTuple):
 
     def encode(self) -> bytes:
         """The value of the record's cell."""
+        _, kind, columns, arrived, confirms, body_name = self
+        made = None if _encode is None else _encode(columns, _NUMBERS, kind, arrived, confirms, body_name)
+        return self.encode_reference() if made is None else made
+
+    def encode_reference(self) -> bytes:
+        """The definition of the result: what native code is to give, and what is done where it gives nothing."""
         parts = [bytes((self.kind,))]
         for column in sorted(self.columns, key=_NUMBERS.__getitem__):
             value = self.columns[column]

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
-from docstore.storage.bases import Base, BaseRows
+from docstore.storage.bases import BaseRows, NewPage
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
@@ -46,11 +46,11 @@ class Upkeep(Protocol):
     """The part of compaction that needs pages and the index."""
 
     def prune(self) -> int:
-        """Remove postings that lead to no page; returns how many."""
-        ...
+        """Set the totals to what is live, unless others write all the time, and remove postings that lead to no page.
 
-    def recount(self) -> bool:
-        """Set the totals to what is live; False, and they stay unchanged, if others write all the time."""
+        Returns:
+            How many postings were removed.
+        """
         ...
 
 
@@ -71,28 +71,10 @@ class Values(Protocol):
         """Encode a value by itself and append it; -> the value to put into its cell."""
         ...
 
-    def append_near(
-        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, Base | None]:
-        """Encode a value in the smallest way, as a delta against one of the bases or by itself, and append it.
+    def append_pages(self, pages: Sequence[NewPage]) -> None:
+        """Encode the values of pages in the smallest way and append them; sets `cell_values` and `bases` of each page.
 
-        Args:
-            row_key, column, timestamp: of the cell.
-            raw: the value.
-            bases: to try, the likeliest first.
-        Returns:
-            The value to put into its cell, and the base that it is a delta against, or None.
-        """
-        ...
-
-    def append_page(
-        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, bytes | None, Base | None]:
-        """Append a body as `append_near` does; and its text, unless the body is a delta.
-
-        Returns:
-            The values to put into the cells of body and text, and the base that the body is a delta against.  If there
-            is a base, there is no text: the caller appends it against the text of that base's page.
+        Body and text may be deltas against what the page's relatives offer, and a text against its own body.
         """
         ...
 

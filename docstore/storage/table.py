@@ -479,7 +479,13 @@ class Table:
 
         Damaged records are left out, so that they do not end a scan.
         """
-        records = list(sound_records(stored))
+        return self.live(list(sound_records(stored)))
+
+    def live(self, records: Sequence[CaptureRecord]) -> Iterator[LiveCapture]:
+        """Of all records of a row, newest first, the captures that the policies keep."""
+        keeps_all_of_them = not (self.collects_captures or self.collects_bodies)
+        if len(records) == 1 and records[0].kind == CAPTURE_STORED and keeps_all_of_them:
+            return iter((stored_capture(records[0]),))
         return self._live(records, {record.timestamp: record for record in records}.get)
 
     def _scan_kept(self, start: bytes, end: bytes | None, spec: ReadSpec) -> Iterator[ScannedRow]:
@@ -575,6 +581,8 @@ class Table:
 
         Later columns of a capture are dropped with its record.
         """
+        if not self.collects_captures and all(cell.family == CAPTURE_FAMILY for cell in cells):
+            return []
         records = [capture_of(cell) for cell in cells if cell.family == CAPTURE_FAMILY]
         kept = {record.timestamp for record in records}
         kept -= {record.timestamp for record in self.dropped_records(records)}

@@ -14,7 +14,9 @@ a min-wise sketch the Jaccard coefficient itself (Broder 1997), for simhash 1 - 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -196,7 +198,9 @@ Seen = tuple[NDArray[np.uint64], NDArray[np.bool_]]
 """Keys of another band, and whether each text was in a crowded bucket there."""
 
 
-def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
+def candidates(
+    sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float, threads: int = 1
+) -> Candidates:
     """Candidate pairs among chosen texts.
 
     Args:
@@ -204,7 +208,21 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
         sizes: (n,) shingles in the set of each sketch.
         chosen: (texts,) which texts to compare, ascending: one of each group of equal texts.
         threshold: least Jaccard coefficient of a pair.
+        threads: each looks at some of the bands; numpy sorts and compares without the GIL.
     """
+    bands = BINS // band_width(threshold)
+    some = [part.tolist() for part in np.array_split(np.arange(bands), max(1, min(threads, bands)))]
+    with ThreadPoolExecutor(len(some), "docstore-sweep") as pool:
+        found = list(pool.map(partial(_of_bands, sketches, sizes, chosen, threshold), some))
+    codes, count = distinct(np.concatenate([codes for codes, _ in found])), max(1, len(chosen))
+    cut = np.logical_or.reduce([cut for _, cut in found])
+    return Candidates(chosen[codes // count], chosen[codes % count], int(cut.sum()))
+
+
+def _of_bands(
+    sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float, some: Sequence[int]
+) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Codes of the candidate pairs that share one of some consecutive bands, and which texts were crowded there."""
     width = band_width(threshold)
     bands = BINS // width
     chosen_sizes, count = sizes[chosen], max(1, len(chosen))
@@ -213,8 +231,8 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
     pending = 0
     cut = np.zeros(len(chosen), bool)
     recent: deque[Seen] = deque(maxlen=RECENT_BANDS)
-    following = band_keys(sketches, chosen, 0, width)
-    for band in range(bands):
+    following = band_keys(sketches, chosen, some[0], width)
+    for band in some:
         keys = following
         following = band_keys(sketches, chosen, (band + 1) % bands, width)
         crowded = np.zeros(len(chosen), bool)
@@ -226,8 +244,7 @@ def candidates(sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, thr
                 codes, fresh, pending = distinct(np.concatenate([codes, *fresh])), [], 0
         cut |= crowded
         recent.appendleft((keys, crowded))
-    codes = distinct(np.concatenate([codes, *fresh]))
-    return Candidates(chosen[codes // count], chosen[codes % count], int(cut.sum()))
+    return distinct(np.concatenate([codes, *fresh])), cut
 
 
 def band_pairs(

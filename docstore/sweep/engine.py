@@ -18,7 +18,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
-from docstore.dedup.kernel import Kernel, joined_words, shared_members, words
+from docstore.dedup.kernel import Kernel, joined_words, shared_members
 from docstore.reference.fingerprints import BINS, Numbers, Sets, minima
 from docstore.sweep.candidates import Candidates, candidates
 from docstore.sweep.stages import in_order
@@ -92,15 +92,8 @@ def sets_of_texts(rule: TextRule, batch: Columns) -> Columns:
     Returns:
         Columns as of `_columns`.
     """
-    kernel = rule.kernel()
-    made = []
-    counts = []
-    for raw in batch["text"]:
-        text = raw.decode("utf-8", "surrogatepass")
-        shingles = kernel.shingles(text)
-        made.append(shingles)
-        counts.append(len(shingles) if len(shingles) >= MIN_NEAR_WORDS else len(words(text)))
-    return _columns(made, counts, batch["equal_by"], batch["identity"], rule.sketches)
+    sets, counts = rule.kernel().shingle_sets(batch["text"], MIN_NEAR_WORDS)
+    return _columns(sets, counts, batch["equal_by"], batch["identity"], rule.sketches)
 
 
 def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
@@ -110,28 +103,24 @@ def sets_of_bodies(rule: TextRule, batch: Columns) -> Columns:
         batch: `body`, `content_type` (UTF-8 or None) and `identity` (uint64, two each, of the body) of each version.
     """
     kernel = rule.kernel()
-    made, counts, equal_by, identities = [], [], [], []
+    texts, counts, equal_by, identities = [], [], [], []
     bodies = batch["identity"].reshape(-1, 2)
     for body, content_type, identity in zip(batch["body"], batch["content_type"], bodies, strict=True):
         analysis = kernel.analyse(body, None if content_type is None else content_type.decode("utf-8", "surrogatepass"))
-        made.append(kernel.shingles(analysis.main))
+        texts.append(analysis.main_bytes)
         counts.append(analysis.word_count)
         title = analysis.title.encode("utf-8", "surrogatepass")
         text = text_of(analysis.text_checksum, is_list=bool(analysis.entries))
         by, identified = identify(analysis.word_count, text, title, identity.tobytes())
         equal_by.append(by)
         identities.append(identified)
-    return _columns(
-        made, counts, np.array(equal_by, np.uint8), np.frombuffer(b"".join(identities), np.uint64), rule.sketches
-    )
+    sets, _ = kernel.shingle_sets(texts, 0)
+    identity = np.frombuffer(b"".join(identities), np.uint64)
+    return _columns(sets, np.array(counts, np.int64), np.array(equal_by, np.uint8), identity, rule.sketches)
 
 
 def _columns(
-    made: list[NDArray[np.uint64]],
-    counts: list[int],
-    equal_by: NDArray[np.uint8],
-    identity: NDArray[np.uint64],
-    sketches: bool,
+    sets: Sets, counts: Numbers, equal_by: NDArray[np.uint8], identity: NDArray[np.uint64], sketches: bool
 ) -> Columns:
     """Sets as columns.
 
@@ -139,11 +128,12 @@ def _columns(
         `lengths` and `counts` (int64) of members and words of each; `members` (uint64), the sets in sequence, each
         ascending; `sketches` (uint8), 256 each if requested; `equal_by` and `identity` of each.
     """
+    made = np.split(sets.members, sets.starts[1:-1]) if sketches and len(sets.lengths) else []
     return {
-        "lengths": np.array([len(shingles) for shingles in made], np.int64),
-        "counts": np.array(counts, np.int64),
-        "members": np.concatenate([np.empty(0, np.uint64), *made]),
-        "sketches": np.concatenate([np.empty(0, np.uint8), *map(_sketch, made)]) if sketches else np.empty(0, np.uint8),
+        "lengths": sets.lengths,
+        "counts": counts,
+        "members": sets.members,
+        "sketches": np.concatenate([np.empty(0, np.uint8), *map(_sketch, made)]),
         "equal_by": equal_by,
         "identity": identity,
     }
@@ -205,7 +195,7 @@ class Engine:
 
     def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
         """Candidate pairs, as `docstore.sweep.candidates.candidates`."""
-        return candidates(sketches, sizes, chosen, threshold)
+        return candidates(sketches, sizes, chosen, threshold, self._threads)
 
     def map(
         self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]

@@ -16,8 +16,8 @@ import importlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Container
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from docstore.dedup.comparable import MIN_NEAR_WORDS, REASON_TITLE_MISMATCH
 from docstore.model import markup
 from docstore.model.capture import BODY, ClusterPlace
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import SWEEP_DIRECTORY
 from docstore.model.keys import row_key, same_host, site, url_of
 from docstore.model.plain import Plain
@@ -209,7 +209,8 @@ def sweep(
     with store.opened.values.unreadable.collecting() as unreadable:
         work = _Sweep(store, options, on_progress)
         try:
-            report = work.run()
+            with store.cells.changes() as changed:
+                report = work.run(changed)
         finally:
             work.engine.close()
     report.unreadable = list(unreadable)
@@ -248,7 +249,8 @@ class _Sweep:
         if options.engine != "local":
             self._stage_done("start")
 
-    def run(self) -> SweepReport:
+    def run(self, changed: Container[bytes] | None) -> SweepReport:
+        """Sweep; `changed` has the rows that are changed meanwhile."""
         report = self.report
         versions = read_versions(self._store, lambda done: self._show("versions", done, 0))
         self._stage_done("versions")
@@ -279,7 +281,7 @@ class _Sweep:
             return ClusterPlace(versions.row_keys[canonical], int(versions.column_times[canonical]), similarity)
 
         if not self._options.dry_run:
-            report.written = write_back(self._store, versions, place, self._reporter("columns"))
+            report.written = write_back(self._store, versions, place, changed, self._reporter("columns"))
         self._stage_done("columns")
         report.seconds = time.monotonic() - self._began
         self.engine.close()
@@ -386,11 +388,7 @@ class _Sweep:
             if not self._options.same_url:
                 _dissolve(result, versions.rows)
             canonicals = distinct(result.canonical[result.canonical != np.arange(len(result.canonical))]).tolist()
-            asked = {
-                number: self._reader.is_readable(versions.row_keys[number], BODY, int(versions.timestamps[number]))
-                for number in canonicals
-                if number not in readable
-            }
+            asked = {number: self._is_readable(versions, number) for number in canonicals if number not in readable}
             readable |= asked
             if all(asked.values()):
                 break
@@ -409,6 +407,14 @@ class _Sweep:
         self.report.duplicates = int((result.canonical != np.arange(len(result.canonical))).sum())
         self._stage_done("clusters")
         return result
+
+    def _is_readable(self, versions: Versions, number: int) -> bool:
+        """Whether the body of a version can be read; it is not decoded."""
+        with suppress(CorruptionError):
+            self._store.opened.values.verify(versions.body_values[number])
+            return True
+        # a compaction may have moved it since the scan
+        return self._reader.is_readable(versions.row_keys[number], BODY, int(versions.timestamps[number]))
 
     def _order(self, versions: Versions, graph: PairGraph, chosen: Numbers, place: Numbers) -> Numbers:
         """The chosen versions from the best canonical to the worst; those without a text after all good pages."""

@@ -11,28 +11,31 @@ import mmap
 import tempfile
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 from typing import IO
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
+from docstore import compiled
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
+    MIN_SAME_TEXT_WORDS,
     REASON_BLANK,
     is_blank,
     status_class,
     text_compares,
 )
-from docstore.dedup.kernel import decides_alone, words
+from docstore.dedup.kernel import ALGORITHMS, decides_alone, words
 from docstore.model import capture, keys
 from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.errors import CorruptionError
-from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
+from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers
@@ -42,11 +45,25 @@ from docstore.storage.engine import ScannedRow
 from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
+from docstore.sweep.stages import in_order
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 LONG_TEXT_BYTES = 2048
 """A longer text is assumed to have 50 words.  If it has fewer, its pairs are dropped later."""
 PROGRESS_ROWS = 1000
+_RULES = SimpleNamespace(
+    deciding=[known.scheme for known in ALGORITHMS.values() if known.decides_alone],
+    redirects=sorted(REDIRECT_STATUSES),
+    blank=REASON_BLANK,
+    same_page=[str(kind) for kind in SAME_PAGE],
+    text_scheme=SCHEME_TEXT_1,
+    sketch_scheme=SCHEME_SKETCH_1,
+    bins=BINS,
+    least_words=MIN_NEAR_WORDS,
+    least_title_words=MIN_SAME_TEXT_WORDS,
+    long_text_bytes=LONG_TEXT_BYTES,
+)
+"""For native code."""
 
 
 class Blobs:
@@ -64,7 +81,17 @@ class Blobs:
         self._buffer += value
         self._size += len(value)
         self._ends.append(self._size)
-        if len(self._buffer) > 1 << 20:
+        self._flush(1 << 20)
+
+    def extend(self, values: bytes, lengths: bytes) -> None:
+        """Add values that lie one after the other; their lengths are int64."""
+        self._buffer += values
+        self._ends.frombytes((self._size + np.cumsum(np.frombuffer(lengths, np.int64))).tobytes())
+        self._size += len(values)
+        self._flush(1 << 20)
+
+    def _flush(self, most_bytes: int) -> None:
+        if len(self._buffer) > most_bytes:
             self._file.write(self._buffer)
             self._buffer.clear()
 
@@ -73,8 +100,7 @@ class Blobs:
 
     def __getitem__(self, number: int) -> bytes:
         if len(self._map) != self._size:
-            self._file.write(self._buffer)
-            self._buffer.clear()
+            self._flush(0)
             self._file.flush()
             self._map = mmap.mmap(self._file.fileno(), self._size, access=mmap.ACCESS_READ)
         begin = self._ends[number - 1] if number else 0
@@ -98,6 +124,7 @@ class Versions:
         sketches: (n, 256) uint8, mapped.
         sketched: (n,) bool: it has a sketch of the current scheme.
         shingle_counts: (n,) int64 size of the set that the sketch was made of; 0 without one.
+        body_values: cell value of its body.
         texts: cell value of its text.
         titles: in UTF-8.
         lists: (n,) bool: a feed or site map.
@@ -122,6 +149,7 @@ class Versions:
     sketches: NDArray[np.uint8]
     sketched: NDArray[np.bool_]
     shingle_counts: Numbers
+    body_values: Blobs
     texts: Blobs
     titles: Blobs
     lists: NDArray[np.bool_]
@@ -150,12 +178,16 @@ def cluster_checksum(cluster: bytes, place: bytes) -> int:
 
 
 def read_versions(store: DocumentStore, on_progress: Callable[[int], None] | None = None) -> Versions:
-    """Scan a store; `on_progress` gets the number of rows seen."""
+    """Scan a store; `on_progress` gets the number of rows seen.
+
+    One thread reads rows, and another takes them.
+    """
     reading = _Reading(store)
-    for number, row in enumerate(store.table.scan_captures(), 1):
-        reading.take(row)
-        if on_progress is not None and number % PROGRESS_ROWS == 0:
-            on_progress(number)
+    rows = store.table.scan_captures()
+    slices = iter(lambda: list(islice(rows, PROGRESS_ROWS)), [])
+    for count in in_order(1, reading.take_many, slices):
+        if on_progress is not None:
+            on_progress(count)
     return reading.done()
 
 
@@ -164,7 +196,7 @@ class _Reading:
         self._table = store.table
         self._fetch = store.opened.values.fetch
         self._reader = DocumentReader(store.table, store.opened.values)
-        self._row_keys, self._texts, self._titles = Blobs(), Blobs(), Blobs()
+        self._row_keys, self._body_values, self._texts, self._titles = Blobs(), Blobs(), Blobs(), Blobs()
         self._rows, self._timestamps, self._column_times = array("q"), array("q"), array("q")
         self._identity, self._bodies = bytearray(), bytearray()
         self._equal_by, self._good, self._sketched, self._duplicate, self._lists = (bytearray() for _ in range(5))
@@ -177,8 +209,51 @@ class _Reading:
         self._redirects: dict[bytes, bytes] = {}
         self._stale: list[tuple[bytes, int]] = []
         self._state = blake3()
+        collects = store.table.collects_captures or store.table.collects_bodies
+        self._native = None if compiled.WHY_NOT or collects else compiled.docstore_native.sweep_versions
+
+    def take_many(self, rows: list[ScannedRow]) -> int:
+        """Take rows in their order; returns the number of rows so far."""
+        first = 0
+        while first < len(rows):
+            first += self._take_natively(rows, first)
+            if first < len(rows):
+                self.take(rows[first])
+                first += 1
+        return self._row_number
+
+    def _take_natively(self, rows: list[ScannedRow], first: int) -> int:
+        """Take rows up to one that is not a single stored capture with inline values; returns how many."""
+        if self._native is None:
+            return 0
+        taken, columns, blobs, named, canonical = self._native(rows, first, CAPTURE_FAMILY, _RULES)
+        positions, timestamps, identity, bodies, equal_by, flags, shingle_counts, sketches, state = columns
+        before, count = len(self._rows), len(equal_by)
+        self._rows.frombytes((np.frombuffer(positions, np.int64) + self._row_number).tobytes())
+        self._timestamps.frombytes(timestamps)
+        self._column_times.frombytes(timestamps)
+        self._placed.frombytes(bytes(8 * count))
+        self._identity += identity
+        self._bodies += bodies
+        self._equal_by += equal_by
+        for column, start in zip((self._good, self._sketched, self._lists, self._duplicate), range(4), strict=True):
+            column += flags[start::4]
+        self._shingle_counts.frombytes(shingle_counts)
+        self._sketches.write(sketches)
+        self._state.update(state)
+        for blob, (values, lengths) in zip(
+            (self._row_keys, self._body_values, self._texts, self._titles), blobs, strict=True
+        ):
+            blob.extend(values, lengths)
+        self._verdicts += [(before + number, row_key, timestamp) for number, row_key, timestamp in named]
+        for number, reference in canonical:
+            row_key = rows[first + (self._rows[before + number] - self._row_number)].row_key
+            self._declare(before + number, row_key, reference)
+        self._row_number += taken
+        return int(taken)
 
     def take(self, row: ScannedRow) -> None:
+        """Take a row; defines what native code gives."""
         row_key = row.row_key
         captures = list(self._table.row_captures(row.cells))
         previous: tuple[bytes, int] | None = None
@@ -244,6 +319,7 @@ class _Reading:
             word_count = MIN_NEAR_WORDS if is_long else len(words(value(capture.MAIN).decode("utf-8", "surrogatepass")))
             equal_by, identity = identify(word_count, text_checksum, title, body)
         self._row_keys.append(row_key)
+        self._body_values.append(columns[capture.BODY])
         self._texts.append(main)
         self._titles.append(title)
         self._lists.append(capture.ENTRIES in columns)
@@ -260,7 +336,11 @@ class _Reading:
         self._sketches.write(sketch[1:] if sketched else bytes(BINS))
         self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
         self._duplicate.append(False)
-        reference = value(capture.CANONICAL).decode("utf-8", "replace")
+        self._declare(number, row_key, value(capture.CANONICAL))
+
+    def _declare(self, number: int, row_key: bytes, canonical: bytes) -> None:
+        """Note the canonical link of a version."""
+        reference = canonical.decode("utf-8", "replace")
         target = keys.resolve(keys.url_of(row_key), reference) if reference else None
         if target is not None:
             self._declared.append((number, keys.row_key(target)))
@@ -307,6 +387,7 @@ class _Reading:
             sketches,
             np.frombuffer(bytes(self._sketched), np.bool_),
             np.array(self._shingle_counts, np.int64),
+            self._body_values,
             self._texts,
             self._titles,
             np.frombuffer(bytes(self._lists), np.bool_),
@@ -378,6 +459,7 @@ def write_back(
     store: DocumentStore,
     versions: Versions,
     places: Callable[[int], ClusterPlace | None],
+    changed: Container[bytes] | None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
     """Write the differences.
@@ -385,6 +467,7 @@ def write_back(
     Args:
         store, versions: as read by `read_versions`.
         places: version number -> its cluster; None if it needs no columns.
+        changed: rows that were changed since then; None if that is not known.
         on_progress: called with versions written and an upper bound of them.
     Returns:
         Versions whose columns were changed.
@@ -392,7 +475,7 @@ def write_back(
     written = 0
     changes = _changes(versions, places)
     while group := list(islice(changes, GROUP_CAPTURES)):
-        written += store.cells.set_computed(group)
+        written += store.cells.set_computed(group, changed)
         if on_progress is not None and len(group) == GROUP_CAPTURES:
             on_progress(written, len(versions.rows))
     return written

@@ -156,8 +156,14 @@ def set_apart(
             for host in (ours.keys() & theirs.keys()) - {b""}
         )
 
-    pairs = zip(first.tolist(), second.tolist(), strict=True)
-    return np.fromiter((is_apart(group, other) for group, other in pairs), np.bool_, len(first))
+    names: dict[bytes, int] = {}
+    groups, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+    titles = np.array([names.setdefault(versions.titles[group], len(names)) for group in groups.tolist()], np.int64)
+    differ = np.flatnonzero(titles[places[: len(first)]] != titles[places[len(first) :]])
+    apart = np.zeros(len(first), np.bool_)
+    for place in differ.tolist():
+        apart[place] = is_apart(int(first[place]), int(second[place]))
+    return apart
 
 
 # --- the graph of pairs

@@ -93,7 +93,7 @@ def _unseen(store: DocumentStore, report: ReindexReport, dry_run: bool) -> Itera
             pointer = PagePointer(timestamp, row.row_key)
             if _is_outdated(columns, fetch):
                 report.outdated += 1
-            elif seen.is_posted(pointer, fetch(columns[capture.CHECKSUM])) and seen.finds_near(pointer):
+            elif seen.sees(pointer, live):
                 continue
             else:
                 report.unposted += 1

@@ -9,11 +9,12 @@ says that it is zstd, and its raw length bounds the output.
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import zstandard
@@ -31,6 +32,7 @@ from docstore.model.format import (
     RECORD_RELATED_BYTES,
     ZSTD_FRAME_MAGIC,
 )
+from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base
 from docstore.storage.cache import LruCache
 from docstore.tablets.record import Record
@@ -65,6 +67,8 @@ _BLOCK_BYTES = 128 << 10
 _ZSTD_TABLES_BYTES = (4 << 17) + (4 << 16)
 """Of a dictionary that zstd itself compresses with: see `_dictionary_parameters`."""
 
+_NOWHERE = PagePointer(0, b"")
+
 FRAMES = "docstore.tablets.frames"
 """Makes frames in native code; loaded at the first one, for reading does without."""
 
@@ -96,9 +100,39 @@ has to save so many bytes, for the row of its base and a second decode at every 
 body to a twelfth, a text hardly to a quarter; and the body of such a text is mostly a delta as well."""
 ON_BODY_COST = (4, 100)
 """The same of a text against its own body."""
+MAX_THREADS = 8
+"""Threads that encode the values of a group."""
 LONGEST_OWN_BODY_BYTES = 4 << 20
 MOST_OWN_BODY_SHARE = 16
 """A body is no base of a text that is so many times shorter: each read of the text decodes all of it."""
+
+
+class NewValue(NamedTuple):
+    """A value of a group whose values are encoded together.
+
+    Attributes:
+        column: of the value.
+        raw: the value.
+        name: by which a delta names it as its base; b"" if no other value of the group may be a delta against it.
+        bases: to try, the likeliest first; a number is that of an earlier value of the group: that value, or its base
+            if it is a delta.
+        dictionary: of the column.
+        text: see `ValueCodec.choose`.
+        body: see `ValueCodec.choose`.
+    """
+
+    column: Column
+    raw: bytes
+    name: bytes = b""
+    bases: Sequence[Base | int] = ()
+    dictionary: Dictionary | None = None
+    text: bytes = b""
+    body: tuple[bytes, bytes] | None = None
+
+
+Chosen: TypeAlias = tuple[Encoded, Base | None, Base]
+"""How a value of a group is encoded; the base that it is a delta against, or None; and what others may be a delta
+against: that base, or the value itself.  Of a base in the group, only name and bytes are known."""
 
 
 class Dictionary:
@@ -274,6 +308,7 @@ class ValueCodec:
         saves: Callable[[Base], int] | None = None,
         text: bytes = b"",
         body: tuple[bytes, bytes] | None = None,
+        now: tuple[Encoded, Base] | None = None,
     ) -> tuple[Encoded, Base | None]:
         """Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
 
@@ -285,16 +320,19 @@ class ValueCodec:
             bases: to try, the likeliest first.
             dictionary: gives that of the column; asked if no delta is small.
             saves: bytes that a delta against a base is thought to save elsewhere.
-            text: with a body: the text that follows it.
+            text: with a body: the text that follows it; if the body is no delta, its frame against that is made, too.
             body: with a text: the body whose record stands directly before it, and the text's frame against it if that
                 is made already, else b"".
+            now: the delta that is stored, with its base: another one is looked for only if it is not small, or if all
+                bases are compared.
         Returns:
             How it is encoded, and the base that it is a delta against, or None.
         """
         small, cost_bytes = DELTA_COST.get(column, DELTA_COST[BODY])
         small = self._small or small
-        best: Encoded | None = None
-        chosen: Base | None = None
+        best, chosen = now if now is not None and self._quick is None else (None, None)
+        if best is not None and len(best.payload) * small < len(raw):
+            return best, chosen
         for base in islice(bases, self._tries):
             encoded = (self._quick or self).encode(raw, base=(base.name, base.raw))
             if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):
@@ -306,7 +344,7 @@ class ValueCodec:
             best = again if again.codec == CODEC_ZSTD_DELTA else best
             if best is not None and len(best.payload) * small < len(raw):
                 return best, chosen
-        if body is not None and _may_be_base(body[0], raw):
+        if body is not None and may_be_base(body[0], raw):
             frame = body[1] or self._delta_frame(raw, body[0])
             if len(frame) < (len(raw) if best is None else len(best.payload)):
                 best, chosen = Encoded(CODEC_ZSTD_BODY, b"", frame), None
@@ -314,10 +352,60 @@ class ValueCodec:
                 if len(frame) * small < len(raw):
                     return best, None
         if best is None:
-            return self.encode(raw, dictionary=dictionary(), text=text), None
-        limit = len(best.payload) + cost_bytes - (saves(chosen) if saves and chosen else 0)
-        plain = self.encode_within(raw, dictionary(), limit)
-        return (best, chosen) if plain is None else (plain, None)
+            made = self.encode(raw, dictionary=dictionary(), text=text)
+        else:
+            limit = len(best.payload) + cost_bytes - (saves(chosen) if saves and chosen else 0)
+            plain = self.encode_within(raw, dictionary(), limit)
+            if plain is None:
+                return best, chosen
+            made = plain
+        if text and not made.text and may_be_base(raw, text):
+            made = made._replace(text=self._delta_frame(text, raw))
+        return made, None
+
+    def choose_many(self, values: Sequence[NewValue]) -> list[Chosen]:
+        """`choose` for the values of a group, in order.
+
+        Native code does it in one call without the GIL, with as many threads as there are processors.
+        """
+        chosen: list[Chosen] = []
+        for value, made in zip(values, self.choose_natively(values), strict=True):
+            bases = [chosen[base][2] if isinstance(base, int) else base for base in value.bases]
+            if made is None:
+                dictionary = repeat(value.dictionary).__next__
+                encoded, base = self.choose(
+                    value.column, value.raw, bases, dictionary, text=value.text, body=value.body
+                )
+            else:
+                codec, number, frame, text = made
+                base = bases[number] if codec == CODEC_ZSTD_DELTA else None
+                related = b"" if base is None else base.name
+                if codec == CODEC_ZSTD_DICTIONARY and value.dictionary is not None:
+                    related = value.dictionary.checksum
+                encoded = Encoded(codec, related, frame if codec else value.raw, text)
+            chosen.append((encoded, base, base or Base(value.name, value.raw, b"", _NOWHERE)))
+        return chosen
+
+    def choose_natively(self, values: Sequence[NewValue]) -> Sequence[tuple[int, int, bytes, bytes] | None]:
+        """Codec, number of the base, frame and text frame of each value; None where the reference has to choose."""
+        if compiled.WHY_NOT or self._level != LEVEL or self._quick or self._tries or self._small or not self._guesses:
+            return [None] * len(values)
+        tasks = []
+        for column, raw, _, bases, dictionary, text, body in values:
+            small, cost_bytes = ON_BODY_COST if body else DELTA_COST.get(column, DELTA_COST[BODY])
+            held = [base if isinstance(base, int) else base.raw for base in bases]
+            indexed = None if dictionary is None or dictionary.indexed is None else dictionary.indexed.native
+            frame = b"" if body is None else body[1]
+            tasks.append(
+                (raw, held, indexed, text if text and may_be_base(raw, text) else b"", frame, small, cost_bytes)
+            )
+        try:
+            return compiled.docstore_native.encode_values(tasks, min(processors(), MAX_THREADS))
+        except RuntimeError as error:
+            import_module("logging").getLogger(__name__).error(
+                "%s; the reference encodes %d values: please report it", error, len(values)
+            )
+            return [None] * len(values)
 
     def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
         """Encode a value as `encode` does without a base, but only where its payload may be of use.
@@ -395,7 +483,7 @@ class ValueCodec:
         indexed = dictionary.indexed if self._level <= LEVEL else None
         payload: bytes | None = None
         text_frame = b""
-        if indexed is not None and text and _may_be_base(raw, text):
+        if indexed is not None and text and may_be_base(raw, text):
             payload, text_frame = indexed.frames(raw, text) or (None, b"")
         elif indexed is not None:
             payload = indexed.frame(raw, limit)
@@ -430,8 +518,14 @@ class ValueCodec:
         return held
 
 
-def _may_be_base(body: bytes, text: bytes) -> bool:
+def may_be_base(body: bytes, text: bytes) -> bool:
+    """Whether a text may be a delta of its own body."""
     return len(body) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text))
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def checksum16(raw: bytes) -> bytes:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from docstore.model.codec import crc32
 from docstore.model.errors import CorruptionError, UnsupportedFormat
@@ -208,15 +208,9 @@ def decode_dictionary(raw: bytes, path: str = "") -> bytes:
     return unpack(payload, raw_bytes)
 
 
-class _Stage(NamedTuple):
-    """After `seen_bytes` of values a scope gets a dictionary of one piece in `stride_pieces`."""
-
-    seen_bytes: int
-    stride_pieces: int
-
-
-STAGES = (_Stage(128 << 10, 1), _Stage(4 << 20, 8), _Stage(32 << 20, 32))
-"""128 KB of whole pages, then 512 KB and 1 MB of 1 KB pieces: packed, each is under 3% of the values that it serves."""
+STAGES = ((128 << 10, 1), (4 << 20, 8), (32 << 20, 32))
+"""After so many bytes of values, a scope gets a dictionary of one piece in so many: 128 KB of whole pages, then 512 KB
+and 1 MB of 1 KB pieces.  Packed, each is under 3% of the values that it serves."""
 PASSING_PACK_LEVEL = 3
 """zstd level of all dictionaries but the last of a scope, which has PACK_LEVEL: they serve few pages, and compaction
 makes others.  In a write of 3,444 pages it saves 7 us a page against level 6, and costs .14% of the raw bytes."""
@@ -369,30 +363,26 @@ class SiteDictionaries:
         prepared = self._prepared_of(self._site(row_key, column)[1])
         return prepared or self._prepared_of(self._scope(self._tablet_name(row_key, column)))
 
-    def learn(self, row_key: bytes, column: Column, raw: bytes, payload_bytes: int, dictionary: bytes) -> None:
-        """Sample a stored value, and measure the gain of its dictionary.
-
-        Args:
-            row_key, column: of its cell.
-            raw: the value.
-            payload_bytes: its length as stored.
-            dictionary: checksum of its dictionary, or b"".
-        """
+    def learn(self, row_key: bytes, column: Column, raw: bytes) -> None:
+        """Sample a value for the next dictionaries; `get` for this value comes before."""
         if column not in COLUMNS:
             return
         self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
-        if dictionary and self._used is not None:
-            self._used.add(dictionary)
         site, scope = self._site(row_key, column)
-        if dictionary and dictionary == scope.checksum:
-            _judge(scope, len(raw), payload_bytes)
         self._sample(site, scope, raw)
         if not scope.checksum:
             tablet = self._tablet_name(row_key, column)
-            scope = self._scope(tablet)
-            if dictionary and dictionary == scope.checksum:
-                _judge(scope, len(raw), payload_bytes)
-            self._sample(tablet, scope, raw)
+            self._sample(tablet, self._scope(tablet), raw)
+
+    def judge(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
+        """Measure the gain of a dictionary by a value that was encoded with it; if it has faded, begin a new one."""
+        if self._used is not None:
+            self._used.add(dictionary)
+        scope = self._site(row_key, column)[1]
+        if dictionary != scope.checksum:
+            scope = self._scope(self._tablet_name(row_key, column))
+        if dictionary == scope.checksum:
+            _judge(scope, raw_bytes, payload_bytes)
 
     @contextmanager
     def recording_use(self) -> Iterator[set[bytes]]:
@@ -472,7 +462,7 @@ class SiteDictionaries:
         before = scope.sample_bytes
         try:
             scope.sample.take(raw)
-            if scope.sample.seen_bytes >= STAGES[scope.stage].seen_bytes:
+            if scope.sample.seen_bytes >= STAGES[scope.stage][0]:
                 self._next_stage(name, scope, scope.sample)
         finally:
             self._sample_bytes += scope.sample_bytes - before
@@ -491,7 +481,7 @@ class SiteDictionaries:
         if scope.stage == len(STAGES):
             scope.sample = None
         else:
-            sample.widen(STAGES[scope.stage].stride_pieces)
+            sample.widen(STAGES[scope.stage][1])
 
     def _prepared_of(self, scope: _Scope) -> Dictionary | None:
         """The dictionary of a scope, if it is cached, or if pages have earned to prepare it."""

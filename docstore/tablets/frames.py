@@ -14,15 +14,19 @@ from docstore.compiled import docstore_native
 
 
 class IndexedDictionary:
-    """A dictionary's content, indexed once for any number of threads."""
+    """A dictionary's content, indexed once for any number of threads.
+
+    Attributes:
+        native: for native code that encodes many values.
+    """
 
     def __init__(self, content: bytes) -> None:
-        self._dictionary = docstore_native.FrameDictionary(content)
+        self.native = docstore_native.FrameDictionary(content)
 
     @property
     def memory_bytes(self) -> int:
         """What native code holds: the content, room for a value after it, and the index."""
-        return self._dictionary.memory_bytes
+        return self.native.memory_bytes
 
     def frame(self, raw: bytes, limit: int | None = None) -> bytes | None:
         """The frame of a value with it; None if the reference has to make one.
@@ -32,7 +36,7 @@ class IndexedDictionary:
             limit: where the value's beginning says that its frame would be clearly longer, b"" is given in its place.
         """
         try:
-            return self._dictionary.frame(raw, limit)
+            return self.native.frame(raw, limit)
         except RuntimeError as error:
             _report(error, raw)
             return None
@@ -40,7 +44,7 @@ class IndexedDictionary:
     def frames(self, body: bytes, text: bytes) -> tuple[bytes, bytes] | None:
         """The frame of a body with it, and that of the body's text against the body: one search for copies."""
         try:
-            return self._dictionary.frames(body, text)
+            return self.native.frames(body, text)
         except RuntimeError as error:
             _report(error, body)
             return None

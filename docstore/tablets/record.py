@@ -407,13 +407,13 @@ EncodeRecords: TypeAlias = Callable[[Sequence[Record], int, int], tuple[list[byt
 def record_encoder() -> EncodeRecords:
     """The fastest there is.
 
-    Native code knows a value of a built-in column whose lengths fit into a narrow header; all else is left to
-    `encode_records`, which also says why a record is refused.
+    Native code knows values of built-in columns; all else is left to `encode_records`, which also says why a record is
+    refused.
     """
     compiled = import_module("docstore.compiled")  # at the first write: native code comes with it
     if compiled.WHY_NOT:
         return encode_records
-    marks = RECORD_MAGIC, RECORD_VALUE, RECORD_TIMESTAMP_STEP
+    marks = RECORD_MAGIC, RECORD_VALUE, RECORD_WIDE, RECORD_TIMESTAMP_STEP
     native = compiled.docstore_native.RecordEncoder(marks, _COLUMN_NUMBERS).encode
 
     def encode(records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
@@ -423,16 +423,19 @@ def record_encoder() -> EncodeRecords:
 
 
 def encode_records(records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
-    """The definition of the result.
+    """The definition of the result.  A text that is a delta of its body is given the length of the record before it.
 
     Raises:
         InvalidArgument: a field does not fit the format.
     """
-    encoded = [encode_record(record, segment) for record in records]
+    encoded: list[bytes] = []
     refs = []
-    for raw in encoded:
-        refs.append(encode_ref(segment, offset, len(raw)))
-        offset += len(raw)
+    for record in records:
+        if record.codec == CODEC_ZSTD_BODY and not record.related and encoded:
+            record = record._replace(related=len(encoded[-1]).to_bytes(RECORD_BODY_LENGTH_BYTES, "little"))
+        encoded.append(encode_record(record, segment))
+        refs.append(encode_ref(segment, offset, len(encoded[-1])))
+        offset += len(encoded[-1])
     return encoded, refs
 
 

@@ -33,6 +33,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.model.keys import url_of
+from docstore.model.plain import Plain
 from docstore.model.types import Headers
 from docstore.storage.files import Files, ReadFile
 from docstore.tablets.codec import ValueCodec, checksum16
@@ -64,7 +65,7 @@ class Salvaged:
 
 
 @dataclass
-class SalvageReport:
+class SalvageReport(Plain):
     """What was found; complete after the last capture.
 
     Attributes:

@@ -6,7 +6,7 @@ rows.  Fetching decodes in one native call, if native code is there; the Python 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,11 +18,10 @@ from docstore.model.format import (
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
     INLINE_LIMIT_BYTES,
-    RECORD_BODY_LENGTH_BYTES,
     RECORD_VALUE,
 )
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
-from docstore.storage.bases import Base
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.values import (
     READ_AHEAD_BYTES,
@@ -33,7 +32,14 @@ from docstore.storage.values import (
     raw_bytes_of,
     through_moves,
 )
-from docstore.tablets.codec import LONGEST_OWN_BODY_BYTES, ValueCodec
+from docstore.tablets.codec import (
+    LONGEST_OWN_BODY_BYTES,
+    ON_BODY_COST,
+    Chosen,
+    Encoded,
+    NewValue,
+    ValueCodec,
+)
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import ValueLog
@@ -46,6 +52,15 @@ MAX_CACHED_BASE_ROWS = 50_000
 stale ref is missing, and never another value."""
 MAX_CACHED_BASES_BYTES = 16 << 20
 """LRU cache of decoded bases.  Versions of a page are deltas against one base, results of a search against few."""
+
+
+_PageValue = tuple[NewPage, NewValue, bool]
+"""A value of a page, and whether it is a sample for dictionaries already."""
+
+
+def _base_of(base: Base | NewPage | None, column: Column, numbers: Mapping[NewPage, int | Base]) -> Base | int | None:
+    """What a page offers; of one that is appended in the same call, the number of its value."""
+    return numbers.get(base, base.bases.get(column)) if isinstance(base, NewPage) else base
 
 
 class LocalValues:
@@ -82,60 +97,99 @@ class LocalValues:
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
-        return self.append_near(row_key, column, timestamp, raw, ())[0]
+        page = NewPage(row_key, timestamp, {column: raw})
+        self.append_pages([page])
+        return page.cell_values[column]
 
-    def append_near(
-        self, row_key: bytes, column: Column, timestamp: int, raw: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, Base | None]:
-        """See `Values`."""
-        if len(raw) <= INLINE_LIMIT_BYTES:
-            return encode_inline(raw), None
-        ref, _, base = self._append(row_key, column, timestamp, raw, bases)
-        return encode_ref_value(len(raw), ref), base
+    def append_pages(self, pages: Sequence[NewPage]) -> None:
+        """See `Values`: all values but texts are encoded, then the texts, then the records of all are appended."""
+        bodies: dict[NewPage, int] = {}
+        """Number of each body among the values that are encoded first."""
+        offered: dict[NewPage, list[tuple[Base | int, Offers]]] = {}
+        first: list[_PageValue] = []
+        for page in pages:
+            for column, raw in page.values.items():
+                if len(raw) <= INLINE_LIMIT_BYTES:
+                    page.cell_values[column] = encode_inline(raw)
+                elif column == BODY:
+                    bases = [(_base_of(offers(BODY), BODY, bodies), offers) for offers in page.offers]
+                    offered[page] = [(base, offers) for base, offers in bases if base is not None]
+                    bodies[page] = len(first)
+                    first.append(self._new_value(page, column, [base for base, _ in offered[page]]))
+                elif column != MAIN:
+                    first.append(self._new_value(page, column, []))
+        encoded = self._encode(first)
+        texts: dict[NewPage, int | Base] = {}
+        on_body: dict[NewPage, Chosen] = {}
+        second: list[_PageValue] = []
+        for page in pages:
+            raw = page.values.get(MAIN, b"")
+            if len(raw) <= INLINE_LIMIT_BYTES:
+                continue
+            frame, relatives = b"", [] if BODY in page.values else list(page.offers)
+            if page in bodies:
+                (_, _, _, frame), base, _ = encoded[bodies[page]]
+                for other, offers in offered[page] if base is not None else ():
+                    root = encoded[other][2] if isinstance(other, int) else other
+                    relatives = [offers] if base is not None and root.name == base.name else relatives
+            if frame and len(frame) * ON_BODY_COST[0] < len(raw):
+                root = texts[page] = Base(value_name(raw), raw, b"", page.pointer)
+                on_body[page] = Encoded(CODEC_ZSTD_BODY, b"", frame), None, root
+                continue
+            found = [_base_of(offers(MAIN), MAIN, texts) for offers in relatives]
+            texts[page] = len(second)
+            body = (page.values[BODY], frame) if frame else None
+            second.append(self._new_value(page, MAIN, [base for base in found if base is not None], body))
+        rest, its_texts = iter(encoded), iter(self._encode(second))
+        stored: list[tuple[NewPage, Column, bytes, Chosen]] = []
+        for page in pages:
+            for column, raw in page.values.items():
+                if len(raw) > INLINE_LIMIT_BYTES:
+                    text = on_body.get(page) if column == MAIN else None
+                    stored.append((page, column, raw, text or next(its_texts if column == MAIN else rest)))
+        if stored:
+            self._append(stored)
 
-    def append_page(
-        self, row_key: bytes, timestamp: int, body: bytes, text: bytes, bases: Sequence[Base]
-    ) -> tuple[bytes, bytes | None, Base | None]:
-        """See `Values`: the text of a body that is no delta is encoded against that."""
-        if min(len(body), len(text)) <= INLINE_LIMIT_BYTES:
-            value, base = self.append_near(row_key, BODY, timestamp, body, bases)
-            return value, None if base is not None else self.append(row_key, MAIN, timestamp, text), base
-        ref, frame, base = self._append(row_key, BODY, timestamp, body, bases, text=text)
-        value = encode_ref_value(len(body), ref)
-        if base is not None:
-            return value, None, base
-        length = decode_ref(ref).length
-        ref, _, _ = self._append(row_key, MAIN, timestamp, text, (), body=(body, frame), body_bytes=length)
-        return value, encode_ref_value(len(text), ref), None
+    def _new_value(
+        self, page: NewPage, column: Column, bases: list[Base | int], body: tuple[bytes, bytes] | None = None
+    ) -> _PageValue:
+        """A value to encode; it is a sample for dictionaries, unless it is a text that may do without."""
+        raw = page.values[column]
+        name = b""
+        if column in (BODY, MAIN) and len(raw) <= LARGEST_BASE_BYTES:
+            name = (page.body_name if column == BODY else b"") or value_name(raw)
+        dictionary = self.dictionaries.get(page.row_key, column)
+        is_sampled = column != MAIN or not (bases or body)
+        if is_sampled:
+            self.dictionaries.learn(page.row_key, column, raw)
+        text = page.values.get(MAIN, b"") if column == BODY else b""
+        text = text if len(text) > INLINE_LIMIT_BYTES else b""
+        return page, NewValue(column, raw, name, bases, dictionary, text, body), is_sampled
 
-    def _append(
-        self,
-        row_key: bytes,
-        column: Column,
-        timestamp: int,
-        raw: bytes,
-        bases: Sequence[Base],
-        *,
-        text: bytes = b"",
-        body: tuple[bytes, bytes] | None = None,
-        body_bytes: int = 0,
-    ) -> tuple[bytes, bytes, Base | None]:
-        """Append a long value; `body_bytes` is the length of its body's record, the last one that was appended.
+    def _encode(self, values: list[_PageValue]) -> list[Chosen]:
+        encoded = self._codec.choose_many([value for _, value, _ in values]) if values else []
+        for (page, value, is_sampled), ((codec, related, payload, _), _, _) in zip(values, encoded, strict=True):
+            if codec == CODEC_ZSTD_DICTIONARY:
+                self.dictionaries.judge(page.row_key, value.column, len(value.raw), len(payload), related)
+            if not is_sampled and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
+                self.dictionaries.learn(page.row_key, value.column, value.raw)
+        return encoded
 
-        Returns:
-            Its ref, the frame of its text if that was made, and the base that it is a delta against.
-        """
-        dictionary = partial(self.dictionaries.get, row_key, column)
-        encoded, base = self._codec.choose(column, raw, bases, dictionary, text=text, body=body)
-        codec, related, payload, frame = encoded
-        if codec == CODEC_ZSTD_BODY:
-            related = body_bytes.to_bytes(RECORD_BODY_LENGTH_BYTES, "little")
-        if column != MAIN or codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):  # such texts need no dictionary
-            used = related if codec == CODEC_ZSTD_DICTIONARY else b""
-            self.dictionaries.learn(row_key, column, raw, len(payload), used)
-        record = Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload)
-        (ref,) = self.records.append((record,))
-        return ref, frame, base
+    def _append(self, stored: list[tuple[NewPage, Column, bytes, Chosen]]) -> None:
+        """Append encoded values, and tell each page where they lie and what can be a delta against them."""
+        refs = self.records.append(
+            [
+                Record(RECORD_VALUE, page.row_key, *column, page.timestamp, codec, related, len(raw), payload)
+                for page, column, raw, ((codec, related, payload, _), _, _) in stored
+            ]
+        )
+        own: dict[bytes, Base] = {}
+        for (page, column, raw, (_, base, root)), ref in zip(stored, refs, strict=True):
+            cell_value = page.cell_values[column] = encode_ref_value(len(raw), ref)
+            if base is not None:
+                page.bases[column] = base if base.cell_value else own.get(base.name, base)
+            elif root.name:
+                page.bases[column] = own[root.name] = Base(root.name, raw, cell_value, page.pointer)
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: a record of its own."""
@@ -274,12 +328,19 @@ class LocalValues:
         record = self.records.read(ref)
         return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
-    def fetch_record(self, cell_value: bytes) -> tuple[Record, bytes]:
-        """The record of a value that is in Bodies, and the value."""
+    def fetch_record(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
+        """The record of a value that lies in Bodies, and the value.
+
+        Args:
+            cell_value: of the value.
+            body: cell value and bytes of a body that is read already: a text may be a delta of it.
+        """
         ref = parse_cell_value(cell_value).ref
         if ref is None:
             raise InvalidArgument("this value is in its cell: take it from the cell value")
         record = self.records.read(ref)
+        if body[0] and record.codec == CODEC_ZSTD_BODY and body_ref(ref, record) == parse_cell_value(body[0]).ref:
+            return record, self._codec.decode(record, lambda _: body[1])
         return record, self._decode(record, ref)
 
     def fetch_with_owner(self, cell_value: bytes) -> tuple[bytes, Column, bytes]:

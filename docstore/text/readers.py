@@ -287,12 +287,13 @@ def markdown(body: bytes, content_type: str | None) -> Text:
     lines = source.split("\n")
     targets = {match[1].casefold(): match[2] for line in lines if (match := _DEFINITION.match(line))}
     read = page.read("\n".join(_html_lines(lines, targets)), visible, links=True)
+    headings = read.headings.decode("utf-8", "surrogatepass")
     return Text(
         read.main,
         encoding,
-        title=declared.get("title") or read.headings.partition("\n")[0],
+        title=declared.get("title") or headings.partition("\n")[0],
         description=declared.get("description") or read.description,
-        headings=read.headings,
+        headings=headings,
         lang=declared.get("lang") or declared.get("language", ""),
         published=published_time(declared.get("date", "")),
         links=read.links,

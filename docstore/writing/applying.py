@@ -31,7 +31,7 @@ from docstore.model.types import (
     header_of,
 )
 from docstore.reading.documents import DocumentReader
-from docstore.storage.bases import Base, value_name
+from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.values import INLINE_TAG, is_ref
@@ -139,6 +139,7 @@ class DuplicateApplier:
         if rejects and checksum in shown:
             return Applied(reason="needed")
         base = None if rejects else self._pages.base(of)
+        assert not isinstance(base, NewPage)  # no page is in flight
         kept = self._kept_as_bases(first)
         if rejects:
             gone, added = self._reject(pointer.row_key, judgement, [first, *visits], plan), set[bytes]()
@@ -219,7 +220,7 @@ class DuplicateApplier:
             write = Write(one, pointer.timestamp, referred._replace(kind=judgement.kind))
             write.judgement = judgement
             batch = Batch()
-            self._side.sequencer.value_writer.write(write, batch)
+            self._side.sequencer.value_writer.write([write], batch)
             plan.write(Stage.BASES, batch.plan.written(Stage.BASES))
             columns |= write.columns
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
@@ -239,7 +240,9 @@ class DuplicateApplier:
 
     def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
-        encoded = capture.encode_verdict(stored_verdict(judgement, verdict))
+        encoded = capture.encode_verdict(
+            stored_verdict(judgement, verdict.previous, verdict.previous_similarity, verdict.stored)
+        )
         return self._values.append(row_key, capture.VERDICT, timestamp, encoded)
 
 

@@ -13,19 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
 from docstore.dedup.detector import Judgement, StoredPage
-from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, Column, StoredVerdict
+from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, TITLE, Column, StoredVerdict
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.pages import StoredPages
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import is_absent, is_ref, raw_bytes_of
+from docstore.storage.values import INLINE_TAG, is_absent, is_ref, raw_bytes_of
 from docstore.writing.prepare import Prepared
 
 PAGES = "pages"
@@ -52,15 +52,15 @@ class Write:
         seen: what verdicts on later pages need; None if no page is judged against it.
         columns: cell values of its record, as far as they are known.
         long: values of its record that are not stored yet, except body and text.
-        bases: what the body and text of a similar page can be deltas against, by column: this page's value, or its
-            base.  Filled when the values are stored.
+        new: its values on their way into records, and what the body and text of a similar page can be deltas against;
+            None until its batch is committed.
         body_name: see `CaptureRecord`.
         arrived: when it was written, in microseconds.
     """
 
     __slots__ = (
-        "arrived", "bases", "body_name", "columns", "commit_order", "error", "is_damaged", "is_stored", "judgement",
-        "kind", "known_as", "long", "page", "pointer", "previous", "rewrites", "says", "seen", "timestamp", "verdict",
+        "arrived", "body_name", "columns", "commit_order", "error", "is_damaged", "is_stored", "judgement", "kind",
+        "known_as", "long", "new", "page", "pointer", "previous", "rewrites", "says", "seen", "timestamp", "verdict",
     )  # fmt: skip
 
     def __init__(self, page: Prepared, timestamp: int, verdict: StoredVerdict, *, error: str = "") -> None:
@@ -78,7 +78,7 @@ class Write:
         self.seen: StoredPage | None = None
         self.columns: dict[Column, bytes] = {}
         self.long: dict[Column, bytes] = {}
-        self.bases: dict[Column, Base] = {}
+        self.new: NewPage | None = None
         self.body_name = b""
         self.arrived = 0
 
@@ -228,7 +228,7 @@ class Bases:
 
     def cache_page(self, write: Write) -> None:
         """Cache the bases of a committed page."""
-        for column, base in write.bases.items():
+        for column, base in write.new.bases.items() if write.new is not None else ():
             if self._bases.get(write.columns[column]) is None:
                 self._bases.put(write.columns[column], base)
 
@@ -317,7 +317,13 @@ class GroupPages(StoredPages):
     def title(self, pointer: PagePointer) -> str:
         """Its shown title."""
         pending = self.batch.pages.get(pointer)
-        return super().title(pointer) if pending is None else pending.page.analysed.title
+        if pending is not None:
+            return pending.page.analysed.title
+        recent = self._recent_page(pointer)
+        value = b"" if recent is None else recent.columns.get(TITLE, INLINE_TAG)
+        if value[:1] == INLINE_TAG:  # nearly all: a title above 512 bytes is read
+            return value[1:].decode("utf-8", "surrogatepass")
+        return super().title(pointer)
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text as words, cached: many pages are compared with the same page of a template."""
@@ -332,11 +338,6 @@ class GroupPages(StoredPages):
         if recent.titled is None:
             recent.titled = super().titled(pointer)
         return recent.titled
-
-    def status(self, pointer: PagePointer) -> int:
-        """Its HTTP status."""
-        pending = self.batch.pages.get(pointer)
-        return super().status(pointer) if pending is None else pending.page.page.status
 
     def text(self, pointer: PagePointer) -> str | None:
         """Its stored text; None if it cannot be read."""
@@ -386,8 +387,8 @@ class GroupPages(StoredPages):
 
     # --- for storing values
 
-    def base(self, pointer: PagePointer, column: Column = BODY) -> Base | None:
-        """The base for the body or text of a similar page, see `Bases.at`.
+    def base(self, pointer: PagePointer, column: Column = BODY) -> Base | NewPage | None:
+        """The base for the body or text of a similar page, see `Bases.at`; of a page of the batch, that page.
 
         None if the page is gone, or if each value is stored in its own cell.
         """
@@ -395,7 +396,7 @@ class GroupPages(StoredPages):
             return None
         pending = self.batch.pages.get(pointer)
         if pending is not None:
-            return pending.bases.get(column)
+            return pending.new
         cell_value = self.cell_value(pointer, column)
         return None if cell_value is None else self._bases.at(cell_value, column, pointer)
 
@@ -457,7 +458,7 @@ def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) ->
 
     Names: `captures`, `visits`, `urls`, `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`,
     `previous.KIND`, `stored.KIND`.  Totals count what was written; deletes and expiry do not lower them until a
-    compaction of all tablets counts what is live (`maintenance.live_totals`).
+    compaction counts what is live (`maintenance.live_pages`).
 
     Args:
         captures: verdict and length of the body in bytes of each.

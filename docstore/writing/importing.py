@@ -40,7 +40,7 @@ from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations,
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
 from docstore.reading.pages import StoredPages
 from docstore.reference.ranking import IndexQuery, Keys
-from docstore.storage.bases import Base, value_name
+from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.counts import Counts
@@ -227,14 +227,17 @@ class RowImporter:
                 return shared
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
-            bases = [Base(cell.base, base, b"", PagePointer(timestamp, row_key))]
-            return values.append_near(row_key, column, timestamp, raw, bases)[0]
+            known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
+            page = NewPage(row_key, timestamp, {column: raw}, [lambda _: known])
+            values.append_pages([page])
+            return page.cell_values[column]
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
             cell_value = values.append(row_key, column, timestamp, raw)
         else:
-            cell_value, text_value, _ = values.append_page(row_key, timestamp, raw, text.value, ())
-            assert text_value is not None
+            page = NewPage(row_key, timestamp, {column: raw, capture.MAIN: text.value})
+            values.append_pages([page])
+            cell_value, text_value = page.cell_values[column], page.cell_values[capture.MAIN]
             row.placed[text.stored_as] = text_value
             if text.is_base:
                 self._make_base(text_name, text_value, plan)

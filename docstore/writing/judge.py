@@ -124,8 +124,7 @@ class Judge:
             stored = capture.STORED_CONFIRMED
         else:
             stored = self.kept_as(prepared, judgement, policies.get(judgement.kind, Policy.FLAG))
-        kept = _UNJUDGED._replace(previous=previous, previous_similarity=previous_similarity, stored=stored)
-        verdict = stored_verdict(judgement, kept)
+        verdict = stored_verdict(judgement, previous, previous_similarity, stored)
         if known is not None and _same_answer(known, verdict):
             return _known(prepared, timestamp, known)
         write = Write(prepared, timestamp, verdict)

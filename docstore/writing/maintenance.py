@@ -10,13 +10,16 @@ All of them hold the writers' lock from what they read to their commit.
 from __future__ import annotations
 
 import os
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+import numpy as np
+
 from docstore.dedup.buckets import NewPostings
-from docstore.dedup.index import HashIndex, Posted, Pruner
+from docstore.dedup.index import NO_KEYS, HashIndex, Posted, Pruner, page_key
 from docstore.dedup.kernel import Kernel, words
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
@@ -36,6 +39,7 @@ from docstore.reading.documents import Capture, DocumentReader
 from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
+from docstore.reference.ranking import Keys
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
 from docstore.storage.counts import corrected, totals
@@ -381,22 +385,17 @@ class PageUpkeep:
         self._buckets = open_buckets(opened, table)
 
     def prune(self) -> int:
-        """See `Upkeep`."""
-        committer = self._committer
-        return Pruner(self._opened.engine, self._buckets, self._is_live, committer.lock, committer.commit).run()
-
-    def recount(self) -> bool:
-        """See `Upkeep`."""
+        """See `Upkeep`; one scan of the rows gives the totals and the live pages."""
         engine, committer = self._opened.engine, self._committer
         for _ in range(RECOUNTS):
             with committer.lock:
                 commits, before = committer.commits, totals(engine)
-            live = live_totals(self._table, self._opened.values)
+            live, likely = live_pages(self._table, self._opened.values)
             with committer.lock:
                 if committer.commits == commits:
                     committer.commit(Plan().write(Stage.COUNTS, [corrected(engine, before, live)]))
-                    return True
-        return False
+                    break
+        return Pruner(engine, self._buckets, self._is_live, committer.lock, committer.commit, likely).run()
 
     def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""
@@ -409,16 +408,31 @@ class PageUpkeep:
         return not body or not found.checksum or body_head(found.checksum) == body
 
 
-def live_totals(table: Table, values: Values) -> Counter[str]:
-    """The totals of what is live: one scan of all rows, in which no body is read.  A rejected capture is live too."""
-    found: Counter[str] = Counter()
-    for row in table.scan_captures():
-        counted: list[tuple[capture.StoredVerdict, int]] = []
-        for one in table.row_captures(row.cells):
-            found["visits"] += capture.VISIT in one.columns
-            if capture.VERDICT in one.columns and capture.VISIT not in one.columns:
-                with suppress(DocstoreError):  # damaged; `docstore check` lists it
-                    verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
-                    counted.append((verdict, raw_bytes_of(one.columns.get(capture.BODY, INLINE_TAG))))
-        found.update({**counts_of(counted), "urls": bool(counted)})
-    return found
+def live_pages(table: Table, values: Values) -> tuple[Counter[str], Keys]:
+    """The totals of what is live, and keys of the live pages for `Pruner`, in one scan of all rows.
+
+    No body is read.  A rejected capture is live too, but no page.
+    """
+    page_keys = array("Q")  # 16 bytes a page
+    urls = visits = 0
+
+    def written() -> Iterator[tuple[capture.StoredVerdict, int]]:
+        nonlocal urls, visits
+        for row in table.scan_captures():
+            has_page = False
+            for one in table.row_captures(row.cells):
+                if one.shows_page:
+                    pointer = PagePointer(one.timestamp, row.row_key)
+                    page_keys.extend((page_key(pointer, b""), page_key(pointer, body_head(one.checksum))))
+                if capture.VISIT in one.columns:
+                    visits += 1
+                elif capture.VERDICT in one.columns:
+                    with suppress(DocstoreError):  # damaged; `docstore check` lists it
+                        verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
+                        has_page = True
+                        yield verdict, raw_bytes_of(one.columns.get(capture.BODY, INLINE_TAG))
+            urls += has_page
+
+    found = counts_of(written())
+    found.update({"urls": urls - found["urls"], "visits": visits})
+    return found, np.sort(np.frombuffer(page_keys, np.uint64)) if page_keys else NO_KEYS

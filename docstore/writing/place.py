@@ -8,7 +8,7 @@ lock, and writes the pages of a batch in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 
 from docstore.dedup.kernel import decides_alone
@@ -24,7 +24,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import VerdictKind
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
+from docstore.storage.bases import Base, NewPage, Offers, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
@@ -34,8 +34,6 @@ from docstore.writing.prepare import Prepared
 
 _FETCHED_ALONE = {capture.STORED_CONFIRMED: CAPTURE_CONFIRMED, capture.STORED_REJECTED: CAPTURE_REJECTED}
 """Kinds of records without body and text of their own, by what became of the page."""
-Offers = Callable[[Column], Base | None]
-"""What a page offers as the base of a body or a text."""
 
 
 def set_columns(write: Write) -> None:
@@ -94,66 +92,50 @@ class ValueWriter:
         self._bases = bases
         self._siblings = Siblings()
 
-    def write(self, write: Write, batch: Batch) -> None:
-        """Append the values of a page or visit; the rows of bases that it needs go into the batch's plan."""
+    def write(self, writes: Sequence[Write], batch: Batch) -> None:
+        """Append the values of pages and visits; the rows of bases that they need go into the batch's plan."""
+        new = [self._new_page(write, batch) for write in writes]
+        self._values.append_pages(new)
+        for write, page in zip(writes, new, strict=True):
+            write.columns |= page.cell_values
+            for base in page.bases.values():
+                if base.cell_value not in page.cell_values.values():  # its own values need no row
+                    self._bases.use(base, batch)
+
+    def _new_page(self, write: Write, batch: Batch) -> NewPage:
+        """The values of a page that are appended, and what they resemble."""
+        values: dict[Column, bytes] = {}
+        offers: list[Offers] = []
+        shared: Base | None = None
         if write.kind == CAPTURE_STORED:
+            body = write.page.page.body
+            is_reference = write.verdict.stored == capture.STORED_REFERENCE and write.judgement is not None
+            duplicate = write.judgement.of if is_reference and write.judgement is not None else None
             if write.verdict.stored == capture.STORED_TEXT:
-                write.columns[capture.BODY] = encode_absent(len(write.page.page.body))
-                self._write_text(write, None, batch)
-            else:
-                self._write_body(write, batch)
-        for column, raw in write.long.items():
-            write.columns[column] = self._values.append(write.page.row_key, column, write.timestamp, raw)
+                write.columns[capture.BODY] = encode_absent(len(body))
+            elif duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
+                found = self._pages.base(duplicate)
+                if isinstance(found, Base) and found.raw == body and self._bases.is_usable(found):
+                    self._bases.use(found, batch)
+                    shared = found
+                    write.columns[capture.BODY] = shared.cell_value
+                    offers = [partial(self._usable, partial(self._pages.base, duplicate))]
+            if capture.BODY not in write.columns:
+                values[capture.BODY] = body
+                offers = [] if write.is_damaged else self._relatives(write)
+            values[capture.MAIN] = write.page.analysed.main_bytes
+        values |= write.long
+        page = write.new = NewPage(write.page.row_key, write.timestamp, values, offers)
+        if capture.BODY in values:
+            page.body_name = _body_name(write.page)
+        if shared is not None:
+            page.bases[capture.BODY] = shared
+        return page
 
-    def _write_body(self, write: Write, batch: Batch) -> None:
-        """Append body and text by what became of them, and by what they resemble."""
-        body = write.page.page.body
-        is_reference = write.verdict.stored == capture.STORED_REFERENCE and write.judgement is not None
-        duplicate = write.judgement.of if is_reference and write.judgement is not None else None
-        if duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
-            shared = self._pages.base(duplicate)
-            if shared is not None and shared.raw == body and self._bases.is_usable(shared):
-                self._bases.use(shared, batch)
-                write.columns[capture.BODY] = shared.cell_value
-                write.bases[capture.BODY] = shared
-                self._write_text(write, partial(self._pages.base, duplicate), batch)
-                return
-        offered = [] if write.is_damaged else self._relatives(write)
-        bases = {base.name: (base, offers) for base, offers in offered}
-        text = write.page.analysed.main_bytes
-        value, text_value, base = self._values.append_page(
-            write.page.row_key, write.timestamp, body, text, [base for base, _ in bases.values()]
-        )
-        self._note(write, capture.BODY, body, value, base, batch)
-        if text_value is not None:
-            self._note(write, capture.MAIN, text, text_value, None, batch)
-        else:
-            self._write_text(write, None if base is None else bases[base.name][1], batch)
+    def _relatives(self, write: Write) -> list[Offers]:
+        """What to try for the body, and then for the text; the cheapest to find first.
 
-    def _write_text(self, write: Write, offers: Offers | None, batch: Batch) -> None:
-        """Append the text of a page; as a delta against what the relative offers that gave the base of its body."""
-        base = None if offers is None else offers(capture.MAIN)
-        bases = [] if base is None or not self._bases.is_usable(base) else [base]
-        text = write.page.analysed.main_bytes
-        value, base = self._values.append_near(write.page.row_key, capture.MAIN, write.timestamp, text, bases)
-        self._note(write, capture.MAIN, text, value, base, batch)
-
-    def _note(
-        self, write: Write, column: Column, raw: bytes, cell_value: bytes, base: Base | None, batch: Batch
-    ) -> None:
-        """Note where a value lies, and what a value like it can be a delta against: that, or the base that it has."""
-        write.columns[column] = cell_value
-        if base is not None:
-            write.bases[column] = base
-            self._bases.use(base, batch)
-        elif self._values.shares_values and INLINE_LIMIT_BYTES < len(raw) <= LARGEST_BASE_BYTES:
-            name = _body_name(write.page) if column == capture.BODY else value_name(raw)
-            write.bases[column] = Base(name, raw, cell_value, write.pointer)
-
-    def _relatives(self, write: Write) -> list[tuple[Base, Offers]]:
-        """Bases to try for the body, each with what else its page offers; the cheapest to find first.
-
-        They are the page's own older version, the page of the same path in another version of the site, then its
+        It is the page's own older version, or the page of the same path in another version of the site; then its
         nearest relative.  None where each value has a cell of its own.
         """
         if not self._values.shares_values:
@@ -166,8 +148,16 @@ class ValueWriter:
             found.append(partial(self._pages.base, sibling))
         if write.judgement is not None and write.judgement.relative is not None:
             found.append(partial(self._pages.base, write.judgement.relative))
-        bases = [(offers(capture.BODY), offers) for offers in found]
-        return [(base, offers) for base, offers in bases if base is not None and self._bases.is_usable(base)]
+        return [partial(self._usable, offers) for offers in found]
+
+    def _usable(self, offers: Offers, column: Column) -> Base | NewPage | None:
+        """What a page offers, unless compaction is about to free a base of that name, or it cannot be read."""
+        base = offers(column)
+        if isinstance(base, NewPage):
+            raw = base.values.get(column, b"")
+            name = base.body_name if column == capture.BODY else value_name(raw)
+            return base if self._bases.is_usable(Base(name, raw, b"", base.pointer)) else None
+        return base if base is not None and self._bases.is_usable(base) else None
 
     def _of_previous(self, previous: LiveCapture, row_key: bytes, column: Column) -> Base | None:
         value = previous.columns.get(column)

@@ -508,8 +508,8 @@ class Sequencer:
         plan = batch.plan
         plan.flush_reason = reason
         pages = [write for write in batch.writes if write.judgement is not None]
+        self.value_writer.write(batch.writes, batch)
         for write in batch.writes:
-            self.value_writer.write(write, batch)
             if write.judgement is None:
                 plan.write(Stage.PAGES, (write.row(),))
                 continue
@@ -589,6 +589,7 @@ class Sequencer:
                     analysis.text_checksum,
                     analysis.sketch,
                     analysis.shingle_count,
+                    page.page.status,
                     bool(analysis.entries),
                 )
             self._pages.add(write)

@@ -51,7 +51,7 @@ INSIDE = {
     "table",
     "committer",
     "repair",
-} | {"set_computed"}
+} | {"set_computed", "changes"}
 """What tools of this package use of an embedded store; no server gives it away."""
 OUTSIDE = {"about", "losses", "run_job"}
 """What only a server has."""
@@ -428,7 +428,7 @@ def test_captures_are_given_as_arrow_batches(own: Any) -> None:
         )
     own.put_page("https://other.example/", body("a"), headers=HTML, fetched_at=AT, policies={"exact": "reject-any"})
     own.cells.put_notes([Note("https://arrow.example/b", AT + 2 * DAY, "said", b"one")])
-    where = docstore.Selection(host="arrow.example", newest=False)
+    where = docstore.Selection(host="arrow.example", versions=None)
     reader = own.to_arrow(["url", "timestamp", "verdict", "body", "title", "notes", "cluster"], where)
     rows = [tuple(row.values()) for row in reader.read_all().to_pylist()]
     days = [datetime.datetime(2023, 11, day, 22, 13, 20, tzinfo=datetime.UTC) for day in (14, 15, 16)]

@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.model.format import CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
+from docstore.model.capture import BODY, MAIN
+from docstore.model.format import CODEC_ZSTD, CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
+from docstore.model.pointers import PagePointer
+from docstore.storage.bases import Base
 from docstore.tablets import frames
-from docstore.tablets.codec import LEVEL, Dictionary, Encoded, ValueCodec
+from docstore.tablets.codec import LEVEL, Dictionary, Encoded, NewValue, ValueCodec, checksum16
 from docstore.tablets.record import Record
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
@@ -254,3 +257,62 @@ def test_a_value_is_encoded_within_a_limit_or_not_at_all(is_native: bool, bodies
                 assert codec.encode_within(raw, leans_on, 2 * len(raw)) == encoded
                 assert codec.encode_within(raw, leans_on, len(encoded.payload) // 2) is None
                 assert codec.encode_within(raw, leans_on, len(encoded.payload) - 1) is None
+
+
+def changed(raw: bytes, source: random.Random) -> bytes:
+    """The value with some bytes left out, put in, or moved."""
+    for _ in range(source.randrange(6)):
+        first, last = sorted(source.randrange(len(raw) + 1) for _ in range(2))
+        raw = source.choice(
+            [raw[:first] + raw[last:], raw[:first] + source.randbytes(9) + raw[first:], raw[last:] + raw[:last]]
+        )
+    return raw
+
+
+def group_of(seed: int, bodies: list[bytes]) -> list[NewValue]:
+    """Values of a group: some like earlier ones, some like others, with and without dictionary, text and frame."""
+    source = random.Random(seed)
+    dictionaries = [None, Dictionary(b"".join(source.sample(bodies, 6)))]
+    values: list[NewValue] = []
+    for number in range(source.randrange(1, 40)):
+        like = [number for number in range(len(values)) if values[number].name]
+        raw = source.choice(bodies)
+        bases: list[Base | int] = source.sample(like, min(len(like), source.randrange(3)))
+        if bases and isinstance(bases[0], int):
+            raw = changed(values[bases[0]].raw, source)
+        if source.random() < 0.4:
+            other = changed(raw, source)
+            bases.insert(
+                source.randrange(len(bases) + 1), Base(checksum16(other), other, b"stored", PagePointer(1, b""))
+            )
+        column, text, body = source.choice([BODY, MAIN, ("http", b"headers")]), b"", None
+        if column == BODY:
+            text = changed(raw[: len(raw) // 3], source)
+        elif column == MAIN and source.random() < 0.3:
+            body = source.choice(bodies), source.randbytes(source.randrange(1, 2 * len(raw) + 9))
+        name = checksum16(raw) if source.random() < 0.9 else b""
+        values.append(NewValue(column, raw, name, bases, source.choice(dictionaries), text, body))
+    return values
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_group_is_encoded_as_each_value_would_be_alone(seed: int, bodies: list[bytes]) -> None:
+    values = group_of(seed, bodies)
+    codec = ValueCodec()
+    with mock.patch.object(ValueCodec, "choose_natively", lambda _, values: [None] * len(values)):
+        expected = codec.choose_many(values)
+    for processors in (1, 2, 7):
+        with mock.patch("docstore.tablets.codec.processors", lambda many=processors: many):
+            assert codec.choose_many(values) == expected
+
+
+def test_values_too_long_for_native_code_are_encoded_by_the_reference(bodies: list[bytes]) -> None:
+    long = random.Random(1).randbytes(1 << 20) * 17
+    values = [
+        NewValue(BODY, long),
+        NewValue(BODY, bodies[0], checksum16(bodies[0])),
+        NewValue(BODY, bodies[0], b"", [1]),
+    ]
+    plain, first, second = (encoded for encoded, _, _ in ValueCodec().choose_many(values))
+    assert (plain.codec, first.codec, second.codec) == (CODEC_ZSTD, CODEC_ZSTD, CODEC_ZSTD_DELTA)
+    assert second.related == checksum16(bodies[0])

@@ -93,6 +93,7 @@ records = st.builds(
 def test_capture_records_are_decoded_as_by_the_reference(
     record: CaptureRecord, changes: list[tuple[int, int]], cut: int
 ) -> None:
+    assert record.encode() == record.encode_reference()
     assert decode_capture(1000, record.encode()) == record == decode_capture_reference(1000, record.encode())
     value = damaged(record.encode(), changes, cut)
     expected = outcome(lambda: decode_capture_reference(1000, value))

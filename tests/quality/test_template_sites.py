@@ -206,7 +206,9 @@ class MemoryPages:
         self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
-        stored = StoredPage(analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count)
+        stored = StoredPage(
+            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200
+        )
         self._pages[pointer] = stored, analysis.main_bytes
 
     def delete(self, pointer: PagePointer) -> None:
@@ -221,9 +223,6 @@ class MemoryPages:
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         return TitledPage(pointer.row_key, "", lambda: self.text(pointer), lambda: b"")
-
-    def status(self, pointer: PagePointer) -> int:
-        return 200
 
     def is_readable(self, pointer: PagePointer) -> bool:
         return True

@@ -507,7 +507,7 @@ def test_bad_rows_are_named_and_passed_over(tmp_path: Path, terminal: Terminal) 
     table["url"][6], table["url"][7], table["text"][8] = "no url", "javascript:void(0)", "x" * 2000
     file = tmp_path / "pages"
     pq.write_table(pa.table(table), file)
-    answer = terminal("ingest", str(file), "--create", "--json", "--body-limit", "1500")
+    answer = terminal("ingest", str(file), "--create", "--json", "--max-body-bytes", "1500")
     report = answer.object()
     assert (answer.code, report["pages"], report["error_count"]) == (8, 2, 5)
     reasons = [(error["reason"], error["url"]) for error in report["errors"]]

@@ -10,9 +10,9 @@ from pages import page, words
 from docstore import Page
 from docstore.dedup.buckets import TABLE
 from docstore.model.format import POSTING_BAND
-from docstore.reports.check import REINDEX, WAITING_CAPTURES, check
+from docstore.reports.check import BATCH_CAPTURES, REINDEX, check
 
-PAGES = 2 * WAITING_CAPTURES + 10
+PAGES = 2 * BATCH_CAPTURES + 10
 T0 = 1_700_000_000_000_000
 
 

@@ -32,7 +32,7 @@ def test_analysis_of_a_page() -> None:
     kernel = Kernel()
     analysis = kernel.analyse(PAGE.encode(), "text/html", links=True)
     assert analysis.has_text
-    assert (analysis.title, analysis.headings, analysis.lang, analysis.charset) == ("Tea", "On tea", "en", "utf-8")
+    assert (analysis.title, analysis.headings, analysis.lang, analysis.charset) == ("Tea", b"On tea", "en", "utf-8")
     assert analysis.main.startswith("On tea\nword0 word1")
     assert analysis.word_count == 83
     assert analysis.shingle_count == len(kernel.shingles(analysis.main)) == 79

@@ -1,4 +1,4 @@
-"""URL <-> row key: the tables of docs/keys.md, ranges, variants, bounds and speed."""
+"""URL <-> row key: the tables of docs/keys.md and of golden/urls.md, ranges, variants, bounds and speed."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ from docstore.model.keys import (
     without_password,
 )
 
-PAGE = (Path(__file__).parents[2] / "docs" / "keys.md").read_text(encoding="utf-8")
+TESTS = Path(__file__).parents[1]
+PAGE = (TESTS.parent / "docs" / "keys.md").read_text(encoding="utf-8")
+RARE = (TESTS / "golden" / "urls.md").read_text(encoding="utf-8")
 
 
-def table(heading: str) -> list[list[str]]:
-    section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
+def table(page: str, heading: str) -> list[list[str]]:
+    section = page.split(f"## {heading}\n")[1].split("\n## ", maxsplit=1)[0]
     rows = [re.split(r" ?\| ?", line)[1:-1] for line in section.splitlines() if line.startswith("| ")][1:]
     marks = {"\\t": "\t", "\\n": "\n", "\\s": " "}
 
@@ -49,9 +51,9 @@ def table(heading: str) -> list[list[str]]:
     return [[cell(text) for text in row] for row in rows]
 
 
-CASES = table("Canonical forms and row keys")
-REFUSED = table("Refused")
-SHOWN = table("Shown to people")
+CASES = table(PAGE, "Canonical forms and row keys") + table(RARE, "Canonical forms and row keys")
+REFUSED = table(PAGE, "Refused") + table(RARE, "Refused")
+SHOWN = table(PAGE, "Shown to people") + table(RARE, "Shown to people")
 ORDER = PAGE.split("## Order\n")[1].split("```\n")[1].splitlines()
 
 

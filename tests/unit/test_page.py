@@ -55,7 +55,7 @@ def test_what_a_page_declares() -> None:
     assert page.keywords == "k, l"
     assert page.lang == "en-GB"
     assert page.canonical == "/c?a=1&b=2"
-    assert page.headings == "One two\nThree\nFour"
+    assert page.headings == b"One two\nThree\nFour"
     assert page.links == ()
 
 

@@ -154,18 +154,18 @@ def test_sample_keeps_whole_values_first_then_pieces_at_even_distances() -> None
     for value in values[:40]:
         sample.take(value)
     assert sample.content() == b"".join(values[:40])
-    sample.widen(STAGES[1].stride_pieces)
+    sample.widen(STAGES[1][1])
     for value in values[40:]:
         sample.take(value)
-    stride = STAGES[1].stride_pieces * PIECE_BYTES
+    stride = STAGES[1][1] * PIECE_BYTES
     ends = [sum(map(len, values[: number + 1])) for number in range(len(values))]
     expected = []
     for place in range(0, len(whole), stride):
         end = next(end for end in ends if end > place)
         expected.append(whole[place : min(place + PIECE_BYTES, end)])
     assert sample.content() == b"".join(expected)
-    sample.widen(STAGES[2].stride_pieces)
-    assert sample.content() == b"".join(expected[:: STAGES[2].stride_pieces // STAGES[1].stride_pieces])
+    sample.widen(STAGES[2][1])
+    assert sample.content() == b"".join(expected[:: STAGES[2][1] // STAGES[1][1]])
 
 
 def opened_on(folder: Path, files: Files) -> DocumentStore:
@@ -213,7 +213,7 @@ def test_dictionaries_of_a_group_are_made_durable_once_and_before_its_records(tm
 def test_only_the_last_dictionary_of_a_site_is_packed_at_the_high_level(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dictionaries, "STAGES", (STAGES[0], STAGES[1]._replace(seen_bytes=400_000)))
+    monkeypatch.setattr(dictionaries, "STAGES", (STAGES[0], (400_000, STAGES[1][1])))
     levels: list[int] = []
 
     def noted(raw: bytes, level: int) -> bytes:

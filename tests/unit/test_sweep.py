@@ -124,7 +124,7 @@ def test_versions_of_one_url_are_pairs_only_with_the_option(store: DocumentStore
     assert pairs_of(store) == []
     assert sweep(store).with_duplicates == 0
     assert places(store) == {}
-    assert [(at, other_at) for _, at, _, other_at, _ in pairs_of(store, versions=True)] == [(1, 2), (1, 3), (2, 3)]
+    assert [(at, other_at) for _, at, _, other_at, _ in pairs_of(store, same_url=True)] == [(1, 2), (1, 3), (2, 3)]
     report = sweep(store, SweepOptions(same_url=True, dry_run=True))
     assert (report.pairs, report.with_duplicates, report.clusters) == (3, 3, 1)
     put(store, BASE + "b", page(text, "Another page, 3"), 4)
@@ -143,7 +143,7 @@ def test_a_visit_with_the_same_bytes_is_not_a_version(store: DocumentStore) -> N
     store.put_page(BASE + "a", status=304, fetched_at=4 * SECOND, any_time=True)
     put(store, BASE + "b", page(text), 5)
     assert sweep(store, SweepOptions(same_url=True)).captures == 2
-    assert pairs_of(store, versions=True) == [(BASE + "a", 1, BASE + "b", 5, 1.0)]
+    assert pairs_of(store, same_url=True) == [(BASE + "a", 1, BASE + "b", 5, 1.0)]
     assert store.collapse([BASE + "a", BASE + "b"]) == [BASE + "a"]
 
 

@@ -17,6 +17,7 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, RECORD_VALUE
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
+from docstore.storage.bases import NewPage
 from docstore.storage.files import Files
 from docstore.storage.values import is_absent, parse_cell_value
 from docstore.store import DocumentStore
@@ -70,8 +71,10 @@ def test_text_takes_a_small_part_of_what_it_takes_alone(store: DocumentStore) ->
 def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> None:
     text = random.Random(9).randbytes(2000).hex().encode()
     with store.committer.lock:
-        _, value, _ = store.opened.values.append_page(b"com,x)/", T0, UNLIKE[0], text, [])
-        assert value is not None and store.opened.values.fetch(value) == text
+        page = NewPage(b"com,x)/", T0, {BODY: UNLIKE[0], MAIN: text})
+        store.opened.values.append_pages([page])
+        value = page.cell_values[MAIN]
+        assert store.opened.values.fetch(value) == text
         assert not store.opened.values.is_delta(value)
         store.committer.drop_placed()
 

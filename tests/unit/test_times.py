@@ -90,6 +90,6 @@ def test_ingest_names_the_record_and_continues(tmp_path: Path, store: docstore.D
     path.write_bytes(far + good)
     report = ingest(store, [str(path)], IngestOptions(reader=reader))
     assert (report.pages, report.error_count, report.skipped) == (1, 1, {"refused": 1})
-    assert report.errors[0].offset == 0 and "--any-time" in report.errors[0].reason
+    assert report.errors[0].offset == 0 and "any_time=True" in report.errors[0].reason
     report = ingest(store, [str(path)], IngestOptions(reader=reader, any_time=True))
     assert (report.pages, report.known, report.error_count) == (2, 1, 0)

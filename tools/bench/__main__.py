@@ -15,6 +15,7 @@ SECTIONS = {
     "kernel": kernel.run,
     "write": paths.write,
     "callers": paths.callers,
+    "cores": paths.cores,
     "stages": paths.stages,
     "plain-stages": paths.plain_stages,
     "read": paths.read,

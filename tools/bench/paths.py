@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import subprocess
@@ -11,10 +12,12 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from multiprocessing import get_context
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -212,11 +215,84 @@ def callers(pages: Sequence[Page], command: str) -> Section:
     return section
 
 
+def cores(pages: Sequence[Page], command: str) -> Section:
+    """`put_pages` with one and with two cores, next to a control that scales: two processes, a core and half the pages
+    each.  And how much of the work holds the GIL: processor time on one core outside the calls that release it."""
+    section = Section(
+        "Writing: put_pages on two cores",
+        command,
+        ("what", "us a page, wall", "of one core", "GIL held, % of the work"),
+    )
+    walls: dict[str, list[float]] = {}
+    shares: list[float] = []
+    available = os.sched_getaffinity(0)
+    halves = pages[::2], pages[1::2]
+    for _ in range(ROUNDS):
+        with one_core(), releasing() as released:
+            busy = time.process_time()
+            walls.setdefault("one core", []).append(_put_all(pages))
+            shares.append(1 - released[0] / (time.process_time() - busy))
+        walls.setdefault("two cores", []).append(_put_all(pages))
+        # Spawned: LevelDB does not work in the fork of a process that used it.
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            list(pool.map(_put_on_core, sorted(available)[:2], [half[:2] for half in halves]))  # starts both
+            seconds = max(pool.map(_put_on_core, sorted(available)[:2], halves))
+            walls.setdefault("control: two processes", []).append(seconds)
+    for name, found in walls.items():
+        ratio = median([one / other for one, other in zip(walls["one core"], found, strict=True)])
+        share = f"{100 * median(shares):.0f}" if name == "one core" else ""
+        section.rows.append((name, f"{median(found) / len(pages) * 1e6:.0f}", f"{ratio:.2f}x", share))
+    section.notes.append(f"{len(pages)} pages, durability sync; if the control does not scale, the machine is busy.")
+    return section
+
+
+def _put_all(pages: Sequence[Page]) -> float:
+    """Seconds of wall time for a store with all pages."""
+    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
+        store.put_page("https://first.example/", b"<p>loads the write half")
+        return seconds_of(lambda: list(store.put_pages(pages)))
+
+
+def _put_on_core(core: int, pages: Sequence[Page]) -> float:
+    os.sched_setaffinity(0, {core})
+    return _put_all(pages)
+
+
+@contextmanager
+def releasing() -> Iterator[list[float]]:
+    """Collects the processor seconds of native calls that release the GIL; on one core they run in their own thread."""
+    seconds = [0.0]
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return function(*args)
+            finally:
+                seconds[0] += time.thread_time() - began
+
+        return call
+
+    native = compiled.docstore_native
+
+    def kernel(*choice: Any) -> Any:
+        made = native_kernel(*choice)
+        methods = {name: getattr(made, name) for name in ("analyse", "fingerprints", "shingles", "source")}
+        return SimpleNamespace(**methods, analyse_many=timed(made.analyse_many))
+
+    native_kernel = native.Kernel
+    with (
+        mock.patch.object(native, "encode_values", timed(native.encode_values)),
+        mock.patch.object(native, "Kernel", kernel),
+    ):
+        yield seconds
+
+
 REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((GroupPages, "own"), (Detector, "similarity"))),
+    ("its own row", ((GroupPages, "history_at"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
         ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_qualifiers")),
@@ -226,7 +302,6 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         (
             (GroupPages, "page"),
             (GroupPages, "title"),
-            (GroupPages, "status"),
             (GroupPages, "text"),
             (GroupPages, "body"),
         ),
@@ -241,12 +316,15 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
             (BaseRows, "value_of_likely_absent"),
         ),
     ),
-    ("dictionaries: sampling and choosing", ((SiteDictionaries, "note"), (SiteDictionaries, "get"))),
+    (
+        "dictionaries: sampling and choosing",
+        ((SiteDictionaries, "learn"), (SiteDictionaries, "get"), (SiteDictionaries, "judge")),
+    ),
     (
         "zstd of bodies, deltas and texts",
-        ((ValueCodec, "choose"), (ValueCodec, "encode")),
+        ((ValueCodec, "choose_many"),),
     ),
-    ("records and cell values", ((LocalValues, "append_near"), (LocalValues, "append"))),
+    ("records and cell values", ((LocalValues, "append_pages"),)),
     ("body, text and long values of a page, around zstd", ((ValueWriter, "write"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
     ("commit: segment written and synced", ((LocalValues, "sync"),)),

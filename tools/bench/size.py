@@ -42,7 +42,7 @@ from docstore.model.types import Page, ReadSpec
 from docstore.storage.files import Files
 from docstore.storage.values import REF_TAG, parse_cell_value
 from docstore.store import DocumentStore
-from docstore.tablets.compaction.segments import cell_values
+from docstore.tablets.compaction.segments import refs_among
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.record import Damage, decode_ref
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
@@ -245,7 +245,7 @@ def account(store: DocumentStore) -> dict[str, int]:
     seen: set[bytes] = set()
     for table in ("pages", "bodies"):
         for row in store.opened.engine.scan(table):
-            for value in cell_values(row.cells):
+            for value in refs_among(row.cells):
                 if value[:1] != REF_TAG or value in seen:
                     continue
                 seen.add(value)

@@ -15,9 +15,12 @@ continues with the tablets that were not finished.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
@@ -41,18 +44,18 @@ from docstore.storage.table import Table
 from docstore.storage.values import raw_bytes_of
 from docstore.tablets.codec import Dictionary, ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.compaction.relatives import Relatives
-from docstore.tablets.compaction.relocation import PAGES, Relocator, check_movable
+from docstore.tablets.compaction.relatives import CACHE_BYTES, Relatives
+from docstore.tablets.compaction.relocation import PAGES, Moved, Relocator, check_movable
 from docstore.tablets.compaction.segments import (
     SegmentsNamed,
     SegmentWriter,
     Selection,
     Usage,
-    cell_values,
     codec_totals,
     left_alone,
     mark,
     needed,
+    refs_among,
     removable,
     remove_segment,
     segment_of,
@@ -143,9 +146,9 @@ class Compaction:
         self._on_progress = on_progress
         self._upkeep = upkeep
         self._full = full
+        self._telling = threading.Lock()
         self._done_bytes = 0
         self._total_bytes = 0
-        self._left_values = 0
         self._made: set[bytes] = set()
 
     def run(self, numbers: Sequence[int] | None, *, dry_run: bool) -> CompactionReport:
@@ -156,7 +159,12 @@ class Compaction:
         if dry_run:
             self._survey(chosen, report)
         else:
-            with self._alone(), self._opened.values.unreadable.collecting() as unreadable:
+            followers = self._committer.followers
+            with (
+                self._alone(),
+                self._opened.base_rows.cached(self._committer.lock, followers),
+                self._opened.values.unreadable.collecting() as unreadable,
+            ):
                 try:
                     self._compact(chosen, report, whole=numbers is None)
                 finally:
@@ -192,7 +200,7 @@ class Compaction:
             for row in opened.engine.scan(PAGES, tablet.start, tablet.end, _FULL_SCAN):
                 report.rows += 1
                 report.expired_cells += len(self._table.dropped_of(row.cells))
-                refs = {value for value in cell_values(row.cells) if segment_of(value) is not None}
+                refs = set(refs_among(row.cells))
                 report.values += len(refs)
                 report.raw_bytes += sum(raw_bytes_of(ref) for ref in refs)
         opened.bodies.flush()
@@ -227,28 +235,18 @@ class Compaction:
         report.skipped_segments = len(alone)
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
-        relocator = Relocator(
-            engine=opened.engine,
-            table=self._table,
-            values=opened.values,
-            base_rows=opened.base_rows,
-            committer=committer,
-            old=old,
-            begin_segment=lambda number: SegmentWriter(
-                opened.files, self._bodies, number, old, self._level_name, first_new
-            ),
-            on_bytes=self._tell,
-        )
-        codec = self._level.codec()
-        for tablet in chosen:
-            is_part = any(row.tablet == tablet.number for row in rows if row.number in alone)
-            self._move(tablet, relocator, codec, old, is_part=is_part)
-        moved = relocator.moved
+        moves = self._move_all(chosen, rows, alone, first_new)
         report.tablets = len(chosen)
-        report.rows, report.values, report.raw_bytes = moved.rows, moved.values, moved.raw_bytes
-        report.expired_cells, report.damaged_values = moved.expired_cells, moved.damaged
-        report.lost_races, report.left_values = moved.lost_races, self._left_values
-        report.codec_bytes = dict(moved.codecs)
+        for moved in moves:
+            report.rows += moved.rows
+            report.values += moved.values
+            report.raw_bytes += moved.raw_bytes
+            report.expired_cells += moved.expired_cells
+            report.damaged_values += moved.damaged
+            report.lost_races += moved.lost_races
+            report.left_values += moved.left
+            for kind, record_bytes in moved.codecs.items():
+                report.codec_bytes[kind] = report.codec_bytes.get(kind, 0) + record_bytes
         report.live_bytes = self._done_bytes
         self._free_space(report, named, old, marks_number)
         report.removed_dictionaries = self._drop_dictionaries(named)
@@ -259,8 +257,6 @@ class Compaction:
             if whole and is_clean and purged == self._purged():
                 plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")])])
             committer.commit(plan)
-        if whole:
-            self._upkeep().recount()
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
@@ -273,17 +269,21 @@ class Compaction:
         try:
             used.add_rows(opened.engine, opened.base_rows)
             report.freed_bodies = self._sweep(named, used, old)
-            report.pruned_postings = self._upkeep().prune()
-            for name in TABLE_TAGS:
+            with ThreadPoolExecutor(1, "docstore-compact") as pool:
+                pages = pool.submit(opened.engine.compact, PAGES)  # LevelDB does it meanwhile, without the GIL
+                report.pruned_postings = self._upkeep().prune()
+                pages.result()
+            for name in (name for name in TABLE_TAGS if name != PAGES):
                 opened.engine.compact(name)  # makes the swapped refs durable, at any durability of their commits
             report.removed_segments, report.kept_segments = self._unlink(named, used, old, marks_number)
         finally:
             committer.watch = None
 
     def _tell(self, record_bytes: int) -> None:
-        self._done_bytes += record_bytes
-        if self._on_progress is not None:
-            self._on_progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
+        with self._telling:
+            self._done_bytes += record_bytes
+            if self._on_progress is not None:
+                self._on_progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
 
     def _seal(self) -> tuple[bytes, int]:
         """Finish the active segment; returns the id of the last purge, and a segment number.
@@ -307,7 +307,67 @@ class Compaction:
         most = -1.0 if full or self._full else MOST_GARBAGE
         return Selection(tablets, {tablet.number for tablet in chosen}, levels, most)
 
-    def _move(self, tablet: Tablet, relocator: Relocator, codec: ValueCodec, old: set[int], *, is_part: bool) -> None:
+    def _move_all(
+        self, chosen: Sequence[Tablet], rows: Sequence[SegmentRow], alone: set[int], first_new: int
+    ) -> list[Moved]:
+        """Move the values of the tablets that are in old segments; each tablet by a thread of its own.
+
+        Threads share the engine, the committer and the dictionaries; a tablet's segment, candidates and counts are of
+        one thread.  A page of another tablet can be a base whether that tablet is moved before, later or meanwhile.
+        """
+        opened = self._opened
+        old = {row.number for row in rows} - alone
+        codec = self._level.codec()
+        moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
+        threads = max(1, min(len(chosen), os.cpu_count() or 1))
+        failures: list[BaseException] = []
+        stop = threading.Event()
+
+        def work(tablet: Tablet) -> Moved:
+            relocator = Relocator(
+                engine=opened.engine,
+                table=self._table,
+                values=opened.values,
+                base_rows=opened.base_rows,
+                committer=self._committer,
+                old=old,
+                begin_segment=lambda number: SegmentWriter(
+                    opened.files, self._bodies, number, old, self._level_name, first_new
+                ),
+                on_bytes=self._tell,
+                moved_shared=moved_shared,
+                stop=stop,
+            )
+            is_part = any(row.tablet == tablet.number for row in rows if row.number in alone)
+            try:
+                self._move(tablet, relocator, codec, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
+            except BaseException as error:
+                failures.append(error)
+                stop.set()
+                raise
+            return relocator.moved
+
+        if threads == 1:
+            return [work(tablet) for tablet in chosen]
+        with ThreadPoolExecutor(threads, "docstore-compact") as pool:
+            futures = [pool.submit(work, tablet) for tablet in chosen]
+            try:
+                return [future.result() for future in futures]
+            except BaseException as error:
+                stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise (failures or [error])[0] from None  # later ones only say that they were stopped
+
+    def _move(
+        self,
+        tablet: Tablet,
+        relocator: Relocator,
+        codec: ValueCodec,
+        old: set[int],
+        *,
+        is_part: bool,
+        cache_bytes: int,
+    ) -> None:
         """Move the values of a tablet that are in old segments; `is_part`: some of its segments are skipped."""
         opened = self._opened
         cell_values: dict[Column, list[bytes]] = defaultdict(list)
@@ -319,7 +379,7 @@ class Compaction:
                 (column, value)
                 for record in records
                 if record.timestamp not in dropped
-                for column, value in record.columns.items()
+                for column, value in record.refs
                 if segment_of(value) in old and not (column == BODY and record.timestamp in hidden)
             )
             for column, value in kept:
@@ -336,12 +396,12 @@ class Compaction:
                 self._table,
                 least_likeness=self._level.least_likeness,
                 by_likeness=self._level.tries,
+                cache_bytes=cache_bytes,
             )
             before = relocator.moved.lost_races
             relocator.move(tablet, codec, dictionaries, relatives, again=number > 0)
             if not relocator.moved.left and relocator.moved.lost_races == before:
                 break
-        self._left_values += relocator.moved.left
         self._made.update(made.checksum for made in dictionaries.values())
         if cell_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
             self._use_dictionaries(tablet, checksums)

@@ -25,6 +25,7 @@ from docstore.tablets.manifest import Tablet
 from docstore.tablets.values import LocalValues
 
 CACHE_BYTES = 64 << 20
+"""Raw bytes of bases, of all threads together."""
 CANDIDATES = 8192
 """Whole bodies of a tablet that are compared; later ones replace the first."""
 LEAST_BASE_BYTES = 1024
@@ -46,6 +47,7 @@ class Relatives:
         *,
         least_likeness: float,
         by_likeness: int,
+        cache_bytes: int,
     ) -> None:
         self._tablet = tablet
         self._values = values
@@ -65,7 +67,7 @@ class Relatives:
         self._texts: dict[bytes, Base] = {}
         """Texts written whole in this run, of bodies written whole, by the name of the body."""
         self._verified: set[bytes] = set()
-        self._raw: LruCache[bytes, bytes] = LruCache(CACHE_BYTES, len)
+        self._raw: LruCache[bytes, bytes] = LruCache(cache_bytes, len)
 
     def add(self, sketch: bytes, base: Base, old_value: bytes) -> None:
         """Add a body that was written whole, with its raw bytes, and its old cell value, which is still valid."""
@@ -117,7 +119,7 @@ class Relatives:
             body_base: the base of its page's body, or None.
             current: the name of its current base; b"" for none.
         """
-        if self._is_usable(name):
+        if self.is_usable(name):
             yield Base(name, raw, b"", PagePointer(0, row_key))
             return
         candidates: list[Base | None] = []
@@ -129,7 +131,7 @@ class Relatives:
                 text = self._values.unreadable.attempt(lambda: self._of(pointer, MAIN), place)
             candidates.append(text)
         is_other = not candidates or candidates[0] is None or candidates[0].name != current
-        if current and is_other and self._is_usable(current):
+        if current and is_other and self.is_usable(current):
             candidates.append(Base(current, b"", b"", PagePointer(0, row_key)))
         for base in candidates:
             with_raw = None
@@ -143,7 +145,7 @@ class Relatives:
     ) -> Iterator[Base]:
         """Bases to try for a body, with their raw bytes, each once."""
         tried: set[bytes] = set()
-        if self._is_usable(name):
+        if self.is_usable(name):
             yield Base(name, raw, b"", PagePointer(0, row_key))
             return
         for base in self._candidates(row_key, sketch, current, of_page):
@@ -161,7 +163,7 @@ class Relatives:
             yield from self._similar(sketch)
         elif self._last is not None:
             yield self._last
-        if current and self._is_usable(current):
+        if current and self.is_usable(current):
             yield Base(current, b"", b"", PagePointer(0, row_key))
         if of_page is not None:
             base = self._values.unreadable.attempt(
@@ -189,7 +191,7 @@ class Relatives:
             return None
         record, raw = self._values.fetch_record(cell_value)
         if record.codec == CODEC_ZSTD_DELTA:
-            return Base(record.related, b"", b"", pointer) if self._is_usable(record.related) else None
+            return Base(record.related, b"", b"", pointer) if self.is_usable(record.related) else None
         inside = self._tablet.start <= pointer.row_key and (
             self._tablet.end is None or pointer.row_key < self._tablet.end
         )
@@ -199,7 +201,7 @@ class Relatives:
         self._raw.put(name, raw)
         return Base(name, b"", cell_value, pointer)
 
-    def _is_usable(self, name: bytes) -> bool:
+    def is_usable(self, name: bytes) -> bool:
         """Whether deltas may be made against the base of that name."""
         cell_value = None if name in self._base_rows.retired else self._base_rows.cell_value(name)
         if cell_value is None or raw_bytes_of(cell_value) > LARGEST_BASE_BYTES:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from threading import Event
 from typing import NamedTuple
 
 from docstore.model.capture import (
@@ -42,6 +43,7 @@ from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import (
     INLINE_TAG,
+    REF_TAG,
     encode_absent,
     encode_ref_value,
     is_absent,
@@ -126,7 +128,9 @@ class Relocator:
     Args:
         old: segments to empty.
         begin_segment: starts a segment of a tablet.
-        on_bytes: called with the bytes of each old record.
+        on_bytes: called with the bytes of old records.
+        moved_shared: shared values that were moved for another page than the record's: name -> old and new cell value.
+        stop: set when another tablet failed.
     """
 
     def __init__(
@@ -140,6 +144,8 @@ class Relocator:
         old: set[int],
         begin_segment: Callable[[int], SegmentWriter],
         on_bytes: Callable[[int], None],
+        moved_shared: dict[bytes, tuple[bytes, bytes]],
+        stop: Event,
     ) -> None:
         self.moved = Moved()
         self._engine = engine
@@ -153,8 +159,12 @@ class Relocator:
         self._segment: SegmentWriter | None = None
         self._pending: list[PlannedRow] = []
         self._pending_moves = 0
-        self._moved_shared: dict[bytes, tuple[bytes, bytes]] = {}
-        """Shared values that were moved for another page than the record's: name -> old and new cell value."""
+        self._moved_shared = moved_shared
+        self._stop = stop
+        self._read_bytes = 0
+        self._changed: set[bytes] = set()
+        """Rows of the tablet that others changed since this pass began: only these are read again before a swap."""
+        self._is_committing = False
         # Of the current tablet.
         self._tablet: Tablet
         self._codec: ValueCodec
@@ -167,6 +177,8 @@ class Relocator:
         """Cell values of `dedup:canonical` by time."""
         self._last_body = b"", b""
         """New cell value and bytes of the record written last, if that is a body and no delta."""
+        self._old_body = b"", b""
+        """Cell value and bytes of the body that was read last."""
         self._done: dict[bytes, Move] = {}
         """Moves by old cell value: captures of a row may share a body."""
 
@@ -190,9 +202,16 @@ class Relocator:
         """
         self._tablet, self._codec, self._dictionaries, self._relatives = tablet, codec, dictionaries, relatives
         self.moved.left = 0
+        self._changed = set()
+        with self._committer.lock:
+            self._committer.followers.add(self._follow)
         try:
             for row in self._engine.scan(PAGES, tablet.start, tablet.end, ReadSpec(cell_limit=SLICE_CELLS)):
+                if self._stop.is_set():
+                    raise StorageError("the compaction of another tablet failed")
                 planned = self._plan(row)
+                self._on_bytes(self._read_bytes)
+                self._read_bytes = 0
                 if row.truncated and planned.collect:
                     self._collect_long_row(row.row_key)
                     planned = planned._replace(collect=False)
@@ -208,6 +227,30 @@ class Relocator:
                 self._segment.abandon()
                 self._segment = None
             raise
+        finally:
+            with self._committer.lock:
+                self._committer.followers.discard(self._follow)
+
+    def _follow(self, plan: Plan, _: bool) -> None:
+        """Note the rows that others change.
+
+        REQUIRES: the committer's lock.
+        """
+        if not self._is_committing:
+            start, end = self._tablet.start, self._tablet.end
+            keys = (row.row_key for row in plan.rows() if row.table == PAGES)
+            self._changed.update(key for key in keys if start <= key and (end is None or key < end))
+
+    def _commit(self, plan: Plan) -> None:
+        """Commit changes of rows that this pass reads no more.
+
+        REQUIRES: the committer's lock.
+        """
+        self._is_committing = True
+        try:
+            self._committer.commit(plan)
+        finally:
+            self._is_committing = False
 
     def _collect_long_row(self, row_key: bytes) -> None:
         """Apply the policies to a row with very many cells, in slices."""
@@ -255,8 +298,10 @@ class Relocator:
         moves: list[Move] = []
         body: Move | None = None
         # A text is written directly after its body, so that it can be a delta of that.
-        for column, old in sorted(columns.items(), key=lambda one: (one[0] != BODY, one[0] != MAIN)):
-            if column == BODY and timestamp in self._hidden:
+        hides = timestamp in self._hidden
+        moved = [item for item in columns.items() if item[1][:1] == REF_TAG or (hides and item[0] == BODY)]
+        for column, old in sorted(moved, key=lambda item: (item[0] != BODY, item[0] != MAIN)):
+            if hides and column == BODY:
                 moves.append(Move(BODY, old, encode_absent(raw_bytes_of(old))))
                 continue
             if segment_of(old) not in self._old:
@@ -282,9 +327,9 @@ class Relocator:
         self._values.unreadable.record(error, place)
         self.moved.damaged += 1
 
-    def _read(self, cell_value: bytes) -> tuple[Record, bytes]:
-        record, raw = self._values.fetch_record(cell_value)
-        self._on_bytes(self._values.stored_bytes(cell_value))
+    def _read(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
+        record, raw = self._values.fetch_record(cell_value, body)
+        self._read_bytes += self._values.stored_bytes(cell_value)
         self.moved.values += 1
         self.moved.raw_bytes += len(raw)
         return record, raw
@@ -297,7 +342,9 @@ class Relocator:
             body: for a text: the move of the capture's body, if it has one.
         """
         old = columns[column]
-        record, raw = self._read(old)
+        record, raw = self._read(old, self._old_body)
+        if column == BODY:
+            self._old_body = old, raw
         name = value_name(raw)
         current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
         base_value = self._base_rows.cell_value(name)
@@ -311,6 +358,9 @@ class Relocator:
         if record.row_key != row_key and (not is_shared or not self._has_owner(record, old)):
             record = record._replace(row_key=row_key, timestamp=timestamp)
         body_ref, body_raw = self._last_body
+        now = None
+        if current and self._relatives.is_usable(current):
+            now = Encoded(record.codec, current, record.payload), Base(current, b"", b"", PagePointer(0, row_key))
         own = (body_raw, b"") if column == MAIN and body is not None and body.new == body_ref else None
         if base_value == old or is_shared:
             encoded, base = self._encode(column, raw, body=own)
@@ -325,10 +375,10 @@ class Relocator:
                     return 0
                 return int((TEXT_SAVING * self._relatives.likeness(sketch, base) - TEXT_ON_BODY) * text_bytes)
 
-            encoded, base = self._encode(column, raw, bases, saves=saves)
+            encoded, base = self._encode(column, raw, bases, saves=saves, now=now)
         else:
             bases = self._relatives.texts_near(row_key, name, raw, None if body is None else body.base, current)
-            encoded, base = self._encode(column, raw, bases, body=own)
+            encoded, base = self._encode(column, raw, bases, body=own, now=now)
         new = self._write(record, encoded)
         if is_shared:
             self._moved_shared[name] = (old, new)
@@ -350,9 +400,10 @@ class Relocator:
         *,
         saves: Callable[[Base], int] | None = None,
         body: tuple[bytes, bytes] | None = None,
+        now: tuple[Encoded, Base] | None = None,
     ) -> tuple[Encoded, Base | None]:
         dictionary = partial(self._dictionaries.get, column)
-        return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body)
+        return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body, now=now)
 
     def _has_owner(self, record: Record, value: bytes) -> bool:
         """Whether the page for which a record was written still has it."""
@@ -417,7 +468,7 @@ class Relocator:
                     for key, mutations in rows.items():
                         stage = Stage.BASES if key[0] == TABLE else Stage.PAGES
                         plan.write(stage, [RowMutations(*key, mutations)])
-                    self._committer.commit(plan)
+                    self._commit(plan)
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Add the changes of a row that are still valid.
@@ -459,11 +510,14 @@ class Relocator:
 
     def _replaced(self, row_key: bytes, old: CaptureRecord | Cell, new: Columns) -> Sequence[Mutation] | None:
         """The mutations that give a record or cell its new values; None if it has changed since it was read."""
+        is_same = row_key not in self._changed
         if isinstance(old, CaptureRecord):
+            if is_same:
+                return [old._replace(columns=old.columns | new).cell()]
             row = self._table.replacement(row_key, old, old._replace(columns=old.columns | new))
             return None if row is None else row.mutations
         spec = ReadSpec((old.family,), old.qualifier, old.timestamp, old.timestamp + 1)
-        if old not in self._engine.read_row(PAGES, row_key, spec):
+        if not is_same and old not in self._engine.read_row(PAGES, row_key, spec):
             return None
         return [SetCell(*old[:3], value) for value in new.values()]
 

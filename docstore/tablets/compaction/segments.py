@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from docstore import compiled
 from docstore.model.capture import BODY, Column
-from docstore.model.codec import decode_varint
 from docstore.model.format import (
     CAPTURE_FAMILY,
     RECORD_COLUMNS,
@@ -42,7 +42,7 @@ from docstore.tablets.record import (
     copies_mark,
     decode_ref,
     encode_record,
-    encode_ref,
+    record_encoder,
 )
 from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
@@ -52,24 +52,32 @@ PAGES = "pages"
 SLICE_CELLS = 10_000
 SMALL_GARBAGE_BYTES = 4096
 """So much garbage is ignored, because header and marks of a segment count as garbage."""
+_place_of = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
+"""By native code; None if the reference has to check the ref."""
 _DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
+
+
+def place_of(cell_value: bytes) -> tuple[int, int, int] | None:
+    """Segment, offset and length of a ref; None for a value inside its cell."""
+    if cell_value[:1] != REF_TAG:
+        return None
+    return _place_of(cell_value) or decode_ref(parse_cell_value(cell_value).ref or b"")
 
 
 def segment_of(cell_value: bytes) -> int | None:
     """The segment of a ref; None for a value inside its cell."""
-    if cell_value[:1] != REF_TAG:
-        return None
-    _, offset = decode_varint(cell_value, 1)
-    return decode_varint(cell_value, offset)[0]
+    place = place_of(cell_value)
+    return None if place is None else place[0]
 
 
-def cell_values(cells: Iterable[Cell]) -> Iterator[bytes]:
-    """Cell values that may be refs: of other cells, and of the columns of capture records."""
+def refs_among(cells: Iterable[Cell]) -> Iterator[bytes]:
+    """Cell values that are refs: of other cells, and of the columns of capture records."""
     for cell in cells:
         if cell.family == CAPTURE_FAMILY:
             for record in sound_records((cell,)):
-                yield from record.columns.values()
-        else:
+                for _, value in record.refs:
+                    yield value
+        elif cell.value[:1] == REF_TAG:
             yield cell.value
 
 
@@ -131,12 +139,12 @@ class SegmentWriter:
         self._path = bodies.path(self.number)
         self._buffer = bytearray(encode_header(self.number) + encode_record(copies_mark(sources), self.number))
         self._file: AppendFile | None = None
+        self._encode = record_encoder()
         self.length_bytes = len(self._buffer)
 
     def add(self, record: Record) -> bytes:
         """Append a record; returns its ref, which can be read after `finish`."""
-        raw = encode_record(record, self.number)
-        ref = encode_ref(self.number, self.length_bytes, len(raw))
+        (raw,), (ref,) = self._encode((record,), self.number, self.length_bytes)
         self._buffer += raw
         self.length_bytes += len(raw)
         self.names.note(record)
@@ -189,7 +197,7 @@ class Usage:
         """Add the refs of a plan that is committed during the scan of the rows."""
         for row in plan.rows():
             if row.table in (PAGES, TABLE):
-                for value in cell_values(Cell(*cell) for cell in row.mutations if isinstance(cell, SetCell)):
+                for value in refs_among(Cell(*cell) for cell in row.mutations if isinstance(cell, SetCell)):
                     self._add(value)
                     self._written.add(value)
 
@@ -199,7 +207,7 @@ class Usage:
         base_values = set(self.base_rows.values())
         owners: dict[bytes, bytes] = {}
         for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
-            for value in cell_values(all_cells(engine, PAGES, row)):
+            for value in refs_among(all_cells(engine, PAGES, row)):
                 self._add(value)
                 if value in base_values and owners.setdefault(value, row.row_key) != row.row_key:
                     self._shared.add(value)
@@ -248,7 +256,7 @@ def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) 
         tablet = manifest.tablet_for(row.row_key).number
         marked.body_bytes[tablet] += sum(raw_bytes_of(value) for column, value in columns if column == BODY)
         for value in {value for _, value in columns if value[:1] == REF_TAG}:
-            segment, _, length = decode_ref(parse_cell_value(value).ref or b"")
+            segment, _, length = place_of(value) or (0, 0, 0)
             life = marked.segments[segment]
             if value not in bases:  # a base may be shared by pages of another tablet
                 life.first = life.first or row.row_key
@@ -318,7 +326,7 @@ def _is_left_alone(row: SegmentRow, selection: Selection, marked: Marked, named:
 
 
 def _live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, bytes]]:
-    """The columns of a row that the policies keep, with their cell values; all if a record is damaged."""
+    """The bodies and refs of a row that the policies keep, by column; all if a record is damaged."""
     records = list(sound_records(cells))
     is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
     dropped = set(table.dropped_of(cells)) if is_sound else set()
@@ -327,8 +335,8 @@ def _live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, byt
     dropped_times = {cell.timestamp for cell in dropped if cell.family == CAPTURE_FAMILY}
     for record in records:
         if record.timestamp not in dropped_times:
-            columns = record.columns.items()
-            values += [item for item in columns if item[0] != BODY or record.timestamp not in hidden]
+            shown = [item for item in record.columns.items() if item[0] == BODY or item[1][:1] == REF_TAG]
+            values += [item for item in shown if item[0] != BODY or record.timestamp not in hidden]
     return values
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Protocol, Self
 
@@ -17,6 +17,7 @@ from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     BARE_TABLES,
+    CAPTURE_FAMILY,
     FAMILY_END,
     KEY_END,
     KEY_ESCAPE,
@@ -167,6 +168,11 @@ def deleted_range(prefix: bytes, mutation: Mutation, bare: bool) -> tuple[bytes,
     return cells, range_end(cells)
 
 
+TIMESTAMP_BYTES = 8
+_CAPTURE_COLUMN = column_head(CAPTURE_FAMILY, b"")
+"""Ends with FAMILY_END and KEY_END, so no other key has it before its timestamp: both are escaped in qualifiers."""
+
+
 class RowReader:
     """Reads rows from a stream by a read spec.
 
@@ -200,6 +206,7 @@ class RowReader:
             if spec.versions is not None:
                 self._resume, start = start, column  # versions are counted from the start of the column
             self._parts = [(max(low, start), high) for low, high in self._parts if high > start]
+        self._spec = spec
         self._families: dict[bytes, str] = {}
         self._columns: dict[bytes, tuple[str, bytes]] = {}
         self.pair = (b"", b"")
@@ -268,6 +275,37 @@ class RowReader:
                 pair = next(stream)
             self.pair = pair
         return out, False
+
+    @cached_property
+    def _all_captures(self) -> bool:
+        """Whether the spec selects all capture records of a row."""
+        families = self._spec.families
+        is_open = self._spec == ReadSpec(families, cell_limit=self._limit)
+        return is_open and (families is None or CAPTURE_FAMILY in families)
+
+    def read_next(self, stream: Stream) -> tuple[bytes, list[Cell], bool]:
+        """Prefix of the row of the current pair, and as `read`; the stream may still be in the row.
+
+        Most rows have capture records alone: these are read without looking for columns.
+        """
+        key, value = self.pair
+        column = key[:-TIMESTAMP_BYTES]
+        if not self._all_captures or not column.endswith(_CAPTURE_COLUMN):
+            prefix = key[: prefix_length(key)]
+            return prefix, *self.read(stream, prefix + CELL_KIND)
+        prefix = column[: -len(_CAPTURE_COLUMN)]
+        limit, cells, new_cell = self._limit, list[Cell](), tuple.__new__
+        while key[:-TIMESTAMP_BYTES] == column and len(cells) != limit:
+            timestamp = TIMESTAMP_MAX - int.from_bytes(key[-TIMESTAMP_BYTES:], "big")
+            cells.append(new_cell(Cell, (CAPTURE_FAMILY, b"", timestamp, value)))
+            key, value = self.pair = next(stream)
+        if not key.startswith(prefix):
+            return prefix, cells, False
+        others, truncated = self.read(stream, prefix + CELL_KIND)
+        cells += others
+        if limit is not None and len(cells) > limit:
+            return prefix, cells[:limit], True
+        return prefix, cells, truncated
 
     def _column(self, column: bytes) -> tuple[str, bytes]:
         end = column.find(FAMILY_END)

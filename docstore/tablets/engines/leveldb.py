@@ -36,7 +36,7 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
 
 from docstore.model.codec import escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
-from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, TIMESTAMP_MAX
+from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
     Condition,
@@ -480,12 +480,11 @@ class LevelDBEngine:
                 while reader.pair[0] < high:
                     if examined == rows_wanted or cells_read >= _SCAN_SLICE_CELLS:
                         return rows, cellkeys.range_end(prefix)
-                    key = reader.pair[0]
-                    prefix = key[: cellkeys.prefix_length(key)]
-                    cells, truncated = reader.read(stream, prefix + CELL_KIND)
+                    prefix, cells, truncated = reader.read_next(stream)
                     if cells:
                         rows.append(ScannedRow(cellkeys.row_key_of(prefix), cells, truncated))
-                    reader.advance_to(stream, cellkeys.range_end(prefix))
+                    if reader.pair[0].startswith(prefix):
+                        reader.advance_to(stream, cellkeys.range_end(prefix))
                     examined += 1
                     cells_read += len(cells)
                 return rows, b""
@@ -515,20 +514,22 @@ class LevelDBEngine:
 
     def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> None:
         """Fill a batch from rows, in order; bad mutations are refused here, before anything is written."""
-        put, families = batch.put, self._family_keys
+        put, families, tags = batch.put, self._family_keys, cellkeys.TAGS
         written: list[bytes] = []
+        last, tag, only_family = "", b"", ""
         for table, row_key, mutations in rows:
-            check_table(table)
-            prefix = cellkeys.row_prefix(table, row_key)
-            only_family = BARE_TABLES.get(table)
+            if table is not last:
+                check_table(table)
+                last, tag, only_family = table, tags[table], BARE_TABLES.get(table, "")
+            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`: most keys are written here
             for mutation in mutations:
                 if not isinstance(mutation, SetCell):
                     check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
-                    deleted = cellkeys.deleted_range(prefix, mutation, only_family is not None)
+                    deleted = cellkeys.deleted_range(prefix, mutation, bool(only_family))
                     self._fill_delete(db, batch, *deleted, written)
                     continue
                 family, qualifier, timestamp, value = mutation
-                if only_family is not None:
+                if only_family:
                     if timestamp or value or family != only_family:
                         check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
                     key = prefix + qualifier
@@ -536,7 +537,8 @@ class LevelDBEngine:
                     if not 0 <= timestamp <= TIMESTAMP_MAX or len(value) > _LARGEST_CELL_BYTES:
                         check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
                     stamp = (TIMESTAMP_MAX - timestamp).to_bytes(8, "big")
-                    key = prefix + CELL_KIND + families[family] + escape(qualifier) + stamp
+                    column = families[family] + qualifier.replace(b"\x00", KEY_ESCAPE) + KEY_END
+                    key = prefix + CELL_KIND + column + stamp
                 put(key, value)
                 written.append(key)
 

@@ -20,6 +20,8 @@ pub const SHORTEST_COPY_BYTES: usize = 4;
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=27;
 /// How a frame begins: nothing but a window.
 const DESCRIPTOR: u8 = 0;
+/// `LEVEL` of `tablets/codec.py`.
+const PLAIN_LEVEL: i32 = 3;
 
 /// A run of literals and the copy behind it; a copy of no bytes ends a block.
 #[derive(Clone, Copy)]
@@ -161,6 +163,73 @@ impl Context {
         let window_bits = window_bits.clamp(*WINDOW_BITS.start(), *WINDOW_BITS.end());
         frame[1] = ((window_bits - WINDOW_BITS.start()) << 3) as u8;
         Ok(frame)
+    }
+}
+
+/// A libzstd context that makes frames by itself, at its own default level.
+pub struct Plain {
+    context: NonNull<zstd::ZSTD_CCtx>,
+    frame: Vec<u8>,
+}
+
+// SAFETY: as of `Context`.
+unsafe impl Send for Plain {}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        // SAFETY: it was made by ZSTD_createCCtx, and is freed here alone.
+        unsafe { zstd::ZSTD_freeCCtx(self.context.as_ptr()) };
+    }
+}
+
+impl Plain {
+    /// None where libzstd has no memory, or knows a parameter no more.
+    pub fn new() -> Option<Self> {
+        // SAFETY: takes nothing; null is told apart.
+        let context = NonNull::new(unsafe { zstd::ZSTD_createCCtx() })?;
+        let made = Self { context, frame: Vec::new() };
+        let parameters = [
+            (Parameter::ZSTD_c_compressionLevel, PLAIN_LEVEL),
+            (Parameter::ZSTD_c_experimentalParam2, 1), // format: without magic
+            (Parameter::ZSTD_c_contentSizeFlag, 0),
+        ];
+        for (parameter, value) in parameters {
+            // SAFETY: the context is live; parameters are checked by libzstd.
+            let code = unsafe { zstd::ZSTD_CCtx_setParameter(made.context.as_ptr(), parameter, value) };
+            if error_of(code).is_some() {
+                return None;
+            }
+        }
+        Some(made)
+    }
+
+    /// Bytes that are kept for a frame.
+    pub fn capacity(&self) -> usize {
+        self.frame.capacity()
+    }
+
+    /// The frame of a value.
+    pub fn frame(&mut self, value: &[u8]) -> Result<&[u8], Refused> {
+        // SAFETY: pure arithmetic.
+        let bound = unsafe { zstd::ZSTD_compressBound(value.len()) };
+        if self.frame.len() < bound {
+            self.frame.resize(bound, 0);
+        }
+        let frame = &mut self.frame[..bound];
+        // SAFETY: pointers and lengths are of live slices.
+        let code = unsafe {
+            zstd::ZSTD_compress2(
+                self.context.as_ptr(),
+                frame.as_mut_ptr().cast(),
+                frame.len(),
+                value.as_ptr().cast(),
+                value.len(),
+            )
+        };
+        match error_of(code) {
+            Some(error) => Err(Refused::Failed(error)),
+            None => Ok(&frame[..code]),
+        }
     }
 }
 

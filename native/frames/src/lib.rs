@@ -11,14 +11,17 @@
 
 mod decode;
 mod entropy;
+mod group;
 mod matches;
 mod places;
 
-use std::sync::{Mutex, PoisonError};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 pub use decode::Decoder;
-use entropy::Context;
 pub use entropy::Refused;
+use entropy::{Context, Plain};
+pub use group::{encode_group, Base, Encoded, Encoders, Value, Way};
 use matches::Finder;
 use places::Index;
 
@@ -38,8 +41,16 @@ const KEPT_BYTES: usize = 4 << 20;
 pub struct Dictionary {
     content_bytes: usize,
     index: Index,
-    /// The content, and behind it the value at work, so that both are one text.
-    text: Mutex<Vec<u8>>,
+    texts: Mutex<Texts>,
+    is_back: Condvar,
+}
+
+/// The content, and behind it room for the value at work, so that both are one text: once for each thread that needed
+/// it while another one had it.
+struct Texts {
+    idle: Vec<Vec<u8>>,
+    made: usize,
+    waiting: usize,
 }
 
 impl Dictionary {
@@ -48,15 +59,54 @@ impl Dictionary {
         if content.len() >= REACH_BYTES {
             return None;
         }
-        let mut text = Vec::with_capacity(content.len() + ROOM_BYTES);
-        text.extend_from_slice(content);
-        Some(Self { content_bytes: content.len(), index: Index::new(content), text: Mutex::new(text) })
+        let texts = Texts { idle: vec![with_room(content)], made: 1, waiting: 0 };
+        let (texts, is_back) = (Mutex::new(texts), Condvar::new());
+        Some(Self { content_bytes: content.len(), index: Index::new(content), texts, is_back })
     }
 
     /// Bytes of memory.
     pub fn capacity(&self) -> usize {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner).capacity() + self.index.capacity()
+        let made = self.texts.lock().unwrap_or_else(PoisonError::into_inner).made;
+        made * (self.content_bytes + ROOM_BYTES) + self.index.capacity()
     }
+
+    /// Work on a text that no other thread has; what stands behind the content is dropped before and after.
+    fn with_text<T>(&self, work: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut has_waited = false;
+        let mut text = loop {
+            if let Some(text) = texts.idle.pop() {
+                break text;
+            }
+            has_waited = true;
+            texts.waiting += 1;
+            texts = self.is_back.wait(texts).unwrap_or_else(PoisonError::into_inner);
+            texts.waiting -= 1;
+        };
+        if has_waited && texts.idle.is_empty() {
+            texts.idle.push(with_room(&text[..self.content_bytes]));
+            texts.made += 1;
+        }
+        drop(texts);
+        let made = catch_unwind(AssertUnwindSafe(|| work(&mut text))); // other threads may wait for this text
+        text.truncate(self.content_bytes);
+        if text.capacity() > self.content_bytes + ROOM_BYTES {
+            text.shrink_to(self.content_bytes + ROOM_BYTES);
+        }
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        texts.idle.push(text);
+        if texts.waiting > 0 {
+            self.is_back.notify_one();
+        }
+        drop(texts);
+        made.unwrap_or_else(|cause| resume_unwind(cause))
+    }
+}
+
+fn with_room(content: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(content.len() + ROOM_BYTES);
+    text.extend_from_slice(content);
+    text
 }
 
 /// Makes frames; what it keeps between calls is memory alone.
@@ -64,12 +114,13 @@ pub struct Encoder {
     finder: Finder,
     text: Vec<u8>,
     context: Context,
+    plain: Option<Plain>,
 }
 
 impl Encoder {
     /// None where there is no memory for it.
     pub fn new() -> Option<Self> {
-        Some(Self { finder: Finder::default(), text: Vec::new(), context: Context::new()? })
+        Some(Self { finder: Finder::default(), text: Vec::new(), context: Context::new()?, plain: None })
     }
 
     /// The frame of a value that leans on a dictionary; `OverLimit` where its beginning says that it would be clearly
@@ -82,24 +133,18 @@ impl Encoder {
     ) -> Result<&[u8], Refused> {
         let start = dictionary.content_bytes;
         check_reach(start, value)?;
-        {
-            // Whoever panicked here left at most another value behind the content.
-            let mut text = dictionary.text.lock().unwrap_or_else(PoisonError::into_inner);
-            text.truncate(start);
+        let is_over = dictionary.with_text(|text| {
             text.reserve_exact(value.len());
             text.extend_from_slice(value);
-            let is_over = limit.is_some_and(|limit| self.is_over(&text, start, &dictionary.index, limit));
+            let is_over = limit.is_some_and(|limit| self.is_over(text, start, &dictionary.index, limit));
             if !is_over {
                 self.finder.recent().clear(value.len());
-                self.finder.find(&text, start, Some(&dictionary.index));
+                self.finder.find(text, start, Some(&dictionary.index));
             }
-            text.truncate(start);
-            if text.capacity() > start + ROOM_BYTES {
-                text.shrink_to(start + ROOM_BYTES);
-            }
-            if is_over {
-                return Err(Refused::OverLimit);
-            }
+            is_over
+        });
+        if is_over {
+            return Err(Refused::OverLimit);
         }
         self.context.frame(self.finder.copies(), value, start)
     }
@@ -114,22 +159,28 @@ impl Encoder {
     ) -> Result<(Vec<u8>, Vec<u8>), Refused> {
         let start = dictionary.content_bytes;
         check_reach(start + said.len(), body)?;
-        // Whoever panicked here left at most other values behind the content.
-        let mut text = dictionary.text.lock().unwrap_or_else(PoisonError::into_inner);
-        text.truncate(start);
-        text.reserve_exact(body.len() + said.len());
-        text.extend_from_slice(body);
-        self.finder.recent().clear(body.len() + said.len());
-        self.finder.find(&text, start, Some(&dictionary.index));
-        let first = self.context.frame(self.finder.copies(), body, start).map(<[u8]>::to_vec);
-        text.extend_from_slice(said);
-        self.finder.find_after(&text, start, start + body.len());
-        text.truncate(start);
-        if text.capacity() > start + ROOM_BYTES {
-            text.shrink_to(start + ROOM_BYTES);
-        }
-        drop(text);
+        let first = dictionary.with_text(|text| {
+            text.reserve_exact(body.len() + said.len());
+            text.extend_from_slice(body);
+            self.finder.recent().clear(body.len() + said.len());
+            self.finder.find(text, start, Some(&dictionary.index));
+            let first = self.context.frame(self.finder.copies(), body, start).map(<[u8]>::to_vec);
+            text.extend_from_slice(said);
+            self.finder.find_after(text, start, start + body.len());
+            first
+        });
         Ok((first?, self.context.frame(self.finder.copies(), said, body.len())?.to_vec()))
+    }
+
+    /// The frame of a value by itself, as zstd makes it.
+    pub fn plain(&mut self, value: &[u8]) -> Result<&[u8], Refused> {
+        if self.plain.is_none() {
+            self.plain = Some(Plain::new().ok_or_else(|| Refused::Failed("libzstd gives no context".to_owned()))?);
+        }
+        match &mut self.plain {
+            Some(plain) => plain.frame(value),
+            None => Err(Refused::TooLong),
+        }
     }
 
     /// Whether the beginning of a value says that its frame would be clearly longer than a limit.
@@ -157,7 +208,8 @@ impl Encoder {
 
     /// Whether it holds more memory than is worth keeping.
     pub fn is_large(&self) -> bool {
-        self.text.capacity().max(self.context.capacity()).max(self.finder.capacity()) > KEPT_BYTES
+        let plain_bytes = self.plain.as_ref().map_or(0, Plain::capacity);
+        self.text.capacity().max(self.context.capacity()).max(self.finder.capacity()).max(plain_bytes) > KEPT_BYTES
     }
 }
 

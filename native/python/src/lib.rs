@@ -7,6 +7,7 @@ mod encode;
 mod postings;
 mod reads;
 mod records;
+mod sweeps;
 mod verdicts;
 
 use std::cell::RefCell;
@@ -63,6 +64,9 @@ fn detached<T: Send>(python: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
         PyRuntimeError::new_err(format!("the native kernel panicked: {}", text.unwrap_or("no message")))
     })
 }
+
+/// Members, lengths and counts of words; each as bytes of uint64.
+type ShingleSets<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 impl Kernel {
     /// This thread's buffers; they may be lost, and are then made anew.
@@ -157,6 +161,39 @@ impl Kernel {
         found.map(|found| numbers(python, &found)).transpose()
     }
 
+    /// The shingle sets of texts, one after the other, as `shingles` gives them, and how many members each has; then a
+    /// count of words of each, exact below `enough`.  None if a text is not UTF-8.
+    fn shingle_sets<'py>(
+        &self,
+        python: Python<'py>,
+        texts: Vec<PyBackedBytes>,
+        enough: u64,
+    ) -> PyResult<Option<ShingleSets<'py>>> {
+        let mut workshop = self.workshop();
+        let (mut members, mut lengths, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        let is_whole = detached(python, || {
+            let mut words = Words::default();
+            texts.iter().all(|text| {
+                let Ok(text) = std::str::from_utf8(text) else { return false };
+                let set = workshop.analyser.shingle_set(text);
+                let mut count = set.len() as u64;
+                if count < enough {
+                    words.cut(text.as_bytes());
+                    count = words.ends().len() as u64;
+                }
+                members.extend_from_slice(&set);
+                lengths.push(set.len() as u64);
+                counts.push(count);
+                true
+            })
+        })?;
+        Self::keep(workshop, texts.iter().map(|text| text.len()).max().unwrap_or(0));
+        let found = || {
+            Ok((words_as_bytes(python, &members)?, words_as_bytes(python, &lengths)?, words_as_bytes(python, &counts)?))
+        };
+        is_whole.then(found).transpose()
+    }
+
     /// The shingle set of a main text: ascending, as bytes of uint64 in the machine's order.
     fn shingles<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyBytes>> {
         let mut workshop = self.workshop();
@@ -219,7 +256,7 @@ fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<
     (digest, outcome).into_pyobject(python)
 }
 
-/// charset, title, description, keywords, lang, canonical, headings, main text as bytes, links, fingerprints or None.
+/// charset, title, description, keywords, lang, canonical, headings and main text as bytes, links, fingerprints or None.
 fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>> {
     let declared = &page.declared;
     (
@@ -229,7 +266,7 @@ fn fields<'py>(python: Python<'py>, page: &Page) -> PyResult<Bound<'py, PyTuple>
         &declared.keywords,
         &declared.lang,
         &declared.canonical,
-        &declared.headings,
+        PyBytes::new(python, declared.headings.as_bytes()),
         PyBytes::new(python, &page.main),
         &declared.links,
         page.fingerprints.as_ref().map(|found| numbers(python, found)).transpose()?,
@@ -253,7 +290,7 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 15;
+const INTERFACE: u32 = 17;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -261,10 +298,12 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::delta_frame, module)?)?;
+    module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     module.add_class::<records::RecordEncoder>()?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     verdicts::add_to(module)?;
     reads::add_to(module)?;
+    sweeps::add_to(module)?;
     postings::add_to(module)
 }

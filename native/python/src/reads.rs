@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyList, PyString};
 
-use crate::records::{crc32, CRC_BYTES, HEADER_BYTES, RELATED_BYTES};
+use crate::records::{crc32, push_varint, CRC_BYTES, HEADER_BYTES, RELATED_BYTES};
 
 const RECORD_MAGIC: u8 = 0xd5;
 const VALUE_KIND: u8 = 1;
@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// A number in groups of 7 bits, lowest first; None where it does not end, or is longer than any of ours.
-fn varint(source: &[u8], at: &mut usize) -> Option<u64> {
+pub fn varint(source: &[u8], at: &mut usize) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..63).step_by(7) {
         let byte = *source.get(*at)?;
@@ -146,6 +146,47 @@ fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) 
         at = end;
     }
     Ok(Some((kind, columns, arrived, confirms, body_name)))
+}
+
+/// The value of a capture record, as `CaptureRecord.encode` defines it; None where that has to make it.
+#[pyfunction]
+fn encode_capture<'py>(
+    columns: &Bound<'py, PyDict>,
+    numbers: &Bound<'py, PyDict>,
+    kind: u8,
+    arrived: u64,
+    confirms: u64,
+    body_name: &[u8],
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let mut fields = Vec::with_capacity(columns.len());
+    for (column, value) in columns {
+        let (Some(number), Ok(value)) = (numbers.get_item(column)?, value.cast_into::<PyBytes>()) else {
+            return Ok(None);
+        };
+        fields.push((number.extract::<u8>()?, value));
+    }
+    fields.sort_unstable_by_key(|(number, _)| *number);
+    let mut record = Vec::with_capacity(64 + fields.iter().map(|(_, value)| value.as_bytes().len() + 4).sum::<usize>());
+    record.push(kind);
+    let mut add = |number: u8, content: &[u8]| {
+        record.push(number);
+        push_varint(&mut record, content.len() as u64);
+        record.extend_from_slice(content);
+    };
+    for (number, value) in &fields {
+        add(*number, value.as_bytes());
+    }
+    for (number, time) in [(ARRIVED, arrived), (CONFIRMS, confirms)] {
+        if time != 0 {
+            let mut content = Vec::with_capacity(10);
+            push_varint(&mut content, time);
+            add(number, &content);
+        }
+    }
+    if !body_name.is_empty() {
+        add(BODY_NAME, body_name);
+    }
+    Ok(Some(PyBytes::new(columns.py(), &record)))
 }
 
 /// Where a cell's value lies: segment, offset and length of its record; None for a value that stands in its cell.
@@ -278,13 +319,13 @@ fn unpack_message<'py>(message: &Bound<'py, PyBytes>) -> Option<Bound<'py, PyAny
     (at == source.len()).then_some(found)
 }
 
-fn take<'a>(source: &'a [u8], at: &mut usize, bytes: usize) -> Option<&'a [u8]> {
+pub fn take<'a>(source: &'a [u8], at: &mut usize, bytes: usize) -> Option<&'a [u8]> {
     let found = source.get(*at..at.checked_add(bytes)?)?;
     *at += bytes;
     Some(found)
 }
 
-fn number(source: &[u8], at: &mut usize, bytes: usize) -> Option<u64> {
+pub fn number(source: &[u8], at: &mut usize, bytes: usize) -> Option<u64> {
     Some(take(source, at, bytes)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
@@ -336,6 +377,7 @@ fn item<'py>(python: Python<'py>, source: &[u8], at: &mut usize, depth: u8) -> O
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plain_row_key, module)?)?;
     module.add_function(wrap_pyfunction!(decode_capture, module)?)?;
+    module.add_function(wrap_pyfunction!(encode_capture, module)?)?;
     module.add_function(wrap_pyfunction!(value_place, module)?)?;
     module.add_function(wrap_pyfunction!(decode_value, module)?)?;
     module.add_function(wrap_pyfunction!(decode_frame, module)?)?;
