@@ -21,7 +21,7 @@ except ImportError as error:
     docstore_native = None  # type: ignore[assignment]
     WHY_NOT: str = (
         "docstore_native is not built"
-        if not str(error.name).endswith("docstore_native")
+        if isinstance(error, ModuleNotFoundError) or not str(error.name).endswith("docstore_native")
         else f"docstore_native does not load: {error}"
     )
 else:

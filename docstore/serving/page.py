@@ -71,7 +71,7 @@ VIEWS: Final[Mapping[str, tuple[str, View]]] = {
     "/clusters": ("clusters.html", lambda service, jobs, _given: counts(service.store, jobs)),
     "/search": (
         "search.html",
-        lambda service, _jobs, given: found(service.store, given.get("q", ""), given.get("from", "")),
+        lambda service, _jobs, given: found(service.store, given.get("query", ""), given.get("from", "")),
     ),
     "/diff": (
         "diff.html",
@@ -678,7 +678,7 @@ def said_of(job: Job) -> str:
         case "check":
             return counted(result["count"], "problem") if result["count"] else "no damage"
         case "sweep":
-            return each(("documents", "document"), ("pairs", "pair"), ("clusters", "cluster"))
+            return each(("captures", "capture"), ("pairs", "pair"), ("clusters", "cluster"))
         case "compact":
             freed = max(0, result["old_bytes"] - result["new_bytes"])
             return f"{each(('rows', 'row'), ('values', 'value'))} moved, {size(freed)} freed"

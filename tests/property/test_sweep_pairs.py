@@ -76,7 +76,7 @@ def test_pairs_are_those_of_brute_force_and_clusters_keep_the_law(
             given_pages = [Page(url, page(list(text), title), 200, (), at * SECOND) for url, at, title, text in crawl]
             list(store.put_pages(given_pages, threads=1, any_time=True))
             options = SweepOptions(
-                threshold=threshold, versions=versions, all_pairs=True, pairs=path / "pairs.tsv", threads=1
+                threshold=threshold, same_url=versions, all_pairs=True, pairs=path / "pairs.tsv", threads=1
             )
             report = sweep(store, options)
             spec = ReadSpec(families=("dedup",), qualifier_prefix=b"canonical")

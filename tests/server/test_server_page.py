@@ -317,7 +317,7 @@ def test_jobs_say_what_they_found_in_words(tmp_path: Path) -> None:
         text = shown(found, "/jobs").text
         for words in (
             "no damage",
-            "3 documents, 3 pairs, 1 cluster",
+            "3 captures, 3 pairs, 1 cluster",
             "3 pages of 1 host, 1 cluster of 3 pages",
             "0 rows",
             "3 captures, 3 pages in clusters",

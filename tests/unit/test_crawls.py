@@ -86,12 +86,12 @@ def test_a_capture_that_is_there_keeps_its_label(store: docstore.DocumentStore) 
 
 @pytest.mark.parametrize("crawl", ["two\nlines", "x" * 201, "\u00e9" * 101, "\ud800", 7])
 def test_a_label_that_is_none_is_refused(store: docstore.DocumentStore, crawl: Any) -> None:
-    with pytest.raises(InvalidArgument, match="a crawl's label|crawl must be a str"):
+    with pytest.raises(InvalidArgument, match=r"a crawl's label|crawl must be a str"):
         put(store, URL, TEXT, 0, crawl)
     (refused,) = store.put_pages([Page(URL, page(TEXT), crawl=crawl)])
     assert refused.stored == "refused"
     for call in (store.delete_crawl, lambda label: list(store.cells.scan(spec=ReadSpec(crawl=label)))):
-        with pytest.raises(InvalidArgument, match="a crawl's label|must be a str"):
+        with pytest.raises(InvalidArgument, match=r"a crawl's label|must be a str"):
             call(crawl)
 
 
