@@ -577,6 +577,14 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
     for number, group in enumerate(groups):
         first, end = end, end + group.rows
         wanted = [name for name in names if name != "text" or "body" not in group.complete]
+        if group.longest_bytes(wanted) > body_limit_bytes:
+            yield DamagedEntry(
+                group.offset(0),
+                f"rows {row} to {end - 1}, in row group {number}, have bodies of more than the limit of "
+                f"{body_limit_bytes} bytes on average",
+            )
+            row = end
+            continue
         try:
             for batch in file.iter_batches(group.rows_read(wanted), [number], wanted, use_threads=False):
                 rows = _Rows(batch, time_name, modified)
@@ -615,6 +623,11 @@ class _Group:
     def offset(self, row: int) -> int:
         """About where a row is in the file: columns lie one after the other."""
         return max(0, int(self._begin + self._packed_bytes * row // max(self.rows, 1)))
+
+    def longest_bytes(self, names: Sequence[str]) -> int:
+        """The mean length of a body, by the footer: what must be read into memory at once at least."""
+        bodies = [chunk_bytes for name, chunk_bytes in self._chunk_bytes if name in names and name in _BODIES]
+        return max(bodies, default=0) // max(self.rows, 1)
 
     def rows_read(self, names: Sequence[str]) -> int:
         """How many rows of these columns make a batch."""

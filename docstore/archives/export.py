@@ -82,9 +82,21 @@ class Selection:
         for name in ("since", "until"):
             if (time := getattr(self, name)) is not None:
                 object.__setattr__(self, name, micros(time))
+        for name in ("prefix", "host", "lang", "crawl"):
+            value: object = getattr(self, name)
+            if not isinstance(value, str) and not (value is None and name in ("prefix", "host")):
+                raise InvalidArgument(f"{name} must be a str, not {type(value).__name__} {value!r:.100}")
+        for name, least in (("status", 0), ("min_words", 0), ("versions", 1)):
+            value = getattr(self, name)
+            is_none = value is None and name != "min_words"
+            if not is_none and (type(value) is not int or value < least):
+                raise InvalidArgument(
+                    f"{name} must be an int from {least} on, not {type(value).__name__} {value!r:.100}"
+                )
         verdicts: object = self.verdicts
-        if not isinstance(verdicts, tuple) or not set(verdicts) <= set(VerdictKind):
+        if isinstance(verdicts, str) or not isinstance(verdicts, Collection) or not set(verdicts) <= set(VerdictKind):
             raise InvalidArgument(f"verdicts must be a tuple of {', '.join(VerdictKind)}, not {self.verdicts!r:.100}")
+        object.__setattr__(self, "verdicts", tuple(verdicts))
 
 
 @dataclass(slots=True)
@@ -161,6 +173,9 @@ def pages(
         )
     families = ("page", "http", "dedup", *(("text",) if texts else ()))
     is_all = keep is None and selection == Selection(versions=None)
+    # All captures of a time and place are written, so that no record is of a capture that was not selected.
+    place = Selection(selection.prefix, selection.host, selection.since, selection.until, None)
+    is_whole_range = keep is None and selection == place
     last, last_time = b"", 0
     for row, taken, visit in captures(store, selection, families, keep):
         if visit is not None:
@@ -171,7 +186,7 @@ def pages(
             is_whole = visit is None and _visit_headers(store, row, taken) is not None  # a 304, as what it confirms
             left_out = {b"revisit": not is_all, b"response": is_whole}
             spec = ReadSpec((RECORDED_FAMILY,), since=taken.timestamp, until=taken.timestamp + 1)
-            if selection.versions != 1:  # records of other times go with the next capture of their row, or the last one
+            if is_whole_range:  # records of other times go with the next capture of their row, or the last one
                 spec = spec._replace(since=last_time + 1 if row.row_key == last else selection.since or 0)
                 if taken.timestamp == row.cells[0].timestamp:
                     spec = spec._replace(until=selection.until)

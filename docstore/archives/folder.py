@@ -18,18 +18,19 @@ from urllib.parse import quote
 
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, SkippedEntry
 from docstore.backends import store_exists
-from docstore.model.errors import InvalidArgument
+from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page, micros
 
 
-def files_below(folder: str, on_error: Callable[[OSError], None]) -> Iterator[str]:
-    """Paths of the regular files below a folder, sorted in each folder, without hidden ones and stores.
+def files_below(folder: str, on_error: Callable[[OSError], None], *, hidden: bool = False) -> Iterator[str]:
+    """Paths of the regular files below a folder, sorted in each folder, without stores.
 
     Links are followed; a folder that was reached before is left out, so that loops end.
 
     Args:
         folder: where to begin.
         on_error: called for each folder that cannot be read.
+        hidden: also files and folders whose names begin with a dot.
     """
     reached: set[tuple[int, int]] = set()
     waiting = [folder]
@@ -38,15 +39,20 @@ def files_below(folder: str, on_error: Callable[[OSError], None]) -> Iterator[st
         try:
             status = Path(parent).stat()
             names = sorted(os.listdir(parent))  # noqa: PTH208 - names, not paths
+            if (status.st_dev, status.st_ino) in reached or store_exists(parent):
+                continue
+            paths = [Path(parent, name) for name in names if hidden or not name.startswith(".")]
+            files = [str(path) for path in paths if path.is_file()]
+            folders = [str(path) for path in paths if path.is_dir()]
         except OSError as error:
             on_error(error)
             continue
-        if (status.st_dev, status.st_ino) in reached or store_exists(parent):
+        except StorageError as error:  # whether it is a store
+            on_error(OSError(error.errno or 0, os.strerror(error.errno or 0), parent))
             continue
         reached.add((status.st_dev, status.st_ino))
-        paths = [Path(parent, name) for name in names if not name.startswith(".")]
-        yield from (str(path) for path in paths if path.is_file())
-        waiting += reversed([str(path) for path in paths if path.is_dir()])
+        yield from files
+        waiting += reversed(folders)
 
 
 # --- saved pages
@@ -73,6 +79,13 @@ _MIRRORED = re.compile(
 )
 
 
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).is_file()
+    except OSError:  # the name with its ending is too long
+        return False
+
+
 def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
     """A saved file as a page, if it is one.
 
@@ -86,14 +99,12 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
     name = os.fsencode(os.path.relpath(path, folder))
     # wget --backup-converted keeps `page.html` as `page.html.orig`, or as `page.orig` if it added `.html`.
     plain = path.removesuffix(".orig")
-    is_original = plain != path and (Path(plain).is_file() or Path(f"{plain}.html").is_file())
+    is_original = plain != path and (_is_file(plain) or _is_file(f"{plain}.html"))
     if not _OF_HTTRACK.isdisjoint(name.split(b"/")):
         yield SkippedEntry("file of HTTrack", 0)
     elif not file.resolve().is_relative_to(Path(folder).resolve()):
         yield SkippedEntry("link out of the folder", 0)
-    elif Path(f"{path}.orig").is_file() or (
-        path.endswith(".html") and Path(f"{path.removesuffix('.html')}.orig").is_file()
-    ):
+    elif _is_file(f"{path}.orig") or (path.endswith(".html") and _is_file(f"{path.removesuffix('.html')}.orig")):
         yield SkippedEntry("changed by wget: its .orig file is read", 0)
     elif status.st_size > options.body_limit_bytes:
         yield DamagedEntry(0, f"file of {status.st_size} bytes, more than the limit of {options.body_limit_bytes}")

@@ -276,7 +276,7 @@ class _Run:
                 continue
             if store_exists(source):
                 raise InvalidArgument(f"{source} is a store, not a folder of archives; `docstore copy` copies a store")
-            for path in files_below(source, self._unreadable_folder):
+            for path in files_below(source, self._unreadable_folder, hidden=self.read_options.mirror is not None):
                 reason = "" if self.read_options.mirror else why_no_archive(path)
                 if not reason:
                     yield path

@@ -7,7 +7,7 @@ import importlib
 import json
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -34,11 +34,18 @@ SHOWN_ERRORS = 20
 SHOWN_FILES = 5
 
 
+def _holds(name: str, path: Path) -> bool:
+    """Whether a path is a file that is read, or in a folder that is."""
+    return path.resolve().is_relative_to(Path(name).resolve())
+
+
 def run_ingest(args: argparse.Namespace) -> int:
     use_one_heap()
     if args.mirror is not None:
-        if args.files or not args.base or not Path(args.mirror).is_dir():
-            raise InvalidArgument("--mirror needs a folder, the option --base URL, and no other files")
+        if not Path(args.mirror).is_dir():
+            raise InvalidArgument(f"no folder {args.mirror}; name the folder of saved pages after --mirror")
+        if args.files or not args.base:
+            raise InvalidArgument("--mirror needs the option --base URL, and takes no other files")
     elif args.base or not args.files:
         raise InvalidArgument("name archives, folders of archives, or - for stdin; --base goes with --mirror")
     for name in args.files:
@@ -47,6 +54,8 @@ def run_ingest(args: argparse.Namespace) -> int:
                 f"no file {name}; name WARC, ARC, TREC Web, WACZ or Parquet files, a folder, or - for stdin"
             )
     names = args.files or [args.mirror]
+    if args.rejected and any(_holds(name, Path(args.rejected)) for name in names if name != "-"):
+        raise InvalidArgument(f"--rejected {args.rejected} would be written into what is read; name another file")
     sources: list[str | IO[bytes]] = [sys.stdin.buffer if name == "-" else name for name in names]
     with ExitStack() as stack:
         rejects = stack.enter_context(arguments.replaced(Path(args.rejected))) if args.rejected else None
@@ -124,7 +133,8 @@ def _progress(args: argparse.Namespace, stack: ExitStack) -> Progress | None:
 def _print_errors(report: IngestReport) -> None:
     for error in report.errors[:SHOWN_ERRORS]:
         url = f" ({output.shown_url(error.url)})" if error.url else ""
-        output.note(f"{error.file} at offset {error.offset}: {error.reason}{url}")
+        reason = output.with_options(error.reason, ("any_time",))
+        output.note(f"{error.file} at offset {error.offset}: {reason}{url}")
     if report.error_count > SHOWN_ERRORS:
         output.note(f"{report.error_count - SHOWN_ERRORS} more; --json lists them")
     if report.passed_over:
@@ -196,7 +206,11 @@ def run_export(args: argparse.Namespace) -> int:
         arrow = importlib.import_module("docstore.archives.arrow")  # before a file is made: pyarrow may be missing
     if args.dropped and not args.collapse:
         raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
-    with ExitStack() as stack:
+    written = [Path(name).resolve() for name in (args.output, args.cdxj, args.dropped) if name and name != "-"]
+    if len(set(written)) < len(written):
+        raise InvalidArgument("--output, --cdxj and --dropped name the same file; name different ones")
+    report = ExportReport()
+    with suppress(_NothingMatchesError), ExitStack() as stack:
         store = open_in(stack, args)
         stream = stack.enter_context(arguments.raw_stdout() if to_stdout else arguments.replaced(Path(args.output)))
         show = output.progress_of_count(args, stack, " pages")
@@ -215,7 +229,6 @@ def run_export(args: argparse.Namespace) -> int:
         survivors = _survivors(store, selection, args.dropped) if args.collapse else None
         keep = None if survivors is None else survivors.keeps
         on_progress = (lambda done: show(done.captures)) if show else None
-        report: ExportReport
         if args.format == PARQUET:
             report = arrow.write_parquet(
                 store, stream, selection, layout=args.layout or "full", keep=keep, on_progress=on_progress
@@ -237,6 +250,8 @@ def run_export(args: argparse.Namespace) -> int:
             )
             if args.cdxj:
                 index_stream.writelines(index.lines())
+        if not report.captures and not to_stdout:
+            raise _NothingMatchesError  # an earlier output stays
     if args.json:
         output.json_line({"captures": report.captures, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.captures:
@@ -250,6 +265,10 @@ def run_export(args: argparse.Namespace) -> int:
     if not report.captures:
         output.note("no capture matches")
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
+
+
+class _NothingMatchesError(Exception):
+    """An export has no page; caught in this file."""
 
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:

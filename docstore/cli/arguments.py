@@ -367,10 +367,13 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         StorageError: the disk is full, or failed.
     """
     path = path.resolve()
+    store_exists = import_module("docstore.backends").store_exists
+    if any(store_exists(str(parent)) for parent in path.parents):
+        raise InvalidArgument(f"cannot write {path}: it is in the folder of a store; name a file elsewhere")
     is_file = path.is_file() or not path.exists()
-    partial = path.with_name(path.name + ".partial") if is_file else path
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial") if is_file else path
     try:
-        stream = partial.open("wb")
+        stream = partial.open("xb" if is_file else "wb")
     except OSError as error:
         raise InvalidArgument(
             f"cannot write {path}: {error.strerror}; name a file in a folder that exists and is writable"

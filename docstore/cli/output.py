@@ -156,12 +156,17 @@ def report_error(text: str, options: Collection[str] = ()) -> None:
         text: the message of an error.
         options: of the command, as Python names them: `create=True` becomes `--create`, `read_only` `--read-only`.
     """
+    sys.stderr.write(f"docstore: error: {safe(with_options(text, options))}\n")
+
+
+def with_options(text: str, options: Collection[str]) -> str:
+    """A message with options of the terminal in place of arguments of Python; see `report_error`."""
     for name in options:
         option = f"--{name.replace('_', '-')}"
         if name in text:
             named = f"{name}=True" if "_" not in name else f"{name}(?:=True)?"
             text = import_module("re").sub(rf"(?<![\w/.-]){named}(?![\w/=-]|\.\w)", option, text)
-    sys.stderr.write(f"docstore: error: {safe(text)}\n")
+    return text if "create" in options else text.replace(", or create=True", "")
 
 
 def agrees(question: str) -> bool:

@@ -226,8 +226,8 @@ def _kept(made: Survey) -> Element:
 
 def _over_time(made: Survey) -> Element:
     unit = made.unit_seconds * 1_000_000
-    first = made.periods[0].start
-    count = (made.periods[-1].start - first) // unit + 1
+    first = made.periods[0].since
+    count = (made.periods[-1].since - first) // unit + 1
     most = max(sum(period.verdicts.values()) for period in made.periods)
     step = WIDTH / max(count, 12)
 
@@ -235,14 +235,14 @@ def _over_time(made: Survey) -> Element:
         yield element("line", x1=0, x2=WIDTH, y1=TIME_HEIGHT, y2=TIME_HEIGHT)
         for period in made.periods:
             y: float = TIME_HEIGHT
-            when = moment(period.start, seconds=False)
+            when = moment(period.since, seconds=False)
             for kind in reversed(VerdictKind):
                 found = period.verdicts.get(kind, 0)
                 height = (TIME_HEIGHT - 4) * found / most
                 if found:
                     y -= height
                     title = f"{when}: {number(found)} {words(kind)}"
-                    yield _rect((period.start - first) // unit * step, y, step * 0.86, height, title, f"fill {kind}")
+                    yield _rect((period.since - first) // unit * step, y, step * 0.86, height, title, f"fill {kind}")
 
     length = (_UNITS | _UNITS_LATER).get(made.unit_seconds, f"{made.unit_seconds // 86_400:,} days")
     drawn = _drawing("columns time", TIME_HEIGHT, f"Captures by verdict over time, {length} a column", shapes())

@@ -52,9 +52,9 @@ _Key = TypeVar("_Key")
 
 @dataclass(slots=True)
 class Period:
-    """Captures of a time span by verdict; the span begins at `start`, in microseconds since 1970."""
+    """Captures of a time span by verdict; the span begins at `since`, in microseconds since 1970."""
 
-    start: int
+    since: int
     verdicts: dict[str, int]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from docstore.model import keys
 from docstore.model.arguments import checked
 from docstore.model.capture import STORED_REFUSED
 from docstore.model.errors import InvalidArgument, UnsupportedFormat
-from docstore.model.plain import plain
+from docstore.model.plain import plain, shown, shown_times
 from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Append,
@@ -131,6 +131,10 @@ class Job:
     result: Any = None
     error: dict[str, Any] | None = None
     revision: int = 1
+
+    def _shown(self) -> dict[str, Any]:
+        names = fields(self)
+        return {one.name: shown(one.name, shown_times(getattr(self, one.name))) for one in names}
 
 
 # --- a store

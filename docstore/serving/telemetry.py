@@ -27,7 +27,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import generate_latest
 
-from docstore.model.capture import STORED_REFUSED
+from docstore.model.capture import STORED_KNOWN, STORED_REFUSED
 from docstore.model.types import PutResult
 
 # --- the log
@@ -161,7 +161,7 @@ class Metrics:
         for result in results:
             kind = (str(result.verdict.kind), result.stored)
             counts[kind] = counts.get(kind, 0) + 1
-            written += result.stored != STORED_REFUSED
+            written += result.stored not in (STORED_REFUSED, STORED_KNOWN)
         with self._lock:
             self._drop_old_minutes()
             self._minutes[-1] += written

@@ -146,6 +146,15 @@ class BaseRows:
         """The cell value of a base; None if there is no base of that name."""
         if (cached := self._cached) is not None:
             return cached.get(name)
+        return self._row(name)
+
+    def stored_value(self, name: bytes) -> bytes | None:
+        """As `cell_value`, for readers: they see a page as it is written, and the rows in memory follow the commit."""
+        cached = self._cached  # one read: another thread may end the compaction
+        found = None if cached is None else cached.get(name)
+        return self._row(name) if found is None else found
+
+    def _row(self, name: bytes) -> bytes | None:
         cells = self._engine.read_row(TABLE, name)
         return cells[0].value if cells else None
 

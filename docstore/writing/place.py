@@ -24,7 +24,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import VerdictKind
-from docstore.storage.bases import Base, NewPage, Offers, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
@@ -155,6 +155,8 @@ class ValueWriter:
         base = offers(column)
         if isinstance(base, NewPage):
             raw = base.values.get(column, b"")
+            if len(raw) > LARGEST_BASE_BYTES:
+                return None
             name = base.body_name if column == capture.BODY else value_name(raw)
             return base if self._bases.is_usable(Base(name, raw, b"", base.pointer)) else None
         return base if base is not None and self._bases.is_usable(base) else None

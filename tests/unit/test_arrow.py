@@ -20,7 +20,7 @@ import docstore
 from docstore import InvalidArgument, Note, Page, Selection
 from docstore.archives.entries import DamagedEntry, PageEntry, SkippedEntry
 from docstore.archives.reader import read
-from docstore.cli import archives as archive_commands
+from docstore.cli import store_commands
 from docstore.model.capture import BODY, encode_note
 from docstore.sweep.job import SweepOptions, sweep
 
@@ -209,7 +209,7 @@ def test_names_and_types_of_the_columns_stay(layout: str) -> None:
     expected = [column.split() for column in COLUMNS[layout].split(",")]
     columns = arrow.LAYOUTS[layout]
     assert [[one.name, str(one.kind)] for one in columns] == [[name, TYPES.get(kind, kind)] for name, kind in expected]
-    assert tuple(arrow.LAYOUTS) == archive_commands.LAYOUTS
+    assert tuple(arrow.LAYOUTS) == store_commands.LAYOUTS
     assert all(column.about for column in columns)
 
 

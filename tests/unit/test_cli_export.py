@@ -238,3 +238,46 @@ def test_salvage_leaves_a_page_of_the_year_10000_out_and_names_it(run: Terminal,
     done = run("tool", "salvage", "--output", str(tmp_path / "all.warc.gz"))
     assert done.code == 8
     assert "left out https://a.example/late: its time is after the year 9999" in done.err
+
+
+def test_an_export_without_a_match_leaves_the_earlier_one(run: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "all.warc.gz"
+    assert run("export", "--output", str(file)).code == 0
+    before = file.read_bytes()
+    assert run("export", "--host", "none.example", "--output", str(file)).code == 1
+    assert file.read_bytes() == before and run("export", "--host", "x.example", "--output", f"{file}2").code == 1
+    assert not Path(f"{file}2").exists()
+
+
+@pytest.mark.parametrize("option", ["--cdxj", "--dropped"])
+def test_two_outputs_of_one_name_are_refused(run: Terminal, tmp_path: Path, option: str) -> None:
+    file = tmp_path / "all.warc.gz"
+    file.write_bytes(b"mine")
+    answer = run("export", "--collapse", "--output", str(file), option, str(tmp_path / "x" / ".." / "all.warc.gz"))
+    assert answer.code == 2 and "same file" in answer.err and file.read_bytes() == b"mine"
+
+
+def test_no_output_goes_into_the_folder_of_a_store(run: Terminal, tmp_path: Path) -> None:
+    for target in (run.store / "FORMAT", run.store / "engine" / "own", run.store / "own.warc"):
+        before = target.read_bytes() if target.exists() else None
+        for command in (("export", "--output"), ("report",)):
+            answer = run(*command, str(target))
+            assert answer.code == 2 and "in the folder of a store" in answer.err
+        assert (target.read_bytes() if target.exists() else None) == before
+
+
+def test_a_file_of_the_user_next_to_the_output_stays(run: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "all.warc.partial").write_bytes(b"precious")
+    assert run("export", "--output", str(tmp_path / "all.warc")).code == 0
+    assert (tmp_path / "all.warc.partial").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("prefix", 5), ("host", b"a"), ("lang", None), ("status", "200"), ("status", True), ("min_words", -1),
+     ("min_words", None), ("versions", 0), ("verdicts", "near"), ("verdicts", ["same"])],
+)  # fmt: skip
+def test_a_selection_names_the_argument_that_is_wrong(name: str, value: object) -> None:
+    with pytest.raises(docstore.InvalidArgument, match=f"^{name} must be"):
+        docstore.Selection(**{name: value})  # type: ignore[arg-type]
+    assert docstore.Selection(verdicts=["near"]).verdicts == ("near",)  # type: ignore[arg-type]

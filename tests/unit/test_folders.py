@@ -326,3 +326,24 @@ def test_folders_nested_deeper_than_the_stack_are_walked(
         os.chdir("..")
         Path("d").rmdir()
     assert report["pages"] == 2
+
+
+def test_rejected_pages_are_not_listed_into_what_is_read(run: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "in" / "a.warc"
+    file.parent.mkdir()
+    file.write_bytes(WARC)
+    for source, target in ((file, file), (file.parent, file), (file.parent, file.parent / "rejected.jsonl")):
+        answer = run("ingest", str(source), "--rejected", str(target))
+        assert answer.code == 2 and "name another file" in answer.err
+    assert file.read_bytes() == WARC and sorted(file.parent.iterdir()) == [file]
+
+
+def test_hidden_files_and_long_names_of_a_mirror_are_pages(run: Terminal, tmp_path: Path) -> None:
+    for name in (".well-known/security.html", f"{'n' * 245}.html"):
+        path = tmp_path / "mirror" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"<p>saved")
+    report = run("ingest", "--mirror", str(tmp_path / "mirror"), "--base", BASE, "--json").object()
+    assert (report["pages"], report["error_count"], report["skipped"]) == (2, 0, {})
+    missing = run("ingest", "--mirror", str(tmp_path / "none"), "--base", BASE)
+    assert missing.code == 2 and "no folder" in missing.err

@@ -296,3 +296,28 @@ def test_cells_of_somebody_else_in_the_family_are_left_out(run: Terminal, tmp_pa
     assert run("export", "--keep-encoded", "--output", str(files[0])).code == 0
     assert run("export", "--output", str(files[1])).code == 0
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_records_of_captures_that_are_not_selected_are_not_written(run: Terminal, tmp_path: Path) -> None:
+    path = tmp_path / "three.warc"
+    answers = [
+        b"HTTP/1.1 %d Said\r\nContent-Type: text/html\r\n\r\n<p>%d" % (status, status) for status in (404, 200, 500)
+    ]
+    raw = b""
+    for number, answer in enumerate(answers):
+        asked = b"GET / HTTP/1.1\r\nHost: a.example\r\nCookie: number-%d\r\n\r\n" % number
+        date = f"2024-05-0{number + 1}T00:00:00Z".encode()
+        for one in (record(answer, URL), record(asked, URL, "request")):
+            raw += one.replace(b"2024-05-06T07:08:09.123456Z", date)
+    path.write_bytes(raw)
+    assert run("ingest", str(path), "--keep-encoded", "--create").code == 0
+    for options, cookies in (
+        (("--versions", "all", "--status", "200"), {1}),
+        (("--versions", "all", "--status", "500"), {2}),
+        (("--versions", "2"), {1, 2}),
+        (("--versions", "all"), {0, 1, 2}),
+    ):
+        file = tmp_path / "part.warc.gz"
+        assert run("export", "--keep-encoded", *options, "--output", str(file)).code == 0
+        written = b"".join(members(file))
+        assert {number for number in range(3) if b"number-%d" % number in written} == cookies

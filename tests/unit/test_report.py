@@ -150,8 +150,8 @@ def test_times_of_thirty_years_are_a_bounded_number_of_periods(store: DocumentSt
     assert 10 < len(made.periods) <= surveys.MOST_PERIODS
     assert sum(sum(one.verdicts.values()) for one in made.periods) == 1200
     unit = made.unit_seconds * 1_000_000
-    assert made.periods[0].start <= made.oldest and made.newest < made.periods[-1].start + unit
-    assert all(one.start % unit == 0 for one in made.periods)
+    assert made.periods[0].since <= made.oldest and made.newest < made.periods[-1].since + unit
+    assert all(one.since % unit == 0 for one in made.periods)
 
 
 def test_shapes_parameters_and_repeated_texts_are_named(store: DocumentStore) -> None:

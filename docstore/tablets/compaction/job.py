@@ -292,6 +292,7 @@ class Compaction:
         """
         with self._committer.lock:
             self._bodies.seal()
+            self._opened.values.forget_dictionaries()  # samples may have bytes of purged pages
             self._committer.commit(Plan())
             return self._purged(), self._bodies.new_number()
 
@@ -342,7 +343,8 @@ class Compaction:
             try:
                 self._move(tablet, relocator, codec, old, is_part=is_part, cache_bytes=CACHE_BYTES // threads)
             except BaseException as error:
-                failures.append(error)
+                if not stop.is_set():  # else it only says that it was stopped
+                    failures.append(error)
                 stop.set()
                 raise
             return relocator.moved

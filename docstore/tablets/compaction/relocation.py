@@ -160,6 +160,8 @@ class Relocator:
         self._pending: list[PlannedRow] = []
         self._pending_moves = 0
         self._moved_shared = moved_shared
+        self._moved_here: dict[bytes, tuple[bytes, bytes]] = {}
+        """Those of the segment that is being written: other threads must not refer to it before its manifest row."""
         self._stop = stop
         self._read_bytes = 0
         self._changed: set[bytes] = set()
@@ -348,7 +350,7 @@ class Relocator:
         name = value_name(raw)
         current = record.related if record.codec == CODEC_ZSTD_DELTA else b""
         base_value = self._base_rows.cell_value(name)
-        moved = self._moved_shared.get(name)
+        moved = self._moved_here.get(name) or self._moved_shared.get(name)
         if moved is not None and moved[0] == old:
             return Move(column, old, moved[1], name)
         is_shared = record.row_key != row_key and base_value is not None and not current
@@ -381,7 +383,7 @@ class Relocator:
             encoded, base = self._encode(column, raw, bases, body=own, now=now)
         new = self._write(record, encoded)
         if is_shared:
-            self._moved_shared[name] = (old, new)
+            self._moved_here[name] = (old, new)
         if column == BODY and base is None:
             self._last_body = new, raw
         if base is None:
@@ -457,6 +459,8 @@ class Relocator:
             except StorageError:  # once its sources are removed, a file without a row would look like lost records
                 segment.abandon()
                 raise
+        self._moved_shared.update(self._moved_here)
+        self._moved_here.clear()
         pending, self._pending, self._pending_moves = self._pending, [], 0
         for batch in _batches(pending):
             with self._committer.lock:

@@ -254,7 +254,8 @@ def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) 
     for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
         columns = _live_columns(table, list(all_cells(engine, PAGES, row)))
         tablet = manifest.tablet_for(row.row_key).number
-        marked.body_bytes[tablet] += sum(raw_bytes_of(value) for column, value in columns if column == BODY)
+        body_bytes = sum(raw_bytes_of(value) for column, value in columns if column == BODY)
+        marked.body_bytes[tablet] = marked.body_bytes.get(tablet, 0) + body_bytes  # a split may have made it since
         for value in {value for _, value in columns if value[:1] == REF_TAG}:
             segment, _, length = place_of(value) or (0, 0, 0)
             life = marked.segments[segment]

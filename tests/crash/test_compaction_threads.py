@@ -1,0 +1,118 @@
+"""Compaction of several tablets at once: what one thread writes, another must not name before it is durable."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pages import page, words
+
+import docstore
+from docstore import Page, Policy, VerdictKind
+from docstore.model.errors import StorageError
+from docstore.reports.check import check
+from docstore.tablets.compaction import relocation, segments
+from docstore.tablets.manifest import Manifest
+
+HTML = (("content-type", "text/html"),)
+AT = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def small_tablets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(Manifest.__init__, "__defaults__", (150_000,))
+    monkeypatch.setattr(Manifest.load.__func__, "__defaults__", (150_000,))  # type: ignore[attr-defined]
+    yield
+
+
+def pages(host: str, count: int) -> list[Page]:
+    return [
+        Page(f"https://{host}.example/{n}", page(words(n + ord(host[0]) * 1000, 900)), 200, HTML, AT)
+        for n in range(count)
+    ]
+
+
+@pytest.mark.usefixtures("small_tablets")
+def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    policies = {VerdictKind.EXACT: Policy.REFERENCE}
+    shared = page(words(4, 1500))
+    bodies: dict[str, bytes] = {}
+    with docstore.open(tmp_path / "store", create=True) as store:
+        for host in "abcdefgh":
+            first = [Page("https://a.example/0-first", shared, 200, HTML, AT)] if host == "a" else []
+            for one in (*first, *pages(host, 12), Page(f"https://{host}.example/zz", shared, 200, HTML, AT)):
+                store.put_page(one.url, one.body, headers=HTML, fetched_at=AT, policies=policies)
+                bodies[str(one.url)] = bytes(one.body)
+    with docstore.open(tmp_path / "store") as store:
+        tablets = [tablet.number for tablet in store.opened.manifest.tablets()]
+        assert len(tablets) > 4
+        others, publish = threading.Event(), relocation.Relocator._publish
+
+        def fail_late(self: relocation.Relocator) -> None:
+            if self._tablet.number == tablets[1] and self._segment is not None:
+                others.wait(10)  # as on a slow disk that is full: the other thread has gone on
+                raise StorageError(28, "the disk is full")
+            publish(self)
+            if self._tablet.number == tablets[2]:
+                others.set()
+
+        monkeypatch.setattr(relocation.Relocator, "_publish", fail_late)
+        with pytest.raises(StorageError, match="the disk is full"):
+            store.compact()
+    monkeypatch.undo()
+    with docstore.open(tmp_path / "store") as store:
+        assert list(check(store.opened)) == []
+        assert {url: store.get(url).body for url in bodies} == bodies  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("small_tablets")
+def test_a_tablet_may_split_while_rows_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with docstore.open(tmp_path / "store", create=True) as store:
+        list(store.put_pages([*pages("a", 8), *pages("z", 3)]))
+        live, waiting = segments._live_columns, [pages("m", 30)]
+
+        def split_then_live(*given: object) -> object:
+            if waiting:
+                list(store.put_pages(waiting.pop()))
+            return live(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(segments, "_live_columns", split_then_live)
+        store.compact()
+        assert not waiting and list(check(store.opened)) == []
+        assert sum(store.get(one.url) is not None for one in pages("m", 30)) == 30
+
+
+@pytest.mark.usefixtures("small_tablets")
+def test_an_interrupt_is_not_hidden_by_tablets_that_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with docstore.open(tmp_path / "store", create=True, durability="none") as store:
+        list(store.put_pages([one for host in "abcd" for one in pages(host, 20)]))
+        publish = relocation.Relocator._publish
+
+        def interrupted(self: relocation.Relocator) -> None:
+            signal.raise_signal(signal.SIGINT)
+            publish(self)
+
+        monkeypatch.setattr(relocation.Relocator, "_publish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.compact()
+        monkeypatch.undo()
+        assert list(check(store.opened)) == []
+
+
+@pytest.mark.parametrize("size", [3_000_000, 5_000_000, 9_000_000])
+def test_similar_pages_of_any_length_are_written_in_one_group(tmp_path: Path, size: int) -> None:
+    filler = bytes(range(32, 48)).hex() * (size // 32)
+    body = f"<title>big</title><p>{' '.join(words(3, 400))}</p><!--{filler}-->".encode()
+    bodies = [body, body.replace(b"<p>", b"<p>added words here ", 1), body.replace(b"</p>", b" at the end</p>", 1)]
+    with docstore.open(tmp_path / "store", create=True) as store:
+        made = [Page(f"https://a.example/{n}", one, 200, HTML, AT + n * 1000) for n, one in enumerate(bodies)]
+        assert [result.stored for result in store.put_pages(made)] == ["body"] * 3
+        assert [store.get(one.url).body for one in made] == bodies  # type: ignore[union-attr]
+        assert list(check(store.opened)) == []
