@@ -7,13 +7,13 @@ Search and notes may take 3,000 lines in all, 800 of them in the core.  Of these
 of tools.  Search took 1,420, 100 of them in the core, six files, 12 classes with seven record types, and 200 lines of
 tools; PDF and JSON took 160 and a file, labels of crawls 320: 440 more than 3,000.
 
-A cold `docstore get` of its own took 410 lines and four files; 1,500 lines of Rust and 390 of tools are of the room that
-speed has (2,500 and 400).
+A cold `docstore get` of its own took 410 lines and four files; 1,500 lines of Rust and 390 of tools are of the room
+that speed has (2,500 and 400).
 
 Archives, data frames, the report and one word for each thing may take 1,500 lines, 800 of them in the core.  They took
-4,700: reading and writing of archives 1,040, Parquet and Arrow 800, the report and the pages of the server 1,330, names,
-arguments and plain data 600, upkeep on all cores 600, decoders of legacy charsets 260; 32 classes, 15 record types, six
-files, and 650 lines of tools.
+about 4,800: archives 1,040, Parquet and Arrow 800, the report and pages of the server 1,330, names, arguments and plain
+data 700, upkeep on all cores 600, decoders of legacy charsets 260; 33 classes, 15 record types, six files, 650 lines
+of tools.
 """
 
 from __future__ import annotations
