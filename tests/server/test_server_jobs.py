@@ -54,6 +54,12 @@ def test_every_kind_of_job_runs_to_its_result(served: Serving, tmp_path: Path) -
     assert json.loads(events.splitlines()[1].removeprefix("data: "))["state"] == "done"
 
 
+def test_times_in_the_result_of_a_job_are_iso_8601(served: Serving) -> None:
+    result = run(served.http, "report")["result"]
+    assert result["oldest"] == result["newest"] == "2023-11-14T22:13:20Z"
+    assert result["periods"][0]["since"].startswith("2023-11-14T22:13:")
+
+
 def test_files_are_named_only_where_that_is_allowed(served: Serving, tmp_path: Path) -> None:
     for client, options, status in (
         (served.http, {"folder": str(tmp_path / "elsewhere")}, 403),
