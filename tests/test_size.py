@@ -26,7 +26,7 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 63_520,
+    "lines of docstore/": 63_521,
     "lines of the core": 42_685,
     "files of docstore/": 216,
     "classes": 514,

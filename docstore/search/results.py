@@ -11,9 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Unpack
-
-import tantivy
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from docstore.model import capture
 from docstore.model.errors import InvalidArgument
@@ -24,6 +22,9 @@ from docstore.search.answers import Hit, SearchOptions, SearchResults
 from docstore.search.index import SearchIndex
 from docstore.search.query import Item, QueryMaker, parse, read_synonyms, read_weights
 from docstore.store import DocumentStore
+
+if TYPE_CHECKING:  # types alone: the import of `index` says what to install
+    import tantivy
 
 WEIGHTS_FILE: Final = "search.toml"
 """In the folder of a store: its own boosts."""

@@ -52,7 +52,7 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
     with docstore.open(tmp_path / "store") as store:
         tablets = [tablet.number for tablet in store.opened.manifest.tablets()]
         assert len(tablets) > 4
-        others, publish = threading.Event(), relocation.Relocator._publish
+        others, publish = threading.Event(), relocation.Relocator.publish
 
         def fail_late(self: relocation.Relocator) -> None:
             if self._tablet.number == tablets[1] and self._segment is not None:
@@ -62,7 +62,7 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
             if self._tablet.number == tablets[2]:
                 others.set()
 
-        monkeypatch.setattr(relocation.Relocator, "_publish", fail_late)
+        monkeypatch.setattr(relocation.Relocator, "publish", fail_late)
         with pytest.raises(StorageError, match="the disk is full"):
             store.compact()
     monkeypatch.undo()
@@ -75,14 +75,14 @@ def test_a_tablet_that_fails_takes_no_shared_body_of_another_along(
 def test_a_tablet_may_split_while_rows_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with docstore.open(tmp_path / "store", create=True) as store:
         list(store.put_pages([*pages("a", 8), *pages("z", 3)]))
-        live, waiting = segments._live_columns, [pages("m", 30)]
+        live, waiting = segments.live_columns, [pages("m", 30)]
 
         def split_then_live(*given: object) -> object:
             if waiting:
                 list(store.put_pages(waiting.pop()))
             return live(*given)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(segments, "_live_columns", split_then_live)
+        monkeypatch.setattr(segments, "live_columns", split_then_live)
         store.compact()
         assert not waiting and list(check(store.opened)) == []
         assert sum(store.get(one.url) is not None for one in pages("m", 30)) == 30
@@ -93,15 +93,27 @@ def test_an_interrupt_is_not_hidden_by_tablets_that_stop(tmp_path: Path, monkeyp
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     with docstore.open(tmp_path / "store", create=True, durability="none") as store:
         list(store.put_pages([one for host in "abcd" for one in pages(host, 20)]))
-        publish = relocation.Relocator._publish
+        publish = relocation.Relocator.publish
+
+        handled = threading.Event()
+
+        def interrupt(*_: object) -> None:
+            handled.set()
+            raise KeyboardInterrupt
 
         def interrupted(self: relocation.Relocator) -> None:
-            signal.raise_signal(signal.SIGINT)
+            if not handled.is_set():
+                signal.raise_signal(signal.SIGUSR1)
+                handled.wait(10)
             publish(self)
 
-        monkeypatch.setattr(relocation.Relocator, "_publish", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            store.compact()
+        monkeypatch.setattr(relocation.Relocator, "publish", interrupted)
+        before = signal.signal(signal.SIGUSR1, interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                store.compact()
+        finally:
+            signal.signal(signal.SIGUSR1, before)
         monkeypatch.undo()
         assert list(check(store.opened)) == []
 

@@ -222,8 +222,8 @@ class Relocator:
                 self._pending_moves += _moves_of(planned)
                 full = self._segment is not None and self._segment.length_bytes >= SEGMENT_LIMIT_BYTES
                 if full or self._pending_moves >= PENDING_MOVES:
-                    self._publish()
-            self._publish()
+                    self.publish()
+            self.publish()
         except BaseException:
             if self._segment is not None:
                 self._segment.abandon()
@@ -447,7 +447,7 @@ class Relocator:
 
     # --- applying
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         """Finish the segment and write its manifest row; then swap the refs, a few rows under each hold of the lock."""
         segment, self._segment = self._segment, None
         self._last_body = b"", b""  # a text can be a delta of the record directly before it, in its own segment

@@ -252,7 +252,7 @@ def mark(engine: Engine, table: Table, base_rows: BaseRows, manifest: Manifest) 
     bases = set(unused)
     marked = Marked(defaultdict(Life), set(), {tablet.number: 0 for tablet in manifest.tablets()})
     for row in engine.scan(PAGES, spec=ReadSpec(cell_limit=SLICE_CELLS)):
-        columns = _live_columns(table, list(all_cells(engine, PAGES, row)))
+        columns = live_columns(table, list(all_cells(engine, PAGES, row)))
         tablet = manifest.tablet_for(row.row_key).number
         body_bytes = sum(raw_bytes_of(value) for column, value in columns if column == BODY)
         marked.body_bytes[tablet] = marked.body_bytes.get(tablet, 0) + body_bytes  # a split may have made it since
@@ -326,7 +326,7 @@ def _is_left_alone(row: SegmentRow, selection: Selection, marked: Marked, named:
     )
 
 
-def _live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, bytes]]:
+def live_columns(table: Table, cells: Sequence[Cell]) -> list[tuple[Column, bytes]]:
     """The bodies and refs of a row that the policies keep, by column; all if a record is damaged."""
     records = list(sound_records(cells))
     is_sound = len(records) == sum(cell.family == CAPTURE_FAMILY for cell in cells)
