@@ -1,8 +1,8 @@
 """Frames with a dictionary or a base, made by native code where it is built.
 
-Asks native code for zstd frames without magic and content size, as `values` makes them, several times
-faster.  Must not know codecs or records.  `values` is the reference: it makes every frame that is not made here, and
-decodes all of them; the bytes of the two differ, what they decode to does not.
+Asks native code for zstd frames without magic and content size, as `codec` makes them, several times faster.  Must not
+know codecs or records.  `codec` is the reference: it makes every frame that is not made here, and decodes all of them.
+The bytes of the two differ, what they decode to does not.
 """
 
 from __future__ import annotations

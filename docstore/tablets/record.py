@@ -84,7 +84,7 @@ FIELDS_MAX_BYTES = 256 << 10
 
 
 class Record(NamedTuple):
-    """One value, or one mark, as it is in Bodies.
+    """One value, or one mark, as it is in a segment.
 
     Attributes:
         kind: RECORD_VALUE, one of the RECORD_DELETE_ marks, RECORD_GROUP or RECORD_COPIES.

@@ -580,7 +580,7 @@ class ValueLog:
     def records(
         self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
     ) -> Iterator[tuple[bytes, Record]]:
-        """Refs and records of `walk`, without damage."""
+        """Refs and records of `walk_records`, without damage."""
         last: tuple[int, Record] | None = None
         stop = start
         for stop, record in self.walk(segment, start, end):

@@ -329,7 +329,7 @@ class LocalValues:
         return self._decode(record, ref), record.related if record.codec == CODEC_ZSTD_DELTA else b""
 
     def fetch_record(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
-        """The record of a value that lies in Bodies, and the value.
+        """The record of a value that is in a segment, and the value.
 
         Args:
             cell_value: of the value.

@@ -1,8 +1,8 @@
 """Moving the values of one tablet into new segments: garbage is dropped, values are encoded again, refs swapped.
 
 Rows are read in row-key order, in chunks.  Their values are written to a segment, which is durable before the first row
-refers to it.  All values of a capture are moved together: its record is replaced only if it is unchanged.  After a lost
-race the new records are garbage, and the next pass takes the row again.
+refers to it, and before other tablets' threads learn of its refs.  The values of a capture are moved together: its
+record is replaced only if unchanged.  After a lost race the records are garbage; the next pass takes the row again.
 """
 
 from __future__ import annotations
