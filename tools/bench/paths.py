@@ -277,7 +277,7 @@ def releasing() -> Iterator[list[float]]:
 
     def kernel(*choice: Any) -> Any:
         made = native_kernel(*choice)
-        methods = {name: getattr(made, name) for name in ("analyse", "fingerprints", "shingles", "source")}
+        methods = {name: getattr(made, name) for name in ("analyse", "fingerprints", "shingles")}
         return SimpleNamespace(**methods, analyse_many=timed(made.analyse_many))
 
     native_kernel = native.Kernel
