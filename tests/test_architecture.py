@@ -96,15 +96,14 @@ REFERENCE_IMPORTERS = {
     "blocks": {"docstore.text.explain"},
     "combined": {"docstore.text.explain"},
     "scored": {"docstore.text.explain"},
-    "plateau": {"docstore.lab.pictures"},
+    "plateau": set(),
     "tables": set(),
     "multibyte": set(),
     "page": {"docstore.dedup.kernel", "docstore.text"},
-    "tokens": {"docstore.text", "docstore.writing.anchors", "docstore.lab.pictures"},
+    "tokens": {"docstore.text", "docstore.writing.anchors"},
     "charset": {
         "docstore.text",
         "docstore.writing.anchors",
-        "docstore.lab.pictures",
         "docstore.cli.diff",
     },
 }
@@ -170,9 +169,7 @@ LOADED_LATER = {
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
     ("docstore.cli.main", "docstore.notes.links"),
-    ("docstore.cli.main", "docstore.lab.pictures"),
     ("docstore.cli.stats", "docstore.lab.textstats"),
-    ("docstore.cli.stats", "docstore.lab.pictures"),
 }
 """Imports for the type checker alone, and what an address or an option names, in a table of names."""
 

@@ -48,8 +48,6 @@ def run_stats(args: argparse.Namespace) -> int:
         return int(import_module("docstore.lab.textstats").run(args))
     if args.host is not None or args.limit is not None:
         raise InvalidArgument("--host and --limit need --words")
-    if args.png is not None and not args.dedup:
-        raise InvalidArgument("--png needs --words or --dedup")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup and args.by == "pattern":
@@ -119,9 +117,6 @@ def _run_dedup(args: argparse.Namespace) -> int:
         else:
             report_of = import_module("docstore.serving.wire").report_of
             stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, report_of(dedupstats.DedupStats))
-        pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
-    if args.png is not None:
-        arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
         output.json_line(stats.asdict())
         return EXIT_OK
@@ -164,8 +159,6 @@ def _run_dedup(args: argparse.Namespace) -> int:
 
 def _run_patterns(args: argparse.Namespace) -> int:
     """Print shapes of URLs."""
-    if args.png is not None:
-        raise InvalidArgument("--png (--plot) cannot be used with --by pattern; leave one of them out")
     with open_named(args) as store:
         patterns, same = import_module("docstore.reports.patterns").url_patterns(store)
     if args.json:

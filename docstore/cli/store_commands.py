@@ -616,24 +616,3 @@ def _port(text: str) -> int:
     if text.isdecimal() and int(text) <= HIGHEST_PORT:
         return int(text)
     raise argparse.ArgumentTypeError(f"not a port: {text!r}; write a number from 0 to 65535")
-
-
-# --- docstore tool plateau
-
-PLATEAU_DESCRIPTION = """\
-Draw the cumulative tag curve of a page as a PNG, with the span that the
-extractor `plateau` takes as main text.  Needs the extra `plot`."""
-
-PLATEAU_EXAMPLES = """\
-docstore tool plateau https://example.com/ --png plateau.png
-docstore tool plateau --file page.html --png plateau.png
-"""
-
-
-def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
-    declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
-    declare(parser, "--png FILE", "where to write the picture", required=True)
-    declare(parser, "--at TIME", "version at this time")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)

@@ -1,1 +1,1 @@
-"""The laboratory: statistics of words, curves of bands, and pictures; nothing else imports it."""
+"""The laboratory: statistics of words; nothing else imports it."""

@@ -26,13 +26,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import mmh3
 
-from docstore.cli import arguments, output
+from docstore.cli import output
 from docstore.cli.opening import open_named
 from docstore.dedup.kernel import words
 from docstore.model.capture import MAIN
@@ -302,8 +301,6 @@ def run(args: argparse.Namespace) -> int:
     if not statistics.words:
         output.note(f"no text{f' on {args.host}' if args.host else ''}")
         return EXIT_NOTHING_FOUND
-    if args.png is not None:
-        arguments.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(statistics))
     if args.json:
         output.json_line(statistics.asdict())
         return EXIT_OK
