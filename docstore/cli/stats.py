@@ -50,8 +50,6 @@ def run_stats(args: argparse.Namespace) -> int:
         raise InvalidArgument("--host and --limit need --words")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
-    if args.dedup and args.by == "pattern":
-        return _run_patterns(args)
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:
@@ -113,10 +111,12 @@ def _run_dedup(args: argparse.Namespace) -> int:
     with open_named(args) as store:
         stats: DedupStats
         if isinstance(store, DocumentStore):
-            stats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by), args.crawl or "")
+            stats = dedupstats.dedup_stats(store, args.by, args.crawl or "")
         else:
             report_of = import_module("docstore.serving.wire").report_of
             stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, report_of(dedupstats.DedupStats))
+    if args.by == "pattern":
+        return _print_patterns(args, stats)
     if args.json:
         output.json_line(stats.asdict())
         return EXIT_OK
@@ -157,10 +157,9 @@ def _run_dedup(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _run_patterns(args: argparse.Namespace) -> int:
+def _print_patterns(args: argparse.Namespace, stats: DedupStats) -> int:
     """Print shapes of URLs."""
-    with open_named(args) as store:
-        patterns, same = import_module("docstore.reports.patterns").url_patterns(store)
+    patterns, same = stats.patterns, stats.same_texts
     if args.json:
         shown = [{**asdict(pattern), "share": pattern.duplicates / pattern.urls} for pattern in patterns]
         output.json_line({"patterns": shown, "same_texts": [asdict(text) for text in same]})
