@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from docstore.cluster.client import HBaseCell
 from docstore.cluster.coding import encode_cell
 from docstore.cluster.engine import HBaseEngine, new_generation
-from docstore.cluster.protocol import SLOT, Claimed, Read, Running, claim, claim_name, fill, slot_name
+from docstore.cluster.protocol import SLOT, Claimed, Running, claim, claim_name, fill, slot_name
 from docstore.cluster.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.pointers import PagePointer
@@ -156,7 +156,7 @@ class SlotCommitter:
         name = slot_name(slot.pointer)
         expected = self._expected.pop(slot.pointer, None)
         if expected is None and slot.rewrites:
-            reply = yield Read(name)
+            reply = yield name
             assert isinstance(reply, Mapping)
             expected = reply.get(SLOT)
         return (yield from fill(name, token, expected, ()))
@@ -186,7 +186,7 @@ class SlotCommitter:
         name = slot_name(slot.pointer)
         expected = self._expected.get(slot.pointer)
         if expected is None and slot.rewrites:
-            reply = yield Read(name)
+            reply = yield name
             assert isinstance(reply, Mapping)
             expected = reply.get(SLOT)
             if expected is not None:

@@ -1,6 +1,6 @@
 """The protocol by which many writers share claims and slots: programs without I/O, and their requests to HBase.
 
-A program is a generator: it yields one request on one row, `Read` or `CheckAndMutate`, and is sent the reply.
+A program is a generator: it yields one request on one row, its name or `CheckAndMutate`, and is sent the reply.
 `tests/model/` runs the programs in every order; `Requests` runs many of them against HBase at a time.
 
 Faults: a reply may be lost, a request may be applied twice or long after its caller gave up, and a process may stop
@@ -47,12 +47,6 @@ CLAIM: Final = "claim"
 FENCE: Final = "fence "
 
 
-class Read(NamedTuple):
-    """Read a row; the reply is its columns."""
-
-    row: str
-
-
 class CheckAndMutate(NamedTuple):
     """Change a row if a column has a value, None for no cell; the reply is whether it did, None if unknown."""
 
@@ -78,7 +72,8 @@ class Claimed(NamedTuple):
 
 
 Columns: TypeAlias = Mapping[str, str]
-Request: TypeAlias = Read | CheckAndMutate
+Request: TypeAlias = str | CheckAndMutate
+"""A row to read, whose reply is its columns, or a change."""
 Result = TypeVar("Result")
 Running: TypeAlias = Generator[Request, Columns | bool | None, Result]
 """Yields requests, is sent their replies, and returns its result."""
@@ -90,7 +85,7 @@ def is_fence(content: str | None) -> bool:
 
 
 def _read(row: str) -> Running[Columns]:
-    reply = yield Read(row)
+    reply = yield row
     assert isinstance(reply, Mapping)
     return reply
 
@@ -285,7 +280,7 @@ class Requests:
         unknown_since: dict[int, float] = {}
         replies: dict[int, Columns | bool | None] = dict.fromkeys(range(len(programs)))
         while replies:
-            reads: dict[int, Read] = {}
+            reads: dict[int, str] = {}
             changes: dict[int, CheckAndMutate] = {}
             for number, reply in replies.items():
                 try:
@@ -293,7 +288,7 @@ class Requests:
                 except StopIteration as ended:
                     results[number] = ended.value
                     continue
-                if isinstance(request, Read):
+                if isinstance(request, str):
                     reads[number] = request
                 else:
                     changes[number] = request
@@ -310,21 +305,21 @@ class Requests:
                     )
         return [results[number] for number in range(len(programs))]
 
-    def read(self, request: Read) -> Mapping[str, str]:
+    def read(self, row: str) -> Mapping[str, str]:
         """The columns of a row."""
-        return self.read_all([request])[0]
+        return self.read_all([row])[0]
 
-    def read_all(self, requests: Sequence[Read]) -> list[Mapping[str, str]]:
+    def read_all(self, rows: Sequence[str]) -> list[Mapping[str, str]]:
         """The columns of rows."""
         make = messages()
-        places = [_Place(request.row) for request in requests]
+        places = [_Place(row) for row in rows]
         replies: dict[int, Mapping[str, str]] = {}
         for table in dict.fromkeys(place.table for place in places):
             here = [(number, place) for number, place in enumerate(places) if place.table == table]
             gets = [make.TGet(row=place.row, columns=[make.TColumn(family=place.family)]) for _, place in here]
-            rows = self._client.get_many(f"{self._namespace}:{table}", gets)
-            replies |= {number: place.columns(row) for (number, place), row in zip(here, rows, strict=True)}
-        return [replies[number] for number in range(len(requests))]
+            found = self._client.get_many(f"{self._namespace}:{table}", gets)
+            replies |= {number: place.columns(cells) for (number, place), cells in zip(here, found, strict=True)}
+        return [replies[number] for number in range(len(rows))]
 
     def check_and_mutate(self, request: CheckAndMutate, cells: Sequence[HBaseCell] = ()) -> bool | None:
         """As `check_and_mutate_all`, for one row."""

@@ -46,8 +46,8 @@ from docstore.cluster.coding import (
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
-from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Target
-from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, cell_named, chunks_named
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep
+from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
 from docstore.model.pointers import PagePointer
@@ -103,28 +103,27 @@ class ChunkUpkeep:
             seen: called with row keys up to which all is done.
             dry_run: only count.
         """
-        for chunks in self._chunks.owned(max(after, VALUE_ROWS), END):
-            self._check(chunks, dry_run=dry_run)
-            seen(chunks.row)
+        for row, owner, idle_since in self._chunks.owned(max(after, VALUE_ROWS), END):
+            self._check(row, Owner.decode(owner), idle_since, dry_run=dry_run)
+            seen(row)
 
-    def _check(self, chunks: Owned, *, dry_run: bool) -> None:
-        name = chunks.row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
-        owner = Owner.decode(chunks.owner)
+    def _check(self, row: bytes, owner: Owner, idle_since: int | None, *, dry_run: bool) -> None:
+        name = row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
         now = int(self._clock())
         if self._is_used(name, owner):
-            if chunks.idle_since is not None and not dry_run:
-                self._chunks.mark_idle(chunks.row, None)
+            if idle_since is not None and not dry_run:
+                self._chunks.mark_idle(row, None)
             return
-        if dry_run or chunks.idle_since is None or now - chunks.idle_since < CHUNK_GRACE_SECONDS:
+        if dry_run or idle_since is None or now - idle_since < CHUNK_GRACE_SECONDS:
             self.waiting += 1
-            if chunks.idle_since is None and not dry_run:
-                self._chunks.mark_idle(chunks.row, now)
+            if idle_since is None and not dry_run:
+                self._chunks.mark_idle(row, now)
             return
         self._pages.fence([PagePointer(owner.timestamp, owner.row_key)])
         if self._is_used(name, owner):
-            self._chunks.mark_idle(chunks.row, None)
+            self._chunks.mark_idle(row, None)
             return
-        self.removed_bytes += self._chunks.remove(chunks.row)
+        self.removed_bytes += self._chunks.remove(row)
         self.removed += 1
 
     def _is_used(self, name: bytes, owner: Owner) -> bool:
@@ -413,7 +412,7 @@ class StoreUpkeep:
         """Drop claims whose page does not exist, after a grace period and a fence for that page."""
         pending: list[_Claim] = []
         for claims in self._claims(after):
-            live = self._pages.live([Target(claim.pointer) for claim in claims])
+            live = self._pages.live([(claim.pointer, b"") for claim in claims])
             pending += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
             if len(pending) >= MAX_PENDING_CLAIMS:
                 self._drop(pending)

@@ -58,20 +58,6 @@ _AT: Final = 1
 _ROWS_A_CALL: Final = 200
 
 
-class Owned(NamedTuple):
-    """Chunks with an owner.
-
-    Attributes:
-        row: key of the first chunk.
-        owner: the encoded cell that refers to them.
-        idle_since: when maintenance first saw that it does not, in seconds; None if it does.
-    """
-
-    row: bytes
-    owner: bytes
-    idle_since: int | None
-
-
 class ChunkRows:
     """The rows of table `chunks`.
 
@@ -106,8 +92,13 @@ class ChunkRows:
 
     # --- maintenance
 
-    def owned(self, start: bytes, end: bytes) -> Iterator[Owned]:
-        """Chunks with an owner, in the order of their keys."""
+    def owned(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes, int | None]]:
+        """Chunks with an owner, in the order of their keys.
+
+        Yields:
+            The key of the first chunk; the encoded cell that refers to them; when maintenance first saw that it does
+            not, in seconds, or None if it does.
+        """
         make = messages()
         columns = [make.TColumn(family=LARGE, qualifier=qualifier) for qualifier in (_IDLE, _OWNER)]
         while True:
@@ -116,7 +107,7 @@ class ChunkRows:
             for row, cells in rows:
                 values = {cell.qualifier: cell.value for cell in cells}
                 if _OWNER in values:
-                    yield Owned(row, values[_OWNER], int(values[_IDLE]) if _IDLE in values else None)
+                    yield row, values[_OWNER], int(values[_IDLE]) if _IDLE in values else None
             if len(rows) < _ROWS_A_CALL:
                 return
             start = rows[-1][0] + b"\x00"
