@@ -478,21 +478,6 @@ class _Writer(WARCWriter):  # type: ignore[misc]
         super().ensure_digest(record, block, payload and has_payload)
 
 
-class WrittenRecord(NamedTuple):
-    """The record of a page, as an index of the file describes it.
-
-    Attributes:
-        kind: response, resource or revisit.
-        digest: of its payload, or "".
-        offset, length: of its gzip member, in bytes.
-    """
-
-    kind: str
-    digest: str
-    offset: int
-    length: int
-
-
 class _Counted(io.RawIOBase):
     """A stream that counts what it writes; it need not be seekable."""
 
@@ -520,14 +505,15 @@ class WarcExport(PageWriter):
     only if its body is not encoded: the headers of a revisit say how the body that it repeats is encoded.
 
     Args:
-        on_record: called with each page and its record after it is written, for an index.
+        on_record: called after each page, for an index: with the page, the kind of its record (response, resource or
+            revisit), the digest of its payload or "", and offset and length of its gzip member, in bytes.
     """
 
     def __init__(
         self,
         stream: SupportsWrite[bytes],
         software: str = "docstore",
-        on_record: Callable[[Page, WrittenRecord], None] | None = None,
+        on_record: Callable[[Page, str, str, int, int], None] | None = None,
     ) -> None:
         self._stream = _Counted(stream)
         self._writer = _Writer(self._stream, gzip=True, warc_version="1.1")
@@ -616,7 +602,7 @@ class WarcExport(PageWriter):
 
     def _index(self, page: Page, kind: str, digest: str, start: int) -> None:
         if self._on_record is not None:
-            self._on_record(page, WrittenRecord(kind, digest, start, self._stream.written_bytes - start))
+            self._on_record(page, kind, digest, start, self._stream.written_bytes - start)
 
     def _record(
         self,

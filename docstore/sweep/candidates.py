@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,17 +161,9 @@ def _count_true(equal: NDArray[np.bool_]) -> Numbers:
 # --- the stage
 
 
-class Candidates(NamedTuple):
-    """Pairs to verify, first < second, sorted, each once.
-
-    Attributes:
-        first, second: (pairs,) int64.
-        cut: texts in buckets so large that not every pair was compared.
-    """
-
-    first: Numbers
-    second: Numbers
-    cut: int
+Candidates: TypeAlias = tuple[Numbers, Numbers, int]
+"""Pairs to verify, first < second, sorted, each once: two (pairs,) int64; and the number of texts in buckets so large
+that not every pair was compared."""
 
 
 def band_width(threshold: float) -> int:
@@ -211,7 +203,7 @@ def candidates(
         found = list(pool.map(partial(_of_bands, sketches, sizes, chosen, threshold), some))
     codes, count = distinct(np.concatenate([codes for codes, _ in found])), max(1, len(chosen))
     cut = np.logical_or.reduce([cut for _, cut in found])
-    return Candidates(chosen[codes // count], chosen[codes % count], int(cut.sum()))
+    return chosen[codes // count], chosen[codes % count], int(cut.sum())
 
 
 def _of_bands(
