@@ -19,8 +19,8 @@ import time
 from importlib import import_module
 
 from docstore import compiled
-from docstore.cli.capture import print_capture
 from docstore.cli.main import DEFAULT_STORE, STORE_VARIABLE
+from docstore.cli.output import print_capture
 from docstore.model import format as layout
 from docstore.model.codec import crc32, decode_timestamp, escape
 from docstore.reading.shown import shown_text
