@@ -45,7 +45,6 @@ LAYERS = {
     "docstore.scrapy": 9,
     "docstore.cluster": 9,
     "docstore.cli": 11,
-    "docstore.lab": 12,
     "docstore.notes": 12,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
@@ -169,7 +168,6 @@ LOADED_LATER = {
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
     ("docstore.cli.main", "docstore.notes.links"),
-    ("docstore.cli.stats", "docstore.lab.textstats"),
 }
 """Imports for the type checker alone, and what an address or an option names, in a table of names."""
 

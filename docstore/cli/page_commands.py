@@ -226,8 +226,7 @@ BY = ("host", "prefix", "parameter", "crawl", "pattern")
 
 STATS_DESCRIPTION = """\
 Print totals of a store: captures by verdict and by how they were stored, and
-the sizes of its files.  --words prints statistics of words: vocabulary, the
-most frequent words, Zipf's law and the growth of the vocabulary.
+the sizes of its files.
 --dedup prints the duplicates among live captures: by verdict, by reason
 (crowded, doubtful_text, short_text ...), cluster sizes of the last sweep,
 bytes saved, pages that the detector cannot see, and query parameters that
@@ -237,7 +236,6 @@ STATS_EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
 docstore stats --codecs
-docstore stats --words --host example.com --limit 20
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
 docstore stats --dedup --by pattern
@@ -247,9 +245,6 @@ docstore stats --crawl 2024-05
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "--words", "statistics of words: the newest text of each page")
-    declare(parser, "--host HOST", "with --words: only pages of this host")
-    declare(parser, "--limit N", "with --words: most frequent words (default: 50)")
     declare(parser, "--dedup", "duplicates among live captures")
     declare(
         parser,

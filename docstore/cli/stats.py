@@ -1,7 +1,7 @@
-"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).  And
+"""`docstore stats`: totals, verdicts and sizes; statistics of duplicates (`--dedup`).  And
 `docstore report`: what a store holds, as a page to look at.
 
-Reports and the laboratory are imported only if their options are used.
+Reports are imported only if their options are used.
 """
 
 from __future__ import annotations
@@ -40,14 +40,8 @@ CODEC_REASONS = {
 
 def run_stats(args: argparse.Namespace) -> int:
     args.dedup = args.dedup or bool(args.crawl)
-    if args.words and args.dedup:
-        raise InvalidArgument("stats takes one of --words and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by needs --dedup")
-    if args.words:
-        return int(import_module("docstore.lab.textstats").run(args))
-    if args.host is not None or args.limit is not None:
-        raise InvalidArgument("--host and --limit need --words")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup:

@@ -1,1 +1,0 @@
-"""The laboratory: statistics of words; nothing else imports it."""
