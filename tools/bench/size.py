@@ -1,12 +1,11 @@
 """What a store takes on disk: as ingested, after `compact`, after `compact --level best`; and what reading costs then.
 
-usage: python -m tools.bench.size CORPUS_DIR [--stages live fast best] [--reads N] [--store DIR] [--without-halving]
+usage: python -m tools.bench.size CORPUS_DIR [--stages live fast best] [--reads N] [--store DIR]
        python -m tools.bench.size CORPUS_DIR --recrawls [--stages live fast best] [--reads N]
 
 Sizes are percent of the raw bytes of all bodies, record headers counted with their records; LevelDB's by table, as it
 estimates them.  Reads are of one body by URL, warm, random pages, each next to a positioned read and plain zstd decode
-of the same page in the same run.  With half of the pages deleted and compacted, the directory is held against a fresh
-store of the other half.
+of the same page in the same run.
 
 With --recrawls the manuals of LLVM and Clang 13 to 16 of the corpus are written at the same URLs, a month apart.
 """
@@ -98,7 +97,7 @@ def stages_of(
     return Section("", f"python -m tools.bench.size CORPUS_DIR --stages {' '.join(stages)}", columns, rows)
 
 
-def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halving: bool, kept: Path | None) -> Section:
+def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, kept: Path | None) -> Section:
     """Measure all stages of a corpus."""
     archives = [str(path) for path in sorted(corpus.glob("*.warc.gz"))]
     path = kept or folder / "s"
@@ -117,35 +116,7 @@ def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halvin
         f"{baseline.versions} captures of {len(baseline.places)} pages, {baseline.raw_bytes / MEGABYTE:.1f} MB of "
         f"bodies; each alone as one zstd -3 frame: {100 * baseline.frame_bytes / baseline.raw_bytes:.2f}."
     )
-    if halving:
-        half_bytes, fresh_bytes = halve(path, folder)
-        section.notes.append(
-            f"After deleting every other page and `compact` the directory is {half_bytes / fresh_bytes:.3f} of a "
-            "fresh, compacted store of the others."
-        )
     return section
-
-
-def halve(path: Path, folder: Path) -> tuple[int, int]:
-    """Bytes after deleting every other row and compacting, and of a fresh store of what is left."""
-    with docstore.open(path, durability="flush") as store:
-        urls = [row.url for row in store.cells.scan(spec=ReadSpec(keys_only=True, cell_limit=1))]
-        for url in urls[::2]:
-            store.delete(url)
-        store.compact()
-        with docstore.open(folder / "fresh", create=True, durability="flush") as fresh:
-            for _ in fresh.put_pages(_pages(store, urls[1::2])):
-                pass
-            fresh.compact()
-    tell("halved")
-    return Files().tree_bytes(path), Files().tree_bytes(folder / "fresh")
-
-
-def _pages(store: DocumentStore, urls: list[str]) -> Iterator[Page]:
-    for url in urls:
-        document = store.get(url, versions=1000)
-        for one in reversed(document.captures if document else ()):
-            yield Page(url, one.body or b"", one.status or 200, one.headers or (), one.timestamp)
 
 
 # --- re-crawls: the same URLs again and again, every version kept
@@ -357,18 +328,16 @@ def main(
     stages: tuple[str, ...] = STAGES,
     reads: int = 3000,
     store: Path | None = None,
-    without_halving: bool = False,
     recrawls: bool = False,
 ) -> Section:
     """What a store of a corpus takes on disk, stage by stage; a --store that is there is not ingested again.
 
-    Without halving nothing is deleted or ingested again.  With --recrawls LLVM and Clang 13 to 16 of the corpus alone
-    are measured, as versions at the same URLs.
+    With --recrawls LLVM and Clang 13 to 16 of the corpus alone are measured, as versions at the same URLs.
     """
     if recrawls:
         return run_recrawls("LLVM and Clang 13 to 16", llvm_versions(corpus), stages, reads)
     with tempfile.TemporaryDirectory(prefix="docstore-size-") as name:
-        return run(corpus, Path(name), stages, reads, halving=not without_halving, kept=store)
+        return run(corpus, Path(name), stages, reads, kept=store)
 
 
 if __name__ == "__main__":
