@@ -26,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -182,16 +182,13 @@ class _Change(NamedTuple):
         ]
 
 
-class _Claim(NamedTuple):
-    """A claim: the key of its row, and the slot and token in it."""
+_Claim: TypeAlias = tuple[bytes, str]
+"""A claim: the key of its row, and the slot and token in it."""
 
-    row: bytes
-    content: str
 
-    @property
-    def pointer(self) -> PagePointer:
-        """The page that made the claim."""
-        return slot_pointer(self.content.rpartition(" ")[0])
+def _pointer_of(claim: _Claim) -> PagePointer:
+    """The page that made a claim."""
+    return slot_pointer(claim[1].rpartition(" ")[0])
 
 
 class StoreUpkeep:
@@ -412,13 +409,13 @@ class StoreUpkeep:
         """Drop claims whose page does not exist, after a grace period and a fence for that page."""
         pending: list[_Claim] = []
         for claims in self._claims(after):
-            live = self._pages.live([(claim.pointer, b"") for claim in claims])
+            live = self._pages.live([(_pointer_of(claim), b"") for claim in claims])
             pending += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
             if len(pending) >= MAX_PENDING_CLAIMS:
                 self._drop(pending)
                 pending = []
             if not pending:
-                seen(claims[-1].row)
+                seen(claims[-1][0])
         self._drop(pending)
 
     def _drop(self, claims: Sequence[_Claim]) -> None:
@@ -430,10 +427,10 @@ class StoreUpkeep:
 
     def _drop_claim(self, claim: _Claim) -> bool:
         """Drop a claim if its page does not exist and its slot is fenced."""
-        if not self._pages.fence([claim.pointer])[0]:
+        if not self._pages.fence([_pointer_of(claim)])[0]:
             return False
-        name = CLAIMS + claim.row.decode("latin-1")
-        delete = CheckAndMutate(name, CLAIM_COLUMN, claim.content, (), (CLAIM_COLUMN,))
+        name = CLAIMS + claim[0].decode("latin-1")
+        delete = CheckAndMutate(name, CLAIM_COLUMN, claim[1], (), (CLAIM_COLUMN,))
         return self._requests.check_and_mutate(delete) is True
 
     def _claims(self, after: bytes) -> Iterator[list[_Claim]]:
@@ -443,7 +440,7 @@ class StoreUpkeep:
             request = make.TScan(startRow=start, columns=[make.TColumn(family=CLAIM)], limit=CLAIMS_AT_ONCE)
             rows = self._client.scan(self._engine.name(CLAIMS_TABLE), request, CLAIMS_AT_ONCE)
             claims = [
-                _Claim(row, cell.value.decode("latin-1"))
+                (row, cell.value.decode("latin-1"))
                 for row, cells in rows
                 for cell in cells
                 if cell.qualifier == CLAIM_COLUMN.encode()

@@ -143,19 +143,12 @@ class DedupStats(Plain):
         return fields
 
 
-class _Variant(NamedTuple):
-    """The captures seen so far of a URL without one of its parameters."""
-
-    urls: int
-    content: bytes
-    changing: bool
-
-
 class ParameterCounts:
     """Counts URLs by query parameter.  Memory: about 200 bytes for each parameter of each URL."""
 
     def __init__(self) -> None:
-        self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
+        self._variants: dict[tuple[str, str], dict[bytes, tuple[int, bytes, bool]]] = {}
+        """By host and name, and URL without it: number of URLs, content of the first, whether another differs."""
 
     def add(self, url: str, content: bytes) -> None:
         """Count a URL; `content` is a checksum of its content, or b"", with which it is not counted."""
@@ -167,17 +160,16 @@ class ParameterCounts:
             rest = "&".join(text for other, text in parameters if other != name)
             page = blake3(f"{parts.scheme}:{parts.netloc}{parts.path}?{rest}".encode()).digest(8)
             variants = self._variants.setdefault((parts.hostname or "", name), {})
-            seen = variants.get(page, _Variant(0, content, False))
-            variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
+            urls, first, changing = variants.get(page, (0, content, False))
+            variants[page] = urls + 1, first, changing or content != first
 
     def done(self) -> list[Trap]:
         """Parameters: those that never change the content first, then by superfluous URLs."""
         traps = []
         for (host, name), variants in self._variants.items():
-            compared = [variant for variant in variants.values() if variant.urls > 1]
-            urls = sum(variant.urls for variant in variants.values())
-            changing = sum(variant.changing for variant in compared)
-            traps.append(Trap(host, name, urls, len(variants), len(compared), changing))
+            compared = [is_changing for urls, _, is_changing in variants.values() if urls > 1]
+            urls = sum(urls for urls, _, _ in variants.values())
+            traps.append(Trap(host, name, urls, len(variants), len(compared), sum(compared)))
         return sorted(traps, key=Trap.rank)
 
 
