@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -32,6 +30,7 @@ from docstore.storage.reports import Problem
 from docstore.storage.table import Table, declared_families
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
+from docstore.sweep.stages import in_order
 from docstore.writing.importing import is_unfinished
 
 if TYPE_CHECKING:  # types alone
@@ -86,41 +85,34 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
 
     of_thread = threading.local()
 
-    def look(checked: Checked) -> list[Problem]:
-        if not hasattr(of_thread, "seen"):
-            of_thread.seen = SeenPages(opened, table)  # of this thread
-        return list(_check_capture(opened, of_thread.seen, checked))
-
-    # reads of another machine mostly wait; native code decodes and computes fingerprints without the GIL
-    threads = THREADS if isinstance(opened.engine, ReadsAhead) else min(THREADS, os.cpu_count() or 1)
-    with ThreadPoolExecutor(threads, "docstore-check") as pool:
-        waiting: deque[Future[list[Problem]]] = deque()
-
-        def finished(most: int) -> Iterator[Problem]:
-            while len(waiting) > most:
-                yield from waiting.popleft().result()
-
+    def parts() -> Iterator[tuple[list[Problem], list[Checked]]]:
+        """What rows themselves show, and captures that a thread checks together."""
+        found: list[Problem] = []
         batch: list[Checked] = []
         for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
-            cells = list(all_cells(opened.engine, "pages", row))
             records: dict[int, CaptureRecord] = {}
-            for cell in cells:
-                yield from _check_cell(opened, row.row_key, cell, families.keys(), records)
-            yield from _check_visits(row.row_key, records)
+            for cell in all_cells(opened.engine, "pages", row):
+                found += _check_cell(opened, row.row_key, cell, families.keys(), records)
+            found += _check_visits(row.row_key, records)
             shown = {live.timestamp: live for live in table.live(list(records.values()))}
             batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
             if len(batch) >= BATCH_CAPTURES:
-                waiting.append(pool.submit(_all_of, look, batch))
-                batch = []
-                yield from finished(2 * threads)
+                yield found, batch
+                found, batch = [], []
             if on_row is not None:
                 on_row(number)
-        waiting.append(pool.submit(_all_of, look, batch))
-        yield from finished(0)
+        yield found, batch
 
+    def look(part: tuple[list[Problem], list[Checked]]) -> list[Problem]:
+        if not hasattr(of_thread, "seen"):
+            of_thread.seen = SeenPages(opened, table)  # of this thread
+        found, batch = part
+        return [*found, *(one for checked in batch for one in _check_capture(opened, of_thread.seen, checked))]
 
-def _all_of(look: Callable[[Checked], list[Problem]], batch: Sequence[Checked]) -> list[Problem]:
-    return [problem for checked in batch for problem in look(checked)]
+    # reads of another machine mostly wait; native code decodes and computes fingerprints without the GIL
+    threads = THREADS if isinstance(opened.engine, ReadsAhead) else min(THREADS, os.cpu_count() or 1)
+    for problems in in_order(threads, look, parts()):
+        yield from problems
 
 
 def _check_cell(
