@@ -313,10 +313,10 @@ class _Sweep:
         maker = self._maker(versions)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
-        *proposed, self.report.crowded = self.engine.candidates(
+        first, second, self.report.crowded = self.engine.candidates(
             versions.sketches, versions.shingle_counts, lone, self._threshold
         )
-        first, second = _with_named(*proposed, leader, versions)
+        first, second = _with_named(first, second, leader, versions)
         self.report.candidates = len(first)
         self._stage_done("candidates")
         needed = distinct(np.concatenate([first, second]))
