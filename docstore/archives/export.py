@@ -205,45 +205,45 @@ def _row_cells(store: Store, row_key: bytes, spec: ReadSpec, timestamp: int) -> 
     return row.cells if row else ()
 
 
-class InStep:
-    """Rows of a scan that are asked for in row-key order, next to another scan."""
+def in_step(rows: Iterator[Row]) -> Callable[[bytes], tuple[Cell, ...]]:
+    """The cells of a row of a scan, () if it does not have it; call it in row-key order, next to another scan."""
+    row = next(rows, None)
 
-    def __init__(self, rows: Iterator[Row]) -> None:
-        self._rows = rows
-        self._row = next(rows, None)
+    def cells(row_key: bytes) -> tuple[Cell, ...]:
+        nonlocal row
+        while row is not None and row.row_key < row_key:
+            row = next(rows, None)
+        return row.cells if row is not None and row.row_key == row_key else ()
 
-    def cells(self, row_key: bytes) -> tuple[Cell, ...]:
-        """The cells of a row; () if the scan does not have it."""
-        while self._row is not None and self._row.row_key < row_key:
-            self._row = next(self._rows, None)
-        return self._row.cells if self._row is not None and self._row.row_key == row_key else ()
+    return cells
 
 
-class Languages:
+def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, int | None], bool]:
     """Which captures are in a language: by their note `lang`, else as the page declares it.
 
     Args:
         store: to read.
         wanted: the language; "en" matches "en-GB".
         within: range of rows, as in `CellStore.scan`.
+    Returns:
+        Whether a capture of a row, or with None its newest one with a language, is in it; call it in row-key order.
     """
+    wanted = wanted.lower()
+    spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
+    cells = in_step(store.cells.scan(spec=spec, **within))
 
-    def __init__(self, store: Store, wanted: str, **within: Any) -> None:
-        self._wanted = wanted.lower()
-        spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
-        self._rows = InStep(store.cells.scan(spec=spec, **within))
-
-    def has(self, row_key: bytes, timestamp: int | None = None) -> bool:
-        """Whether a capture of a row, or its newest one with a language, is in it; call it in row-key order."""
+    def has(row_key: bytes, timestamp: int | None) -> bool:
         languages: dict[int, str] = {}
-        for cell in self._rows.cells(row_key):  # notes come before texts
+        for cell in cells(row_key):  # notes come before texts
             if cell.qualifier == capture.LANG[1] and cell.timestamp not in languages:
                 is_note = cell.family == capture.NOTE_FAMILY
                 lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
                 if lang:
                     languages[cell.timestamp] = str(lang).lower()
         lang = languages.get(max(languages, default=0) if timestamp is None else timestamp, "")
-        return lang == self._wanted or lang.startswith(self._wanted + "-")
+        return lang == wanted or lang.startswith(wanted + "-")
+
+    return has
 
 
 def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
@@ -285,8 +285,7 @@ def captures(
     )
     rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
     if selection.lang:
-        languages = Languages(store, selection.lang, prefix=selection.prefix, host=selection.host)
-        rows = _with_cells(rows, languages.has)
+        rows = _with_cells(rows, in_language(store, selection.lang, prefix=selection.prefix, host=selection.host))
     if keep is not None:
         rows = _with_cells(rows, keep)
     last = b""

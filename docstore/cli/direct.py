@@ -50,15 +50,8 @@ class Unknown(Exception):
     """Only the whole command can answer."""
 
 
-class Options:
-    """The options of `get`, with the names of argparse."""
-
-    body = headers = json = outline = False
-    store = url = ""
-
-
 class Shown:
-    """A page, capture or verdict: known fields as attributes."""
+    """A page, capture or verdict, or the options of `get` as argparse names them: known fields as attributes."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
@@ -85,8 +78,8 @@ def get(words: list[str]) -> int | None:
 
 
 def _options(words: list[str]) -> Any:
-    args = Options()
-    args.store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    args: Any = Shown(store=store, url="", body=False, headers=False, json=False, outline=False)
     left = iter(words)
     for word in left:
         if word in ("--body", "--headers", "--json"):

@@ -262,8 +262,8 @@ def run_scan(args: argparse.Namespace) -> int:
         limit = args.limit if args.lang is None else None
         rows = store.cells.scan(qualifier_regex=args.qualifier_regex, limit=limit, spec=spec, **within)
         if args.lang is not None:
-            languages = import_module("docstore.archives.export").Languages(store, args.lang, **within)
-            rows = islice((row for row in rows if languages.has(row.row_key)), args.limit)
+            in_language = import_module("docstore.archives.export").in_language(store, args.lang, **within)
+            rows = islice((row for row in rows if in_language(row.row_key, None)), args.limit)
         for row in rows:
             count += 1
             _print_row(args, row)

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from docstore.cluster.client import HBaseCell
 from docstore.cluster.coding import encode_cell
 from docstore.cluster.engine import HBaseEngine, new_generation
-from docstore.cluster.protocol import SLOT, Claimed, Running, claim, claim_name, fill, slot_name
+from docstore.cluster.protocol import SLOT, Running, claim, claim_name, fill, slot_name
 from docstore.cluster.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.pointers import PagePointer
@@ -182,7 +182,7 @@ class SlotCommitter:
                     self._expected[slot.pointer] = fence
         return lost
 
-    def _claiming(self, slot: Slot, token: str) -> Running[Claimed]:
+    def _claiming(self, slot: Slot, token: str) -> Running[tuple[str, str, str]]:
         name = slot_name(slot.pointer)
         expected = self._expected.get(slot.pointer)
         if expected is None and slot.rewrites:

@@ -57,20 +57,6 @@ class CheckAndMutate(NamedTuple):
     deletes: tuple[str, ...] = ()
 
 
-class Claimed(NamedTuple):
-    """The outcome of a claim.
-
-    Attributes:
-        verdict: "new", "exact", "pending" or "lost".
-        content: of the claim's row; if lost, of the slot.
-        fence: put into the claimant's own slot against an earlier attempt; "" for none.
-    """
-
-    verdict: str
-    content: str
-    fence: str = ""
-
-
 Columns: TypeAlias = Mapping[str, str]
 Request: TypeAlias = str | CheckAndMutate
 """A row to read, whose reply is its columns, or a change."""
@@ -99,7 +85,7 @@ def claim(
     over: str = "",
     patient: bool = False,
     expected: str | None = None,
-) -> Running[Claimed]:
+) -> Running[tuple[str, str, str]]:
     """Claim a body.
 
     Args:
@@ -111,34 +97,36 @@ def claim(
         patient: do not fence a page that has claimed the body and does not exist yet.
         expected: content of the page's slot: None, or a fence.
     Returns:
-        "new" if this attempt has the claim; "exact" if a page that exists has it; "pending" if a page has it that may
-        still be written; "lost" if an earlier attempt for the slot has it, and the slot is not as expected.
+        The verdict: "new" if this attempt has the claim; "exact" if a page that exists has it; "pending" if a page has
+        it that may still be written; "lost" if an earlier attempt for the slot has it, and the slot is not as expected.
+        Then the content of the claim's row, if lost of the slot; and the fence that was put into the claimant's own
+        slot against an earlier attempt, "" for none.
     """
     mine = f"{slot} {token}"
     if (yield CheckAndMutate(checksum, CLAIM, None, ((CLAIM, mine),))) is True:  # most bodies have no claim
-        return Claimed("new", mine)
+        return "new", mine, ""
     fence = ""
     while True:
         claimed = (yield from _read(checksum)).get(CLAIM)
         if claimed == mine:
-            return Claimed("new", mine, fence)
+            return "new", mine, fence
         if claimed is not None and claimed != over:
             other_slot, _, other_token = claimed.rpartition(" ")
             if patient and other_slot != slot and (yield from _is_pending(other_slot, other_token)):
-                return Claimed("pending", claimed)
+                return "pending", claimed, ""
             if other_slot == slot:
                 mark = FENCE + next(fences)
                 content = yield from _end_attempt(slot, other_token, expected, mark)
                 if content == mark:
                     expected = fence = mark
                 elif content != expected and content is not None:
-                    return Claimed("lost", content)
+                    return "lost", content, ""
             else:
                 content = yield from fence_slot(other_slot, other_token, fences)
             if content is None:
-                return Claimed("exact", claimed)
+                return "exact", claimed, ""
         if (yield CheckAndMutate(checksum, CLAIM, claimed, ((CLAIM, mine),))) is True:
-            return Claimed("new", mine, fence)
+            return "new", mine, fence
 
 
 def _is_pending(slot: str, token: str) -> Running[bool]:

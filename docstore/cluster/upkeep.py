@@ -26,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -161,25 +161,6 @@ class _Step(NamedTuple):
 _OF_CAPTURES: Final = CAPTURE_FAMILIES | {CAPTURE_FAMILY}
 _RECORDS: Final = ReadSpec((CAPTURE_FAMILY,))
 _KEYS: Final = ReadSpec(keys_only=True)
-
-
-class _Change(NamedTuple):
-    """A change of a row: cells to delete, and records that replace those whose body is dropped."""
-
-    gone: list[Cell]
-    changed: list[CaptureRecord]
-
-    def parts(self, row: bytes, level: int) -> list[Any]:
-        """The delete and the put in HBase; they need no order, because their cells are different."""
-        cell_keys = [
-            (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp))
-            for cell in self.gone
-        ]
-        cells = [encode_cell(_PAGES, *record.cell()) for record in self.changed]
-        return [
-            *([thrift.delete_versions(row, cell_keys, level)] if cell_keys else []),
-            *([thrift.put(row, cells, level)] if cells else []),
-        ]
 
 
 _Claim: TypeAlias = tuple[bytes, str]
@@ -365,14 +346,23 @@ class StoreUpkeep:
         for _ in range(MOST_TRIES):
             generation = self._engine.generation(_PAGES, row)
             cells = self._engine.read_row(_PAGES, row_key, _KEYS)
-            change = self._change_of(row_key, cells, self._engine.read_row(_PAGES, row_key, _RECORDS))
-            parts = change.parts(row, self._level)
+            gone, changed = self._change_of(row_key, cells, self._engine.read_row(_PAGES, row_key, _RECORDS))
+            cell_keys = [
+                (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp)) for cell in gone
+            ]
+            puts = [encode_cell(_PAGES, *record.cell()) for record in changed]
+            parts = [  # they need no order, because their cells are different
+                *([thrift.delete_versions(row, cell_keys, self._level)] if cell_keys else []),
+                *([thrift.put(row, puts, self._level)] if puts else []),
+            ]
             if self._dry_run or not parts or self._engine.change_row(_PAGES, row, generation, parts, self._level):
-                return len(change.gone)
+                return len(gone)
         raise CommitUnknown(f"row {row_key!r} changed {MOST_TRIES} times meanwhile; run compact again")
 
-    def _change_of(self, row_key: bytes, keys: Sequence[Cell], stored: Sequence[Cell]) -> _Change:
-        """The change that a row needs.
+    def _change_of(
+        self, row_key: bytes, keys: Sequence[Cell], stored: Sequence[Cell]
+    ) -> tuple[list[Cell], list[CaptureRecord]]:
+        """The change that a row needs: cells to delete, and records that replace those whose body is dropped.
 
         Args:
             row_key: of the row.
@@ -387,7 +377,7 @@ class StoreUpkeep:
             kept = {record.timestamp: record for record in [*records, *changed] if record.timestamp not in dropped}
             values = [cell_named(value) for record in kept.values() for value in record.columns.values()]
         except CorruptionError:  # `check` reports it
-            return _Change([], [])
+            return [], []
         needed = {(*cell.column, cell.timestamp) for cell in values if cell is not None and cell.row_key == row_key}
         gone = [
             cell
@@ -401,7 +391,7 @@ class StoreUpkeep:
         differing = [cell._replace(value=encode_inline(b"%d" % number)) for number, cell in enumerate(others)]
         if families := tuple(sorted({cell.family for cell in self._table.dropped_of(differing)})):
             gone += self._table.dropped_of(self._engine.read_row(_PAGES, row_key, ReadSpec(families)))
-        return _Change(gone, changed)
+        return gone, changed
 
     # --- claims
 
