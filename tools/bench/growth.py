@@ -16,14 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from docstore.model.types import (
-    GCPolicy,
-    Page,
-    Policy,
-    PutResult,
-    Schema,
-    VerdictKind,
-)
+from docstore.model.types import GCPolicy, Page, Policy, PutResult, Schema, VerdictKind
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
 

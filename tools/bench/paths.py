@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -42,7 +43,7 @@ from docstore.writing.place import ValueWriter
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_PAGES
 from docstore.writing.writer import Request
-from tools.bench.harness import Section, children_seconds, folder_bytes, median, one_core, seconds_of, zstd_seconds
+from tools.bench.harness import Section, children_seconds, folder_bytes, one_core, seconds_of, zstd_seconds
 from tools.bench.peers import frames, rocksdb, sqlite, write_gzip_warc
 
 ROUNDS = 3
