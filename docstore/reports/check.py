@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
 from docstore.model.capture import Column
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, DocstoreError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
@@ -85,34 +85,41 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
 
     of_thread = threading.local()
 
-    def parts() -> Iterator[tuple[list[Problem], list[Checked]]]:
-        """What rows themselves show, and captures that a thread checks together."""
-        found: list[Problem] = []
+    found: list[Problem] = []
+    """What rows themselves show."""
+
+    def batches() -> Iterator[list[Checked]]:
+        """Captures that a thread checks together."""
         batch: list[Checked] = []
         for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
             records: dict[int, CaptureRecord] = {}
             for cell in all_cells(opened.engine, "pages", row):
-                found += _check_cell(opened, row.row_key, cell, families.keys(), records)
-            found += _check_visits(row.row_key, records)
+                found.extend(_check_cell(opened, row.row_key, cell, families.keys(), records))
+            found.extend(_check_visits(row.row_key, records))
             shown = {live.timestamp: live for live in table.live(list(records.values()))}
             batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
             if len(batch) >= BATCH_CAPTURES:
-                yield found, batch
-                found, batch = [], []
+                yield batch
+                batch = []
             if on_row is not None:
                 on_row(number)
-        yield found, batch
+        yield batch
 
-    def look(part: tuple[list[Problem], list[Checked]]) -> list[Problem]:
+    def look(batch: list[Checked]) -> list[Problem]:
         if not hasattr(of_thread, "seen"):
             of_thread.seen = SeenPages(opened, table)  # of this thread
-        found, batch = part
-        return [*found, *(one for checked in batch for one in _check_capture(opened, of_thread.seen, checked))]
+        return [one for checked in batch for one in _check_capture(opened, of_thread.seen, checked)]
 
     # reads of another machine mostly wait; native code decodes and computes fingerprints without the GIL
     threads = THREADS if isinstance(opened.engine, ReadsAhead) else min(THREADS, os.cpu_count() or 1)
-    for problems in in_order(threads, look, parts()):
-        yield from problems
+    try:
+        for problems in in_order(threads, look, batches()):
+            yield from found
+            found.clear()
+            yield from problems
+    except DocstoreError:  # rows after it cannot be read; those before it have shown this
+        yield from found
+        raise
 
 
 def _check_cell(
