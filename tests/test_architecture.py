@@ -45,6 +45,7 @@ LAYERS = {
     "docstore.scrapy": 9,
     "docstore.cluster": 9,
     "docstore.cli": 11,
+    "docstore.lab": 12,
     "docstore.notes": 12,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
@@ -95,14 +96,15 @@ REFERENCE_IMPORTERS = {
     "blocks": {"docstore.text.explain"},
     "combined": {"docstore.text.explain"},
     "scored": {"docstore.text.explain"},
-    "plateau": set(),
+    "plateau": {"docstore.lab.pictures"},
     "tables": set(),
     "multibyte": set(),
     "page": {"docstore.dedup.kernel", "docstore.text"},
-    "tokens": {"docstore.text", "docstore.writing.anchors"},
+    "tokens": {"docstore.text", "docstore.writing.anchors", "docstore.lab.pictures"},
     "charset": {
         "docstore.text",
         "docstore.writing.anchors",
+        "docstore.lab.pictures",
         "docstore.cli.diff",
     },
 }
@@ -165,9 +167,13 @@ LOADED_LATER = {
     ("docstore.serving.client", "docstore.archives.export"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
+    ("docstore.cli.main", "docstore.lab.tune"),
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
     ("docstore.cli.main", "docstore.notes.links"),
+    ("docstore.cli.main", "docstore.lab.pictures"),
+    ("docstore.cli.stats", "docstore.lab.textstats"),
+    ("docstore.cli.stats", "docstore.lab.pictures"),
 }
 """Imports for the type checker alone, and what an address or an option names, in a table of names."""
 

@@ -28,7 +28,7 @@ from docstore.storage.cache import LruCache
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = Path(docstore.__file__).parent
-OUTSIDE_CORE: Final = ("reference", "serving", "cluster", "scrapy", "notes", "search")
+OUTSIDE_CORE: Final = ("reference", "serving", "cluster", "scrapy", "lab", "notes", "search")
 """Folders that a store in one process does not need."""
 RECORDS: Final = frozenset({"NamedTuple", "dataclass", "TypedDict", "Struct", "Enum", "StrEnum", "IntEnum", "Flag"})
 _NOT_FUNCTIONS: Final = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")

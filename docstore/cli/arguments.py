@@ -344,6 +344,18 @@ def raw_stdout() -> Iterator[BinaryIO]:
     stream.flush()
 
 
+def write_file(name: str, value: bytes) -> None:
+    """Write bytes to a file.
+
+    Raises:
+        InvalidArgument: the file cannot be written.
+    """
+    try:
+        path(name).write_bytes(value)
+    except OSError as error:
+        raise InvalidArgument(f"cannot write {name}: {error.strerror}; name another file") from error
+
+
 @contextmanager
 def replaced(path: Path) -> Iterator[BinaryIO]:
     """Write a file under a temporary name and rename it at the end; if that fails, the old file stays.

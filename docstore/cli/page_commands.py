@@ -226,7 +226,8 @@ BY = ("host", "prefix", "parameter", "crawl", "pattern")
 
 STATS_DESCRIPTION = """\
 Print totals of a store: captures by verdict and by how they were stored, and
-the sizes of its files.
+the sizes of its files.  --words prints statistics of words: vocabulary, the
+most frequent words, Zipf's law and the growth of the vocabulary.
 --dedup prints the duplicates among live captures: by verdict, by reason
 (crowded, doubtful_text, short_text ...), cluster sizes of the last sweep,
 bytes saved, pages that the detector cannot see, and query parameters that
@@ -236,15 +237,21 @@ STATS_EXAMPLES = """\
 docstore stats
 docstore stats --store crawl-2024 --json
 docstore stats --codecs
+docstore stats --words --host example.com --limit 20
+docstore stats --words --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
 docstore stats --dedup --by pattern
 docstore stats --dedup --by crawl
 docstore stats --crawl 2024-05
+docstore stats --dedup --png simhash.png
 """
 
 
 def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "--words", "statistics of words: the newest text of each page")
+    declare(parser, "--host HOST", "with --words: only pages of this host")
+    declare(parser, "--limit N", "with --words: most frequent words (default: 50)")
     declare(parser, "--dedup", "duplicates among live captures")
     declare(
         parser,
@@ -255,6 +262,12 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
+    declare(
+        parser,
+        "--png FILE",
+        "with --words: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
+        "equal simhash bits; needs the extra `plot`",
+    )
     arguments.add_store(parser)
     arguments.add_read_only(parser)
     arguments.add_json(parser, "everything as one JSON object")

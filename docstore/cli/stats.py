@@ -1,7 +1,7 @@
-"""`docstore stats`: totals, verdicts and sizes; statistics of duplicates (`--dedup`).  And
+"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).  And
 `docstore report`: what a store holds, as a page to look at.
 
-Reports are imported only if their options are used.
+Reports and the laboratory are imported only if their options are used.
 """
 
 from __future__ import annotations
@@ -40,8 +40,18 @@ CODEC_REASONS = {
 
 def run_stats(args: argparse.Namespace) -> int:
     args.dedup = args.dedup or bool(args.crawl)
+    if args.words and args.dedup:
+        raise InvalidArgument("stats takes one of --words and --dedup; see `docstore stats --help`")
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by needs --dedup")
+    if args.words:
+        return int(import_module("docstore.lab.textstats").run(args))
+    if args.host is not None or args.limit is not None:
+        raise InvalidArgument("--host and --limit need --words")
+    if args.png is not None and not args.dedup:
+        raise InvalidArgument("--png needs --words or --dedup")
+    if args.png is not None and args.by == "pattern":
+        raise InvalidArgument("--png cannot be used with --by pattern; leave one of them out")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup:
@@ -109,8 +119,11 @@ def _run_dedup(args: argparse.Namespace) -> int:
         else:
             report_of = import_module("docstore.serving.wire").report_of
             stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, report_of(dedupstats.DedupStats))
+        pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
     if args.by == "pattern":
         return _print_patterns(args, stats)
+    if args.png is not None:
+        arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
         output.json_line(stats.asdict())
         return EXIT_OK

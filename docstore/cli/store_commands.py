@@ -31,6 +31,7 @@ TEXTS = ("main", "visible")
 ENGINES = ("local", "spark")
 APPLY = ("reference", "reject")
 APPLIED_KINDS = ("exact", "same_text")
+BINS = 256
 HIGHEST_PORT = 65535
 
 
@@ -616,3 +617,52 @@ def _port(text: str) -> int:
     if text.isdecimal() and int(text) <= HIGHEST_PORT:
         return int(text)
     raise argparse.ArgumentTypeError(f"not a port: {text!r}; write a number from 0 to 65535")
+
+
+# --- docstore tool tune
+
+TUNE_DESCRIPTION = """\
+Choose the bands of a min-wise sketch: they find pairs at a similarity with a
+recall, and propose few pairs that share only a template.  L bands of k bins
+miss a pair at similarity p with probability (1 - p^k)^L.  Prints the curve,
+and the curve of the bands that this docstore uses.  Needs no store."""
+
+TUNE_EXAMPLES = """\
+docstore tool tune --threshold 0.8 --recall 0.99
+docstore tool tune --threshold 0.6 --recall 0.95 --background 0.2 --json
+"""
+
+
+def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "--threshold J", "default: 0.8", default=0.8)
+    declare(parser, "--recall R", "of pairs at the threshold (default: 0.99)", default=0.99)
+    declare(parser, "--background J", "similarity of pages that share only a template (default: 0.3)", default=0.3)
+    declare(
+        parser,
+        "--max-false P",
+        "largest share of pairs at the background that may be proposed (default: 0.15)",
+        default=0.15,
+    )
+    declare(parser, "--bins N", f"default: {BINS}", default=BINS)
+    arguments.add_json(parser, "the choice, and both curves, as one JSON object")
+
+
+# --- docstore tool plateau
+
+PLATEAU_DESCRIPTION = """\
+Draw the cumulative tag curve of a page as a PNG, with the span that the
+extractor `plateau` takes as main text.  Needs the extra `plot`."""
+
+PLATEAU_EXAMPLES = """\
+docstore tool plateau https://example.com/ --png plateau.png
+docstore tool plateau --file page.html --png plateau.png
+"""
+
+
+def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
+    declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
+    declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
+    declare(parser, "--png FILE", "where to write the picture", required=True)
+    declare(parser, "--at TIME", "version at this time")
+    arguments.add_store(parser)
+    arguments.add_read_only(parser)

@@ -76,6 +76,11 @@ def miss_probability(agreement: float, band_width: int, bands: int) -> float:
     return float((1.0 - agreement**band_width) ** bands)
 
 
+def false_candidate_probability(agreement: float, band_width: int, bands: int) -> float:
+    """Chance that a pair that should not be proposed shares a band: ``1 - (1 - q^k)^L``."""
+    return 1.0 - miss_probability(agreement, band_width, bands)
+
+
 def bin_agreement(jaccard: float, bits: int) -> float:
     """Chance that a bin agrees when `bits` bits of each minimum are kept: ``J + (1 - J) / 2^b`` (Li, König 2010)."""
     check_probability("jaccard", jaccard)

@@ -47,6 +47,7 @@ def test_what_reads_shows_what_a_directory_shows(address: str, tmp_path: Path) -
         ("get", CRC),
         ("history", CRC),
         ("dups", CRC),
+        ("stats", "--words"),
         ("check",),
         ("export", "--format", "jsonl", "--versions", "all", "--body"),
         ("tool", "reindex", "--dry-run"),

@@ -82,6 +82,7 @@ def test_maintenance_runs_in_the_server(run: Terminal, served: Serving, tmp_path
     assert run("stats", "--codecs").code == 0
     duplicates = run("stats", "--dedup", "--by", "host", "--json").object()
     assert duplicates["total"]["verdicts"]["exact"] == 1 and set(duplicates["groups"]) == {"one.example", "two.example"}
+    assert run("stats", "--words", "--json").object()["pages"] == 2
     check = run("check", "--progress")
     assert (check.code, check.out) == (0, "") and "2 rows" in check.err
     assert "0 losses" in run("check", "--acknowledge").err

@@ -35,7 +35,7 @@ def test_help_lists_every_command(run: Terminal) -> None:
 def test_a_tool_is_found_under_tool_alone(run: Terminal) -> None:
     assert run.bare("tool").code == 2
     assert "did you mean `docstore tool dump`" in run.bare("dump").err
-    assert "did you mean `docstore tool dump`" in run.bare("tool", "dum").err
+    assert "did you mean `docstore tool tune`" in run.bare("tool", "tun").err
     assert run.bare("help", "tool", "dump").out == run.bare("tool", "dump", "--help").out
 
 
@@ -77,7 +77,7 @@ def test_the_store_may_be_named_before_the_command(run: Terminal, tmp_path: Path
     assert run.bare("--store", "x", "--help").code == 0
     assert run.bare("--store", "x", "--store", store, "stats").code == 2
     assert (run.bare("--store", "x").code, run.bare("--store").code) == (2, 2)
-    assert run.bare("--store", "x", "tool", "tun").code == 2
+    assert run.bare("--store", "x", "tool", "tune").code == 2
     assert not (tmp_path / "x").exists()
 
 

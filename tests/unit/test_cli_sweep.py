@@ -1,4 +1,4 @@
-"""sweep, diff, stats --dedup, reindex and export --collapse, through the terminal on small real stores."""
+"""sweep, diff, stats --dedup, tune, reindex and export --collapse, through the terminal on small real stores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import docstore
+from docstore.cli.main import main
 from docstore.model.capture import TEXT_CHECKSUM
 from docstore.model.format import POSTING_TEXT
 from docstore.model.plain import iso
@@ -251,6 +252,17 @@ def test_pages_that_were_rejected_show_the_parameter_that_traps_crawlers(tmp_pat
         ("sid", 6, 1, True),
         ("id", 6, 1, False),
     ]
+
+
+def test_tune_picks_bands_without_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tool", "tune", "--threshold", "0.8", "--recall", "0.99", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["recall"] >= 0.99
+    assert found["bands"] * found["band_width"] <= 256
+    assert found["shipped"] == {"bands": 16, "band_width": 5}
+    assert main(["tool", "tune", "--threshold", "0.8"]) == 0
+    assert "found at 0.8" in capsys.readouterr().out
+    assert main(["tool", "tune", "--threshold", "0.3", "--background", "0.29", "--recall", "0.999"]) == 2
 
 
 # --- reindex

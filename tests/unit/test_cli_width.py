@@ -31,6 +31,7 @@ FIRST, COPY, NEAR, GONE, ORPHAN = (
 COMMANDS = (
     "stats",
     "stats --codecs",
+    "stats --words",
     *(f"stats --dedup --by {by}" for by in ("host", "prefix", "parameter", "crawl", "pattern")),
     f"history {FIRST}",
     "dups --all",

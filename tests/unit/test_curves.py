@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from docstore.lab.tune import tune
 from docstore.model.errors import InvalidArgument
 from docstore.reference import fingerprints
 from docstore.sweep import candidates
@@ -21,13 +22,14 @@ def standard_error(share: float, trials: int) -> float:
 
 
 @pytest.mark.parametrize(("agreement", "band_width", "bands"), [(0.8, 4, 14), (0.5, 4, 14), (0.3, 3, 12), (0.9, 16, 4)])
-def test_miss_curve_matches_simulated_bins(agreement: float, band_width: int, bands: int) -> None:
+def test_miss_and_false_candidate_curves_match_simulated_bins(agreement: float, band_width: int, bands: int) -> None:
     trials = 40_000
     rng = np.random.default_rng(SEED)
     agree = rng.random((trials, bands, band_width)) < agreement
     missed = float(np.mean(~agree.all(axis=2).any(axis=1)))
     expected = candidates.miss_probability(agreement, band_width, bands)
     assert abs(missed - expected) < 4 * standard_error(expected, trials)
+    assert candidates.false_candidate_probability(agreement, band_width, bands) == pytest.approx(1 - expected)
 
 
 def one_permutation_minima(sets: np.ndarray, universe: int, bins: int, rng: np.random.Generator) -> np.ndarray:
@@ -161,9 +163,28 @@ def test_containment_modulus_is_the_largest_that_keeps_the_recall() -> None:
     assert theory.containment_recall(shared, modulus) >= 0.95 > theory.containment_recall(shared, modulus + 1)
 
 
+def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
+    for threshold, recall in [(0.8, 0.99), (0.8, 0.999), (0.5, 0.95), (0.9, 0.99)]:
+        chosen = tune(threshold, recall, background=0.2)
+        assert chosen.recall >= recall
+        assert chosen.false_candidates <= 0.15
+        assert chosen.bands * chosen.band_width <= 256
+        assert candidates.false_candidate_probability(
+            chosen.midpoint, chosen.band_width, chosen.bands
+        ) == pytest.approx(0.5)
+        if chosen.bands > 1:
+            assert 1 - candidates.miss_probability(threshold, chosen.band_width, chosen.bands - 1) < recall
+        for band_width in range(1, chosen.band_width):
+            bands = math.ceil(math.log(1 - recall) / math.log(1 - threshold**band_width))
+            assert candidates.false_candidate_probability(0.2, band_width, bands) > 0.15
+
+
 @pytest.mark.parametrize(
     "call",
     [
+        lambda: tune(0.8, 1.0),
+        lambda: tune(0.3, 0.99, background=0.5),
+        lambda: tune(0.5, 0.999, background=0.45, max_false_candidates=0.001),
         lambda: candidates.miss_probability(1.2, 4, 14),
         lambda: candidates.miss_probability(0.5, 0, 14),
         lambda: theory.pigeonhole_probability(65, fingerprints.block_widths(4)),

@@ -46,7 +46,9 @@ def test_bands_propose_and_miss_as_their_curves_say() -> None:
         some = [(one, two, jaccard) for one, two, jaccard in pairs() if low <= jaccard < low + 0.1]
         assert len(some) >= 80
         proposed = np.mean([bool((one.band_keys == two.band_keys).any()) for one, two, _ in some])
-        expected = 1 - np.mean([candidates.miss_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
+        expected = np.mean([candidates.false_candidate_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
+        missed = np.mean([candidates.miss_probability(jaccard, BAND_WIDTH, BANDS) for *_, jaccard in some])
+        assert expected == pytest.approx(1 - missed)
         assert abs(proposed - expected) < allowed(float(expected), len(some)), low
 
 

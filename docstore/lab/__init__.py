@@ -1,0 +1,1 @@
+"""The laboratory: statistics of words, curves of bands, and pictures; nothing else imports it."""
