@@ -83,6 +83,8 @@ _KINDS = {str(kind): kind for kind in VerdictKind}
 _PREVIOUS = {str(previous): previous for previous in Previous}
 VERDICT_KINDS = frozenset(_KINDS)
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
+_LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
+_HIGH_HALVES = bytes(byte >> 4 for byte in range(256))
 
 _PACKER = msgpack.Packer(unicode_errors="surrogateescape")
 """Shared, because creating a packer costs more than packing.  Packing plain values calls no Python, so it is safe in
@@ -280,7 +282,7 @@ def fingerprint_values(analysis: Analysis) -> Values:
 
 
 def encode_sketch(sketch: bytes, shingle_count: int) -> bytes:
-    """Encode for `dedup:sketch`: scheme byte, one byte a bin, and the number of shingles."""
+    """Encode for `dedup:sketch`: scheme byte, half a byte a bin, and the number of shingles."""
     return sketch + encode_varint(shingle_count)
 
 
@@ -293,6 +295,12 @@ def decode_sketch(value: bytes) -> tuple[bytes, int]:
     if not value:
         return b"", 0
     return value[:SKETCH_BYTES], decode_varint(value, SKETCH_BYTES)[0]
+
+
+def sketch_bins(sketch: bytes) -> bytes:
+    """The 256 bins of a sketch, one byte each."""
+    halves = sketch[1:]
+    return halves.translate(_LOW_HALVES) + halves.translate(_HIGH_HALVES)
 
 
 def decode_simhash(value: bytes) -> int | None:

@@ -345,5 +345,8 @@ SCHEME_TEXT_1 = 1
 """Normalised words of `reference.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
-SKETCH_BYTES = 257
-"""Scheme byte and 256 bins; in `dedup:sketch` a varint follows: the number of shingles."""
+SKETCH_BIN_BITS = 4
+"""Lowest bits that are kept of the minimum of each of 256 bins."""
+SKETCH_BYTES = 129
+"""Scheme byte and 256 bins: byte i has bin i in its low half and bin i + 128 in its high half.  In `dedup:sketch` a
+varint follows: the number of shingles."""

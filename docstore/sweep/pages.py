@@ -333,7 +333,7 @@ class _Reading:
         self._good.append(good)
         self._sketched.append(sketched)
         self._shingle_counts.append(shingle_count if sketched else 0)
-        self._sketches.write(sketch[1:] if sketched else bytes(BINS))
+        self._sketches.write(capture.sketch_bins(sketch) if sketched else bytes(BINS))
         self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
         self._duplicate.append(False)
         self._declare(number, row_key, value(capture.CANONICAL))

@@ -226,7 +226,7 @@ impl Columns {
         let is_list = !columns[ENTRIES].is_empty();
         let good =
             status / 100 == 2 && text_checksum.len() == TEXT_CHECKSUM_BYTES && text_checksum[0] == rules.text_scheme;
-        let mut at = 1 + rules.bins;
+        let mut at = 1 + rules.bins / 2;
         let shingle_count = if sketch.is_empty() { 0 } else { varint(sketch, &mut at)? };
         let sketched = sketch.first() == Some(&rules.sketch_scheme);
         let body = digest(&[format!("b{}:", status / 100).as_bytes(), checksum]);
@@ -258,7 +258,9 @@ impl Columns {
         self.flags.extend(flags.map(u8::from));
         self.shingle_counts.extend_from_slice(&(if sketched { shingle_count } else { 0 }).to_le_bytes());
         if sketched {
-            self.sketches.extend_from_slice(&sketch[1..=rules.bins]);
+            let halves = &sketch[1..=rules.bins / 2];
+            self.sketches.extend(halves.iter().map(|byte| byte & 0x0f));
+            self.sketches.extend(halves.iter().map(|byte| byte >> 4));
         } else {
             self.sketches.resize(self.sketches.len() + rules.bins, 0);
         }
