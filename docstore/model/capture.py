@@ -147,14 +147,15 @@ class StoredVerdict(NamedTuple):
 def encode_verdict(verdict: StoredVerdict) -> bytes:
     """Encode for `dedup:verdict`."""
     fields: list[Any] = list(verdict)
-    fields[0], fields[8] = _KIND_NUMBERS[fields[0]], _PREVIOUS_NUMBERS[fields[8]]
-    fields[3], fields[9], fields[10] = _short(fields[3]), _short(fields[9]), _STORED_NUMBERS[fields[10]]
+    fields[0], fields[8], fields[10] = (
+        _KIND_NUMBERS[fields[0]],
+        _PREVIOUS_NUMBERS[fields[8]],
+        _STORED_NUMBERS[fields[10]],
+    )
+    for place in (3, 9):
+        if fields[place] in (0.0, 1.0):  # msgpack writes it in one byte
+            fields[place] = int(fields[place])
     return bytes(_PACKER.pack(fields))
-
-
-def _short(similarity: float) -> float:
-    """A similarity of 0 or 1 as an integer, which msgpack writes in one byte."""
-    return int(similarity) if similarity in (0.0, 1.0) else similarity
 
 
 def decode_verdict(value: bytes) -> StoredVerdict:
