@@ -152,6 +152,33 @@ def test_headers_are_as_by_the_reference(headers: Headers, changes: list[tuple[i
     assert found is None or found == expected
 
 
+def test_every_day_of_http_is_four_bytes() -> None:
+    texts = [formatdate(86_400 * day + day % 86_400, usegmt=True) for day in range(2**32 // 86_400)]
+    headers = tuple(("Date", text) for text in texts)
+    value = encode_headers(headers)
+    assert len(value) == 6 * len(texts)
+    assert decode_headers(value) == headers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fri, 01 Jan 1970 00:00:00 GMT",
+        "Mon, 29 Feb 2100 00:00:00 GMT",
+        "Thu, 01 Jan 1970 00:60:00 GMT",
+        "Thu, 01 Jan 1970 00:00:00 UTC",
+        "Wed, 31 Dec 1969 23:59:59 GMT",
+        "Fri, 01 Jan 9999 00:00:00 GMT",
+        "Thu, 01 Jan 0000 00:00:00 GMT",
+    ],
+)
+def test_other_texts_are_no_dates(text: str) -> None:
+    headers = (("Date", text),)
+    assert len(encode_headers(headers)) == 2 + len(text)
+    assert encode_headers(headers) == encode_headers_reference(headers)
+    assert decode_headers(encode_headers(headers)) == headers
+
+
 numbers = st.integers(0, (1 << 62) - 1)
 
 

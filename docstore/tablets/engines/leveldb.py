@@ -377,7 +377,7 @@ class LevelDBEngine:
 
     def _before_close(self, db: Any) -> None:
         db.compact_range(start=_NOWHERE, stop=_NOWHERE)
-        table_bytes = sum(table.stat().st_size for table in self.path.glob("*.ldb"))
+        table_bytes = int(db.approximate_size(_BEFORE_ALL, _NOWHERE))
         heavy = self._deleted.heavy(max(LEAST_CLOSING_BYTES, table_bytes // CLOSING_SHARE))
         for low, high in heavy if heavy and self.keep_room() >= 0 else ():
             _ends_of(db, low, high).write()

@@ -151,7 +151,7 @@ mod tests {
     fn a_small_text_may_lie_in_a_large_one_whatever_their_likeness() {
         let mut sketches = Sketches::new(9, BOUNDS);
         sketches.put(1, &[1, 0, 0, 0], 100);
-        assert_eq!(sketches.look(&[1, 9, 9, 9], 100, 1), Look::RuledOut);
-        assert_eq!(sketches.look(&[1, 9, 9, 9], 1000, 1), Look::Worth);
+        assert_eq!(sketches.look(&[1, 0x99, 0x99, 0x99], 100, 1), Look::RuledOut);
+        assert_eq!(sketches.look(&[1, 0x99, 0x99, 0x99], 1000, 1), Look::Worth);
     }
 }
