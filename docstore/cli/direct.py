@@ -239,7 +239,7 @@ class Store:
             fields["body"] = fetch("page", "body")
         if "http" in wanted:
             headers = fetch("http", "headers")
-            fields["headers"] = _native.unpack_message(headers) if headers else []
+            fields["headers"] = _native.decode_headers(headers, layout.HEADER_NAMES, layout.HEADER_VALUES)
             fields["status"] = int(fetch("http", "status") or b"0")
             fields |= {name: fetch("http", column).decode() for name, column in _HTTP.items()}
             fields["fetched_url"] = fetch("http", "url").decode()
@@ -248,7 +248,9 @@ class Store:
             fields |= texts | {"text": texts["main"], "entries": fetch("text", "entries")}
         verdict = fetch("dedup", "verdict") if "dedup" in wanted else b""
         if verdict:
-            fields["verdict"] = _native.unpack_message(verdict)
+            fields["verdict"] = said = _native.unpack_message(verdict)
+            said[0], said[8] = layout.VERDICT_KINDS[said[0]], layout.VERDICT_PREVIOUS[said[8]]
+            said[3], said[9], said[10] = float(said[3]), float(said[9]), layout.VERDICT_STORED[said[10]]
         return _shown_page(fields)
 
 

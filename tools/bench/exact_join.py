@@ -261,12 +261,12 @@ class PairSet:
 
     @classmethod
     def listed(cls, path: Path, number_of: dict[str, int]) -> PairSet:
-        """Pairs as `docstore sweep --pairs` lists them; names are URL, tab, timestamp."""
+        """Pairs as `docstore sweep --pairs` lists them; also those that titles set apart; names are URL, tab, time."""
         parts: list[NDArray[np.float64]] = [np.empty((0, 3))]
         with path.open(encoding="utf-8") as stream:
             while lines := stream.readlines(LINES << 8):
                 cut = (line.split("\t") for line in lines)
-                rows = [(number_of[f"{a}\t{at}"], number_of[f"{b}\t{b_at}"], float(s)) for a, at, b, b_at, s in cut]
+                rows = [(number_of[f"{a}\t{at}"], number_of[f"{b}\t{b_at}"], float(s)) for a, at, b, b_at, s, *_ in cut]
                 parts.append(np.array(rows))
         found = np.concatenate(parts)
         return cls.of(len(number_of), found[:, 0].astype(np.int64), found[:, 1].astype(np.int64), found[:, 2])

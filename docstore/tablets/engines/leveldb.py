@@ -234,6 +234,10 @@ LEAST_DELETES = 4096
 """With fewer tombstones in a table a compaction is not worth it."""
 REWRITTEN_BYTES_A_DELETE = 2048
 """Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
+CLOSING_SHARE = 4
+"""A close compacts a range if the deleted bytes are at least the bytes of all tables divided by this: after an ingest
+into an empty store the deleted log of the runs was a quarter of the directory's tables."""
+LEAST_CLOSING_BYTES = 1 << 20
 AMPLE_BYTES = 64 << 20
 """If less than this is free beyond the needs of a compaction, the writer waits for its end."""
 _LEVEL0_MOST = 4
@@ -262,13 +266,14 @@ class DeletedKeys:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ranges: dict[bytes, tuple[bytes, bytes, int]] = {}  # first, last, and how many, by tag of the table
+        self._ranges: dict[bytes, tuple[bytes, bytes, int, int]] = {}  # first, last, keys, bytes, by tag of the table
 
-    def count(self, first: bytes, last: bytes, deletes: int) -> None:
-        """Count the keys of one table that a batch deletes: the first, the last, and their number."""
+    def count(self, first: bytes, last: bytes, deletes: int, deleted_bytes: int) -> None:
+        """Count the keys of one table that a batch deletes: the first, the last, their number, bytes with values."""
         with self._lock:
-            low, high, before = self._ranges.get(first[:1], (first, last, 0))
-            self._ranges[first[:1]] = min(low, first), max(high, last), before + deletes
+            low, high, before, before_bytes = self._ranges.get(first[:1], (first, last, 0, 0))
+            found = min(low, first), max(high, last), before + deletes, before_bytes + deleted_bytes
+            self._ranges[first[:1]] = found
 
     def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
         """Return the ranges to compact now, and reset their counts.
@@ -280,12 +285,17 @@ class DeletedKeys:
         """
         due = []
         with self._lock:
-            for tag, (first, last, deletes) in list(self._ranges.items()):
+            for tag, (first, last, deletes, _) in list(self._ranges.items()):
                 high = last + b"\x00"
                 if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
                     del self._ranges[tag]
                     due.append((first, high))
         return due
+
+    def heavy(self, least_bytes: int) -> list[tuple[bytes, bytes]]:
+        """(low, high) of the ranges with so many deleted bytes; high is exclusive."""
+        with self._lock:
+            return [(first, last + b"\x00") for first, last, _, size in self._ranges.values() if size >= least_bytes]
 
 
 class LevelDBEngine:
@@ -359,8 +369,19 @@ class LevelDBEngine:
         )
 
     def close(self) -> None:
-        """Empty LevelDB's log, so that the next open replays nothing, and close; a second call does nothing."""
-        self._handle.close(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE))
+        """Empty LevelDB's log, so that the next open replays nothing, and close; a second call does nothing.
+
+        If much of the tables was deleted since the open, they are compacted before that.
+        """
+        self._handle.close(self._before_close)
+
+    def _before_close(self, db: Any) -> None:
+        db.compact_range(start=_NOWHERE, stop=_NOWHERE)
+        table_bytes = int(db.approximate_size(_BEFORE_ALL, _NOWHERE))
+        heavy = self._deleted.heavy(max(LEAST_CLOSING_BYTES, table_bytes // CLOSING_SHARE))
+        for low, high in heavy if heavy and self.keep_room() >= 0 else ():
+            _ends_of(db, low, high).write()
+            db.compact_range(start=low, stop=high)
 
     # --- reads ---
 
@@ -548,13 +569,15 @@ class LevelDBEngine:
             if low <= key < high:
                 batch.delete(key)
         if low < high:
-            first, last, deletes = b"", b"", 0
-            with db.iterator(start=low, include_value=False, verify_checksums=True) as keys:
-                while (key := next(keys)) < high:
+            first, last, deletes, deleted_bytes = b"", b"", 0, 0
+            with db.iterator(start=low, verify_checksums=True) as pairs:
+                while (pair := next(pairs))[0] < high:
+                    key, value = pair
                     batch.delete(key)
                     first, last, deletes = first or key, key, deletes + 1
+                    deleted_bytes += len(key) + len(value)
             if deletes:
-                self._deleted.count(first, last, deletes)
+                self._deleted.count(first, last, deletes, deleted_bytes)
 
     def _commit(self, batch: Any, durability: Durability) -> None:
         """Write a batch.
@@ -656,16 +679,9 @@ class LevelDBEngine:
         self._compact_keys(*cellkeys.table_range(table, start, end), f"compacting {table}")
 
     def _compact_keys(self, low: bytes, high: bytes, what: str) -> None:
-        # LevelDB does not rewrite files of the deepest level, so deleted data there would stay.  Deletes of two missing
-        # keys, on both sides of the range, make a file in a higher level that overlaps all of them.
         self._call(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE), what)
         with self._handle.write_lock:
-            db = self._handle.writable()
-            batch = db.write_batch()
-            for key in (low, high):
-                if db.get(key) is None:  # a deleted key may have been written again
-                    batch.delete(key)
-            self._commit(batch, Durability.FLUSH)
+            self._commit(_ends_of(self._handle.writable(), low, high), Durability.FLUSH)
         self._call(lambda db: db.compact_range(start=low, stop=high), what)
 
     def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
@@ -692,6 +708,19 @@ class LevelDBEngine:
             self._call(work, f"copying to {path}")
         finally:
             copy.close()
+
+
+def _ends_of(db: Any, low: bytes, high: bytes) -> Any:
+    """A batch to write before a range is compacted.
+
+    LevelDB does not rewrite files of the deepest level, so deleted data there would stay.  Deletes of two missing keys,
+    on both sides of the range, make a file in a higher level that overlaps all of them.
+    """
+    batch = db.write_batch()
+    for key in (low, high):
+        if db.get(key) is None:  # a deleted key may have been written again
+            batch.delete(key)
+    return batch
 
 
 def _errno_of(text: str) -> int:
