@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 
 from docstore.cluster.client import HBaseCell
 from docstore.cluster.coding import encode_cell
+from docstore.cluster.counts import Counts
 from docstore.cluster.engine import HBaseEngine, new_generation
 from docstore.cluster.protocol import SLOT, Claimed, Read, Running, claim, claim_name, fill, slot_name
 from docstore.cluster.values import CellValues
@@ -66,6 +67,7 @@ class SlotCommitter:
         self._engine = engine
         self._values = values
         self._check_writable = check_writable
+        self._counts = Counts(engine, session)
         self._requests = engine.requests(durability)
         self._tokens: Iterator[str] = (f"{session.hex()}.{number}" for number in itertools.count())
         self._expected: dict[PagePointer, str] = {}
@@ -89,11 +91,15 @@ class SlotCommitter:
             known = True
         finally:
             self._values.drop_placed()
+            if plan.counts:
+                self._counts.follow(known)
             for follower in self.followers:
                 follower(plan, known)
 
     def _write(self, plan: Plan) -> None:
         plan.write(Stage.ALLOCATION, self._values.mutations())
+        if plan.counts:
+            plan.write(Stage.COUNTS, self._counts.rows(plan.counts))
         rounds = list(plan.slots())
         tokens = {slot.pointer: next(self._tokens) for slots in rounds for slot in slots}
         lost = self._prepare(plan, [slot for slots in rounds for slot in slots if slot.claim], tokens)

@@ -8,7 +8,7 @@ a page whose record, base or postings are missing.  An engine with atomic batche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -67,12 +67,14 @@ class Plan:
     """Rows of one commit by stage.
 
     Attributes:
+        counts: what its commit adds to the totals of the store, by name.
         flush_reason: why its batch was committed early; None if the group was complete, or if it writes no batch.
     """
 
-    __slots__ = ("_removed", "_slots", "_written", "flush_reason")
+    __slots__ = ("_removed", "_slots", "_written", "counts", "flush_reason")
 
     def __init__(self) -> None:
+        self.counts: Mapping[str, int] = {}
         self.flush_reason: FlushReason | None = None
         self._written: dict[tuple[Stage, int], list[RowMutations]] = {}
         self._removed: dict[Stage, list[RowMutations]] = {}
@@ -141,7 +143,8 @@ class Plan:
         yield from self._removed.get(stage, ())
 
     def __bool__(self) -> bool:
-        return any(self._written.values()) or any(self._removed.values()) or any(self._slots.values())
+        parts = self._written, self._removed, self._slots
+        return bool(self.counts) or any(any(part.values()) for part in parts)
 
 
 def apply(engine: Engine, plan: Plan, durability: Durability) -> None:

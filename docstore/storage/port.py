@@ -191,7 +191,6 @@ class Backend(Protocol):
         runs: where an index may keep sorted runs; None if postings are rows.
         index: the index, if it is open: reading does not open it.  Closed with the backend.
         lower: for an overlay, the backend under it.
-        session: id of this writer, never used again; b"" if one process writes.
     """
 
     path: Path
@@ -202,7 +201,6 @@ class Backend(Protocol):
     runs: RunStorage | None
     index: Closing | None
     lower: Backend | None
-    session: bytes
 
     @property
     def values(self) -> Values:

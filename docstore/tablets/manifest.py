@@ -1,8 +1,8 @@
 """Which row ranges are tablets, and how far each segment is committed: rows of the engine's table `meta`.
 
-A commit writes one row, `counters`: the number of the commit, the committed length of the active segment, and the sizes
-of tablets that grew.  Other rows are written when a segment or tablet begins or ends.  `counters` overrides the rows of
-the active segment and of the tablets that it lists.
+A commit writes one row, `counters`: the number of the commit, the committed length of the active segment, the sizes of
+tablets that grew, and the totals of the store.  Other rows are written when a segment or tablet begins or ends.
+`counters` overrides the rows of the active segment and of the tablets that it lists.
 
 A tablet's row key is the tablet's first row key, and its range ends where the next tablet starts.  So tablets cover the
 key space without gap or overlap, whichever rows reached the disk, and a split adds one row.  Sizes of tablets are
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -127,6 +128,9 @@ class Manifest:
         self._next_tablet = 1
         self._group = 0
         self._grown = False
+        self._totals: dict[str, int] | None = None
+        """None if the row `counters` must be read: at first, and after a commit of unknown outcome."""
+        self._sealed_totals: dict[str, int] | None = None
 
     @classmethod
     def load(cls, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> Manifest:
@@ -147,7 +151,7 @@ class Manifest:
             if row.state == SEGMENT_ACTIVE:
                 manifest._active = row.number
         manifest._next_segment, manifest._next_tablet = counters.next_segment, counters.next_tablet
-        manifest._group = counters.group
+        manifest._group, manifest._totals = counters.group, counters.totals
         manifest._next_segment = max(manifest._next_segment, *(number + 1 for number in manifest._segments), 1)
         manifest._next_tablet = max(manifest._next_tablet, *(item.number + 1 for item in manifest._ranges), 1)
         if not manifest._ranges or manifest._ranges[0].start:
@@ -189,6 +193,13 @@ class Manifest:
         """The number of the last committed group; 0 for none."""
         return self._group
 
+    def totals(self) -> dict[str, int]:
+        """Counts by name of what was written to the store: absolute, so that a repeated write counts once."""
+        totals = self._totals
+        if totals is None:
+            totals = self._totals = _Counters.load(self._engine).totals
+        return totals
+
     def resume_at(self, group: int) -> RowMutations:
         """Continue after a group number, when commits were lost; returns the row to write."""
         self._group = group
@@ -208,7 +219,7 @@ class Manifest:
         """Add the manifest's rows to a group's plan: counters, and changed segments and tablets.
 
         Args:
-            plan: of the group.
+            plan: of the group; its counts are added to the totals.
             progress: from `Bodies.progress`, after the flush or sync of this group.
         """
         self._sealed = [(item, item.pending_bytes) for item in self._touched]
@@ -222,6 +233,10 @@ class Manifest:
         rows = [_tablet_mutation(item, sizes.get(item, item.raw_bytes)) for item in self._without_row]
         if len(sizes) > MAX_COUNTED:
             rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
+        if plan.counts:
+            totals = Counter(self.totals())
+            totals.update(plan.counts)
+            self._sealed_totals = {name: count for name, count in totals.items() if count}
         self._sealed_segments, begun_or_ended = self._changed_segments(progress)
         plan.write(Stage.NUMBERS, [self._counters(1, self._sealed_segments, sizes)])
         plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended))
@@ -238,7 +253,9 @@ class Manifest:
         self._take_sealed()
         self._unwritten.difference_update(self._sealed_segments)
         self._group += 1
-        self._sealed, self._sealed_segments = [], {}
+        if self._sealed_totals is not None:
+            self._totals = self._sealed_totals
+        self._sealed, self._sealed_segments, self._sealed_totals = [], {}, None
 
     def aborted(self) -> None:
         """The rows of `add_to` may be applied or not: drop their counts, and write the rows again next time.
@@ -248,7 +265,7 @@ class Manifest:
         """
         self._take_sealed()
         self._unwritten.update(self._sealed_segments)
-        self._sealed, self._sealed_segments = [], {}
+        self._sealed, self._sealed_segments, self._sealed_totals, self._totals = [], {}, None, None
 
     def _take_sealed(self) -> None:
         self._segments.update(self._sealed_segments)
@@ -281,6 +298,7 @@ class Manifest:
             "group": self._group + new_groups,
             "active": [active.number, active.committed_bytes, active.synced_bytes] if active else [0, 0, 0],
             "tablets": [(item.number, size) for item, size in sizes.items()],
+            "totals": self.totals() if self._sealed_totals is None else self._sealed_totals,
         }
         return _mutation(MANIFEST_COUNTERS_ROW, value)
 
@@ -540,6 +558,7 @@ class _Counters(NamedTuple):
         group: number of the last commit.
         active: number, committed_bytes and synced_bytes of the active segment; zeros if there is none.
         tablets: sizes by number.
+        totals: see `Manifest.totals`.
     """
 
     next_segment: int = 1
@@ -547,6 +566,7 @@ class _Counters(NamedTuple):
     group: int = 0
     active: tuple[int, ...] = (0, 0, 0)
     tablets: Mapping[int, int] = MappingProxyType({})
+    totals: dict[str, int] = {}  # noqa: RUF012 - never changed
 
     @classmethod
     def load(cls, engine: Engine) -> _Counters:
@@ -555,10 +575,10 @@ class _Counters(NamedTuple):
             next_segment, next_tablet, group = (
                 _integer(value, name, MANIFEST_COUNTERS_ROW) for name in cls._fields[:3]
             )
-            active, tablets = value.get("active"), value.get("tablets")
-            if not isinstance(active, list) or not isinstance(tablets, list):
-                raise _damaged(MANIFEST_COUNTERS_ROW, "lists `active` and `tablets`", repr(value))
-            return cls(next_segment, next_tablet, group, tuple(active), dict(tablets))
+            active, tablets, totals = (value.get(name) for name in cls._fields[3:])
+            if not isinstance(active, list) or not isinstance(tablets, list) or not isinstance(totals, dict):
+                raise _damaged(MANIFEST_COUNTERS_ROW, "lists `active` and `tablets`, map `totals`", repr(value))
+            return cls(next_segment, next_tablet, group, tuple(active), dict(tablets), totals)
         return cls()
 
 

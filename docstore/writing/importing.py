@@ -10,7 +10,6 @@ Thread-safe: a group is stored and committed under the committer's lock.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +42,6 @@ from docstore.reference.ranking import IndexQuery, Keys
 from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
-from docstore.storage.counts import Counts
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
@@ -129,8 +127,7 @@ class RowImporter:
         opened.check_writable()
         opened.make_reserve()
         self._buckets = open_buckets(opened, table)
-        self._counts = Counts(opened.engine, b"copy-" + os.urandom(8))
-        committer.followers |= {self._buckets.follow, self._counts.follow}
+        committer.followers.add(self._buckets.follow)
         self._values = opened.values
         self._base_rows = opened.base_rows
         self._committer = committer
@@ -162,7 +159,7 @@ class RowImporter:
                 plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
                 # The log has no texts yet; its row marks that there is an index.
                 plan.write(Stage.POSTINGS, [*new.mutations(), *self._buckets.log(new)])
-                plan.write(Stage.COUNTS, self._counts.rows(counts))
+                plan.counts = counts
                 self._committer.commit(plan)
                 self._commits = self._committer.commits
                 committed = True
