@@ -314,8 +314,8 @@ class CellValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
-        codec, related, payload, _ = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
-        self._dictionaries.learn(row_key, column, raw)
+        dictionary = self._dictionaries.choose(row_key, column, raw)
+        codec, related, payload, _ = self._codec.encode(raw, dictionary=dictionary)
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)

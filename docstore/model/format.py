@@ -207,8 +207,8 @@ compaction wrote, ascending, concatenated.  Without this row the records are rea
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
-"""-> {"next_segment", "next_tablet", "group", "active", "tablets", "totals"}: numbers are never given twice; group is that
-of the last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of
+"""-> {"next_segment", "next_tablet", "group", "active", "tablets", "totals"}: numbers are never given twice; group is
+that of the last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of
 number and size: they replace what the rows of these say.  "totals" counts by name what was written."""
 
 BAND_SECRET_ROW = b"band-secret"

@@ -163,7 +163,7 @@ class Bases:
         self._values = values
         self._stored = rows
         self._rows: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_ROWS if caches else 0)
-        """Cell value of a base by name; b"" if there is no such row."""
+        """Cell value of a base by name; b"" if there is no such row, or if it is to be written before it is used."""
         self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
         """By the cell value of a body or text: the base to use for a similar page."""
 
@@ -204,6 +204,10 @@ class Bases:
             self._rows.put(name, cell_value)
         return cell_value
 
+    def is_retired(self, name: bytes) -> bool:
+        """Whether compaction is about to free the base of that name."""
+        return name in self._stored.retired
+
     def is_usable(self, base: Base) -> bool:
         """Whether a value may become a delta against a base, or share its record.
 
@@ -221,16 +225,22 @@ class Bases:
         return True
 
     def use(self, base: Base, batch: Batch) -> None:
-        """Write the row of a base if it has none: a value of the batch is a delta against it, or shares its record."""
-        if not self._row(base.name) and base.name not in batch.base_rows:
+        """Write the row of a base, unless it is known to have it: a value of the batch needs the base.
+
+        What is stored is not asked: any record with the bytes of the base may stand in its row.
+        """
+        if base.name not in batch.base_rows and self._rows.get(base.name) != base.cell_value:
             batch.base_rows[base.name] = base.cell_value
             batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.cell_value)])
 
     def cache_page(self, write: Write) -> None:
-        """Cache the bases of a committed page."""
+        """Cache the bases of a committed page.  A value that it has stored whole needs a row before it is a base."""
         for column, base in write.new.bases.items() if write.new is not None else ():
-            if self._bases.get(write.columns[column]) is None:
-                self._bases.put(write.columns[column], base)
+            cell_value = write.columns[column]
+            if cell_value not in self._bases:
+                self._bases.put(cell_value, base)
+            if base.cell_value == cell_value and base.name not in self._rows:
+                self._rows.put(base.name, b"")
 
     def cache_rows(self, batch: Batch) -> None:
         """Cache the base rows of a committed batch."""

@@ -119,7 +119,7 @@ class ValueWriter:
                     self._bases.use(found, batch)
                     shared = found
                     write.columns[capture.BODY] = shared.cell_value
-                    offers = [partial(self._usable, partial(self._pages.base, duplicate))]
+                    offers = [partial(self._of_page, duplicate)]
             if capture.BODY not in write.columns:
                 values[capture.BODY] = body
                 offers = [] if write.is_damaged else self._relatives(write)
@@ -145,25 +145,26 @@ class ValueWriter:
         if write.previous is not None:
             found.append(partial(self._of_previous, write.previous, write.page.row_key))
         elif sibling is not None:
-            found.append(partial(self._pages.base, sibling))
+            found.append(partial(self._of_page, sibling))
         if write.judgement is not None and write.judgement.relative is not None:
-            found.append(partial(self._pages.base, write.judgement.relative))
-        return [partial(self._usable, offers) for offers in found]
+            found.append(partial(self._of_page, write.judgement.relative))
+        return found
 
-    def _usable(self, offers: Offers, column: Column) -> Base | NewPage | None:
-        """What a page offers, unless compaction is about to free a base of that name, or it cannot be read."""
-        base = offers(column)
+    def _of_page(self, pointer: PagePointer, column: Column) -> Base | NewPage | None:
+        """What a page offers as a base, if it may be used; of a page of the batch, that page."""
+        base = self._pages.base(pointer, column)
+        if base is None or (isinstance(base, Base) and not self._bases.is_usable(base)):
+            return None
         if isinstance(base, NewPage):
-            raw = base.values.get(column, b"")
-            if len(raw) > LARGEST_BASE_BYTES:
+            name = base.body_name if column == capture.BODY else base.text_name
+            if len(base.values.get(column, b"")) > LARGEST_BASE_BYTES or self._bases.is_retired(name):
                 return None
-            name = base.body_name if column == capture.BODY else value_name(raw)
-            return base if self._bases.is_usable(Base(name, raw, b"", base.pointer)) else None
-        return base if base is not None and self._bases.is_usable(base) else None
+        return base
 
     def _of_previous(self, previous: LiveCapture, row_key: bytes, column: Column) -> Base | None:
         value = previous.columns.get(column)
-        return None if value is None else self._bases.at(value, column, PagePointer(previous.source, row_key))
+        base = None if value is None else self._bases.at(value, column, PagePointer(previous.source, row_key))
+        return base if base is not None and self._bases.is_usable(base) else None
 
 
 def _body_name(one: Prepared) -> bytes:
