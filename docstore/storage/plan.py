@@ -76,7 +76,8 @@ class Plan:
     def __init__(self) -> None:
         self.counts: Mapping[str, int] = {}
         self.flush_reason: FlushReason | None = None
-        self._written: dict[tuple[Stage, int], list[RowMutations]] = {}
+        self._written: dict[Stage, dict[int, list[RowMutations]]] = {}
+        """By stage and order."""
         self._removed: dict[Stage, list[RowMutations]] = {}
         self._slots: dict[int, list[Slot]] = {}
 
@@ -88,7 +89,7 @@ class Plan:
             rows: each with all its mutations of this stage, applied atomically.
             order: commit order within the stage; a page comes after the pages of the plan that its verdict needs.
         """
-        self._written.setdefault((stage, order), []).extend(rows)
+        self._written.setdefault(stage, {}).setdefault(order, []).extend(rows)
         return self
 
     def remove(self, stage: Stage, rows: Iterable[RowMutations]) -> Plan:
@@ -105,25 +106,25 @@ class Plan:
         for order in sorted(self._slots):
             yield self._slots[order]
 
-    def stages(self) -> Iterator[list[RowMutations]]:
+    def stages(self) -> list[list[RowMutations]]:
         """The rows of each stage that has any, in order; PAGES is split by commit order."""
-        yield from self.before_pages()
-        yield from self.from_pages()
+        return self.before_pages() + self.from_pages()
 
-    def before_pages(self) -> Iterator[list[RowMutations]]:
+    def before_pages(self) -> list[list[RowMutations]]:
         """The stages before PAGES."""
-        for key in sorted(self._written):
-            if self._written[key] and key[0] < Stage.PAGES:
-                yield self._written[key]
+        return self._parts(Stage.NUMBERS, Stage.PAGES)
 
-    def from_pages(self) -> Iterator[list[RowMutations]]:
+    def from_pages(self) -> list[list[RowMutations]]:
         """PAGES and the stages after it, then the removals."""
-        for key in sorted(self._written):
-            if self._written[key] and key[0] >= Stage.PAGES:
-                yield self._written[key]
-        for stage in sorted(self._removed, reverse=True):
-            if self._removed[stage]:
-                yield self._removed[stage]
+        removed = [self._removed[stage] for stage in sorted(self._removed, reverse=True) if self._removed[stage]]
+        return self._parts(Stage.PAGES, Stage.COUNTS + 1) + removed
+
+    def _parts(self, start: int, end: int) -> list[list[RowMutations]]:
+        parts = []
+        for stage in sorted(self._written):
+            if start <= stage < end:
+                parts += [rows for _, rows in sorted(self._written[stage].items()) if rows]
+        return parts
 
     def rows(self) -> list[RowMutations]:
         """All rows, stage by stage."""
@@ -131,20 +132,19 @@ class Plan:
 
     def written(self, stage: Stage) -> list[RowMutations]:
         """The rows that a stage writes first."""
-        return self._written.get((stage, 0), [])
+        return self._written.get(stage, {}).get(0, [])
 
-    def changed(self, stage: Stage) -> Iterator[RowMutations]:
+    def changed(self, stage: Stage) -> list[RowMutations]:
         """All rows that a stage writes, fills as slots, or removes something of."""
-        for (written_stage, _), rows in self._written.items():
-            if written_stage is stage:
-                yield from rows
-        if stage is Stage.PAGES:
-            yield from (slot.row for slots in self._slots.values() for slot in slots)
-        yield from self._removed.get(stage, ())
+        changed: list[RowMutations] = []
+        for rows in self._written.get(stage, {}).values():
+            changed += rows
+        for slots in self._slots.values() if stage is Stage.PAGES else ():
+            changed += [slot.row for slot in slots]
+        return changed + self._removed.get(stage, [])
 
     def __bool__(self) -> bool:
-        parts = self._written, self._removed, self._slots
-        return bool(self.counts) or any(any(part.values()) for part in parts)
+        return bool(self.counts or self._slots or self.stages())
 
 
 def apply(engine: Engine, plan: Plan, durability: Durability) -> None:

@@ -115,7 +115,11 @@ class ValueWriter:
                 write.columns[capture.BODY] = encode_absent(len(body))
             elif duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
                 found = self._pages.base(duplicate)
-                if isinstance(found, Base) and found.raw == body and self._bases.is_usable(found):
+                if (
+                    isinstance(found, Base)
+                    and found.raw == body
+                    and self._bases.is_usable(found.name, found.cell_value)
+                ):
                     self._bases.use(found, batch)
                     shared = found
                     write.columns[capture.BODY] = shared.cell_value
@@ -153,18 +157,18 @@ class ValueWriter:
     def _of_page(self, pointer: PagePointer, column: Column) -> Base | NewPage | None:
         """What a page offers as a base, if it may be used; of a page of the batch, that page."""
         base = self._pages.base(pointer, column)
-        if base is None or (isinstance(base, Base) and not self._bases.is_usable(base)):
-            return None
         if isinstance(base, NewPage):
-            name = base.body_name if column == capture.BODY else base.text_name
-            if len(base.values.get(column, b"")) > LARGEST_BASE_BYTES or self._bases.is_retired(name):
+            name, cell_value = base.body_name if column == capture.BODY else base.text_name, b""
+            if len(base.values.get(column, b"")) > LARGEST_BASE_BYTES:
                 return None
-        return base
+        elif base is not None:
+            name, cell_value = base.name, base.cell_value
+        return base if base is not None and self._bases.is_usable(name, cell_value) else None
 
     def _of_previous(self, previous: LiveCapture, row_key: bytes, column: Column) -> Base | None:
         value = previous.columns.get(column)
         base = None if value is None else self._bases.at(value, column, PagePointer(previous.source, row_key))
-        return base if base is not None and self._bases.is_usable(base) else None
+        return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
 
 
 def _body_name(one: Prepared) -> bytes:

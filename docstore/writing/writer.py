@@ -504,22 +504,25 @@ class Sequencer:
             return
         plan = batch.plan
         plan.flush_reason = reason
-        pages = [write for write in batch.writes if write.judgement is not None]
         self.value_writer.write(batch.writes, batch)
+        pages: list[Write] = []
+        rows: dict[int, list[RowMutations]] = {}
         for write in batch.writes:
-            if write.judgement is None:
-                plan.write(Stage.PAGES, (write.row(),))
-                continue
-            page = write.page.page
-            if page.payload_digest or page.docno:
-                post_names(batch.postings, write.pointer, page.payload_digest, page.docno)
-            if self._is_shared:
-                plan.fill(self._slot(write), order=write.commit_order)
-            else:
-                plan.write(Stage.PAGES, (write.row(),), order=write.commit_order)
-        self._committer.count_writes((write.page.row_key, len(write.page.page.body)) for write in pages)
+            if write.judgement is not None:
+                pages.append(write)
+                page = write.page.page
+                if page.payload_digest or page.docno:
+                    post_names(batch.postings, write.pointer, page.payload_digest, page.docno)
+                if self._is_shared:
+                    plan.fill(self._slot(write), order=write.commit_order)
+                    continue
+            rows.setdefault(write.commit_order, []).append(write.row())
+        for order, its_rows in rows.items():
+            plan.write(Stage.PAGES, its_rows, order=order)
+        self._committer.count_writes([(write.page.row_key, len(write.page.page.body)) for write in pages])
         plan.write(Stage.POSTINGS, self._index.mutations(batch.postings))
-        plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()))
+        if batch.anchors:
+            plan.write(Stage.ANCHORS, [RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()])
         visits = len(batch.writes) - len(pages)
         if not self._is_shared:
             counted = [(write.verdict, len(write.page.page.body)) for write in pages]

@@ -523,7 +523,7 @@ class LevelDBEngine:
                 last, tag, only_family = table, tags[table], BARE_TABLES.get(table, "")
             prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`: most keys are written here
             for mutation in mutations:
-                if not isinstance(mutation, SetCell):
+                if type(mutation) is not SetCell:
                     check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
                     deleted = cellkeys.deleted_range(prefix, mutation, bool(only_family))
                     self._fill_delete(db, batch, *deleted, written)
