@@ -114,7 +114,7 @@ class SlotCommitter:
             self._expected.clear()
             self._overruled.clear()
             self._pending_since.clear()
-        for rows in plan.from_pages():
+        for rows in plan.stages(Stage.PAGES):
             try:
                 self._engine.mutate_rows([self._values.with_values(row) for row in rows], self.durability)
             except StorageError as error:
@@ -125,7 +125,7 @@ class SlotCommitter:
 
         No order is needed, because nothing uses these rows and claims before their page exists.
         """
-        rows = [row for stage in plan.before_pages() for row in stage]
+        rows = [row for stage in plan.stages(end=Stage.PAGES) for row in stage]
         lost: set[PagePointer] = set()
 
         def write_rows() -> None:

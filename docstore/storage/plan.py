@@ -106,24 +106,19 @@ class Plan:
         for order in sorted(self._slots):
             yield self._slots[order]
 
-    def stages(self) -> list[list[RowMutations]]:
-        """The rows of each stage that has any, in order; PAGES is split by commit order."""
-        return self.before_pages() + self.from_pages()
+    def stages(self, start: Stage = Stage.NUMBERS, end: Stage | None = None) -> list[list[RowMutations]]:
+        """The rows of each stage that has any, in order; PAGES is split by commit order.
 
-    def before_pages(self) -> list[list[RowMutations]]:
-        """The stages before PAGES."""
-        return self._parts(Stage.NUMBERS, Stage.PAGES)
-
-    def from_pages(self) -> list[list[RowMutations]]:
-        """PAGES and the stages after it, then the removals."""
-        removed = [self._removed[stage] for stage in sorted(self._removed, reverse=True) if self._removed[stage]]
-        return self._parts(Stage.PAGES, Stage.COUNTS + 1) + removed
-
-    def _parts(self, start: int, end: int) -> list[list[RowMutations]]:
+        Args:
+            start: the first stage.
+            end: the first one that is left out; None for all that follow, and the removals after them.
+        """
         parts = []
         for stage in sorted(self._written):
-            if start <= stage < end:
+            if start <= stage and (end is None or stage < end):
                 parts += [rows for _, rows in sorted(self._written[stage].items()) if rows]
+        if end is None:
+            parts += [self._removed[stage] for stage in sorted(self._removed, reverse=True) if self._removed[stage]]
         return parts
 
     def rows(self) -> list[RowMutations]:

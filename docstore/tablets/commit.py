@@ -84,7 +84,8 @@ class Committer:
             for follower in self.followers:
                 follower(plan, known)
         self._values.records.begin_group(self.manifest.group + 1)
-        self.manifest.split_grown(self.durability)
+        if self.manifest.has_grown:
+            self.manifest.split_grown(self.durability)
 
     def drop_placed(self) -> None:
         """See `Committer` of the port: else they would be written with the next group, though the disk was full."""

@@ -105,6 +105,10 @@ class _Range:
 class Manifest:
     """Tablets and segments of one store.  One writer; `tablet_for` and `tablets` from any thread.
 
+    Attributes:
+        group: the number of the last committed group; 0 for none.
+        has_grown: a tablet may be too large: `split_grown` has work to do.
+
     Order of calls for a group: `count_writes`, `add_to` its plan; then the plan is written; then `committed`, or
     `aborted` if that failed.  `split_grown` is called between groups.
     """
@@ -126,8 +130,8 @@ class Manifest:
         self._active: int | None = None
         self._next_segment = 1
         self._next_tablet = 1
-        self._group = 0
-        self._grown = False
+        self.group = 0
+        self.has_grown = False
         self._totals: dict[str, int] | None = None
         """None if the row `counters` must be read: at first, and after a commit of unknown outcome."""
         self._sealed_totals: dict[str, int] | None = None
@@ -151,7 +155,7 @@ class Manifest:
             if row.state == SEGMENT_ACTIVE:
                 manifest._active = row.number
         manifest._next_segment, manifest._next_tablet = counters.next_segment, counters.next_tablet
-        manifest._group, manifest._totals = counters.group, counters.totals
+        manifest.group, manifest._totals = counters.group, counters.totals
         manifest._next_segment = max(manifest._next_segment, *(number + 1 for number in manifest._segments), 1)
         manifest._next_tablet = max(manifest._next_tablet, *(item.number + 1 for item in manifest._ranges), 1)
         if not manifest._ranges or manifest._ranges[0].start:
@@ -160,7 +164,7 @@ class Manifest:
             manifest._ranges.insert(0, first)
             manifest._without_row.add(first)
         manifest._starts = [item.start for item in manifest._ranges]
-        manifest._grown = any(item.raw_bytes > tablet_bytes for item in manifest._ranges)
+        manifest.has_grown = any(item.raw_bytes > tablet_bytes for item in manifest._ranges)
         return manifest
 
     # --- reading ---
@@ -188,11 +192,6 @@ class Manifest:
         """The number of the next segment; no segment with a committed record ever had it."""
         return self._next_segment
 
-    @property
-    def group(self) -> int:
-        """The number of the last committed group; 0 for none."""
-        return self._group
-
     def totals(self) -> dict[str, int]:
         """Counts by name of what was written to the store: absolute, so that a repeated write counts once."""
         totals = self._totals
@@ -202,7 +201,7 @@ class Manifest:
 
     def resume_at(self, group: int) -> RowMutations:
         """Continue after a group number, when commits were lost; returns the row to write."""
-        self._group = group
+        self.group = group
         return self._counters()
 
     # --- a group ---
@@ -227,9 +226,9 @@ class Manifest:
             item.pending_bytes = 0
         self._counted |= self._touched
         self._touched = set()
-        sizes = {item: item.raw_bytes for item in self._counted} | {
-            item: item.raw_bytes + pending for item, pending in self._sealed
-        }
+        sizes = {item: item.raw_bytes for item in self._counted}
+        for item, pending in self._sealed:
+            sizes[item] += pending
         rows = [_tablet_mutation(item, sizes.get(item, item.raw_bytes)) for item in self._without_row]
         if len(sizes) > MAX_COUNTED:
             rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
@@ -246,16 +245,15 @@ class Manifest:
         """The rows of `add_to` were applied."""
         for item, pending in self._sealed:
             item.raw_bytes += pending
-            self._grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
+            self.has_grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
         if len(self._counted) > MAX_COUNTED:
             self._counted = set()
         self._without_row = set()
-        self._take_sealed()
         self._unwritten.difference_update(self._sealed_segments)
-        self._group += 1
+        self.group += 1
         if self._sealed_totals is not None:
             self._totals = self._sealed_totals
-        self._sealed, self._sealed_segments, self._sealed_totals = [], {}, None
+        self._drop_sealed()
 
     def aborted(self) -> None:
         """The rows of `add_to` may be applied or not: drop their counts, and write the rows again next time.
@@ -263,13 +261,15 @@ class Manifest:
         The segments keep their new length.  If the group's rows were applied, they refer to these bytes; if not, the
         bytes are garbage, as after any group that failed after its sync.  The next group has the same number.
         """
-        self._take_sealed()
         self._unwritten.update(self._sealed_segments)
-        self._sealed, self._sealed_segments, self._sealed_totals, self._totals = [], {}, None, None
+        self._totals = None
+        self._drop_sealed()
 
-    def _take_sealed(self) -> None:
+    def _drop_sealed(self) -> None:
+        """Keep the lengths of segments of `add_to`, and end its group."""
         self._segments.update(self._sealed_segments)
-        self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
+        self._next_segment = max(self._next_segment, max(self._sealed_segments, default=0) + 1)
+        self._sealed, self._sealed_segments, self._sealed_totals = [], {}, None
 
     def _counters(
         self,
@@ -293,9 +293,9 @@ class Manifest:
         elif len(sizes) > MAX_COUNTED:
             sizes = {}
         value: dict[str, Any] = {
-            "next_segment": max(self._next_segment, *(number + 1 for number in segments or ()), 1),
+            "next_segment": max(self._next_segment, max(segments or (), default=0) + 1),
             "next_tablet": max(self._next_tablet, next_tablet),
-            "group": self._group + new_groups,
+            "group": self.group + new_groups,
             "active": [active.number, active.committed_bytes, active.synced_bytes] if active else [0, 0, 0],
             "tablets": [(item.number, size) for item, size in sizes.items()],
             "totals": self.totals() if self._sealed_totals is None else self._sealed_totals,
@@ -387,22 +387,22 @@ class Manifest:
             The right parts.
         """
         made: list[Tablet] = []
-        while self._grown:
-            self._grown = False
+        while self.has_grown:
+            self.has_grown = False
             for index in range(len(self._ranges) - 1, -1, -1):
                 item = self._ranges[index]
                 if item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes):
                     try:
                         right = self._split(index, durability)
                     except (StorageError, CommitUnknown):
-                        self._grown = True
+                        self.has_grown = True
                         self._next_tablet += 1  # the row of the right part may exist
                         return made
                     if right is None:
                         item.split_at_bytes = 2 * item.raw_bytes
                     else:
                         made.append(right)
-                        self._grown = True
+                        self.has_grown = True
         return made
 
     def _split(self, index: int, durability: Durability) -> Tablet | None:
@@ -448,7 +448,7 @@ class Manifest:
         for item in changed:
             item.raw_bytes = raw_bytes[item.number]
             item.split_at_bytes = 0
-            self._grown |= item.raw_bytes > self._tablet_bytes
+            self.has_grown |= item.raw_bytes > self._tablet_bytes
         if changed:
             self._write_sizes(changed, durability)
 

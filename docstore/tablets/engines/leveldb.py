@@ -23,7 +23,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -561,7 +560,11 @@ class LevelDBEngine:
 
         REQUIRES: the write lock.
         """
-        log_bytes = self._measure_log()
+        try:
+            log_bytes = self._log.stat().st_size
+        except OSError:  # LevelDB has begun another one
+            self._log = max(self.path.glob("*.log"), default=self._log)
+            log_bytes = self._log.stat().st_size if self._log.is_file() else 0
         try:
             batch.write()
         except _FOREIGN_ERRORS as error:
@@ -584,13 +587,6 @@ class LevelDBEngine:
             shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
         except _FOREIGN_ERRORS:
             self._handle.fail()  # the data is in the log; the next write reopens LevelDB
-
-    def _measure_log(self) -> int:
-        """Size of the current log; sets `_log` to its path."""
-        with suppress(OSError):
-            return self._log.stat().st_size
-        self._log = max(self.path.glob("*.log"), default=self.path / "none.log")
-        return self._log.stat().st_size if self._log.is_file() else 0
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
