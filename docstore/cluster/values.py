@@ -338,8 +338,9 @@ class CellValues:
     def append_pages(self, pages: Sequence[NewPage]) -> None:
         """See `Values`: no value is a delta."""
         for page in pages:
+            timestamp, row_key = page.pointer
             for column, raw in page.values.items():
-                page.cell_values[column] = self.append(page.row_key, column, page.timestamp, raw)
+                page.cell_values[column] = self.append(row_key, column, timestamp, raw)
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

@@ -264,11 +264,12 @@ class Sample:
     def widen(self, stride_pieces: int) -> None:
         """Keep only pieces at this distance, now and for further values."""
         stride_bytes = stride_pieces * PIECE_BYTES
-        kept = bytes(self._kept)
-        pieces = [kept[start:end] for start, end in zip([0, *self._ends], self._ends, strict=False)]
+        kept, step = bytes(self._kept), stride_bytes // (self._stride_bytes or stride_bytes)
+        bounds = zip([0, *self._ends][::step], self._ends[::step], strict=False)
+        pieces = [kept[start:end] for start, end in bounds]
         self._kept, self._ends = bytearray(), array("Q")
         if self._stride_bytes:
-            for piece in pieces[:: stride_bytes // self._stride_bytes]:
+            for piece in pieces:
                 self._kept += piece
                 self._ends.append(len(self._kept))
             self._next = len(self._ends) * stride_bytes

@@ -20,6 +20,7 @@ from docstore.model.format import (
     INLINE_LIMIT_BYTES,
     RECORD_VALUE,
 )
+from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, value_name
 from docstore.storage.cache import LruCache
@@ -97,7 +98,7 @@ class LocalValues:
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
-        page = NewPage(row_key, timestamp, {column: raw})
+        page = NewPage(PagePointer(timestamp, row_key), {column: raw})
         self.append_pages([page])
         return page.cell_values[column]
 
@@ -147,7 +148,7 @@ class LocalValues:
         records: list[Record] = []
         placed: list[tuple[NewPage, Column, bytes, Chosen]] = []
         for page in pages:
-            row_key, timestamp = page.row_key, page.timestamp
+            timestamp, row_key = page.pointer
             for column, raw in page.values.items():
                 if len(raw) > INLINE_LIMIT_BYTES:
                     text = on_body.get(page) if column == MAIN else None
@@ -170,7 +171,11 @@ class LocalValues:
         name = (page.body_name or value_name(raw)) if len(raw) <= LARGEST_BASE_BYTES else b""
         text = page.values.get(MAIN, b"")
         text = text if len(text) > INLINE_LIMIT_BYTES else b""
-        return page, NewValue(BODY, raw, name, bases, self.dictionaries.choose(page.row_key, BODY, raw), text), True
+        return (
+            page,
+            NewValue(BODY, raw, name, bases, self.dictionaries.choose(page.pointer.row_key, BODY, raw), text),
+            True,
+        )
 
     def _text_value(
         self, page: NewPage, raw: bytes, bases: list[Base | int], body: tuple[bytes, bytes] | None
@@ -178,16 +183,16 @@ class LocalValues:
         """A text to encode; it is a sample for dictionaries, unless it may do without."""
         name = page.text_name if len(raw) <= LARGEST_BASE_BYTES else b""
         samples = not (bases or body)
-        dictionary = self.dictionaries.choose(page.row_key, MAIN, raw, samples=samples)
+        dictionary = self.dictionaries.choose(page.pointer.row_key, MAIN, raw, samples=samples)
         return page, NewValue(MAIN, raw, name, bases, dictionary, b"", body), samples
 
     def _encode(self, values: list[_PageValue]) -> list[Chosen]:
         encoded = self._codec.choose_many([value for _, value, _ in values]) if values else []
         for (page, value, is_sampled), ((codec, related, payload, _), _, _) in zip(values, encoded, strict=True):
             if codec == CODEC_ZSTD_DICTIONARY:
-                self.dictionaries.judge(page.row_key, value.column, len(value.raw), len(payload), related)
+                self.dictionaries.judge(page.pointer.row_key, value.column, len(value.raw), len(payload), related)
             if not is_sampled and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
-                self.dictionaries.sample(page.row_key, value.column, value.raw)
+                self.dictionaries.sample(page.pointer.row_key, value.column, value.raw)
         return encoded
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:

@@ -225,14 +225,14 @@ class RowImporter:
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
             known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
-            page = NewPage(row_key, timestamp, {column: raw}, [lambda _: known])
+            page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [lambda _: known])
             values.append_pages([page])
             return page.cell_values[column]
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
             cell_value = values.append(row_key, column, timestamp, raw)
         else:
-            page = NewPage(row_key, timestamp, {column: raw, capture.MAIN: text.value})
+            page = NewPage(PagePointer(timestamp, row_key), {column: raw, capture.MAIN: text.value})
             values.append_pages([page])
             cell_value, text_value = page.cell_values[column], page.cell_values[capture.MAIN]
             row.placed[text.stored_as] = text_value

@@ -129,7 +129,7 @@ class ValueWriter:
                 offers = [] if write.is_damaged else self._relatives(write)
             values[capture.MAIN] = write.page.analysed.main_bytes
         values |= write.long
-        page = write.new = NewPage(write.page.row_key, write.timestamp, values, offers)
+        page = write.new = NewPage(write.pointer, values, offers)
         if capture.BODY in values:
             page.body_name = _body_name(write.page)
         if shared is not None:
