@@ -372,18 +372,21 @@ class SiteDictionaries:
         """
         if column not in COLUMNS:
             return None
-        scope = self._site(row_key, column)[1]
+        name, scope = self._site(row_key, column)
         prepared = self._prepared_of(scope) if scope.checksum else None
         if prepared is None:
             prepared = self._prepared_of(self._scope(self._tablet_name(row_key, column)))
         if samples:
-            self.sample(row_key, column, raw)
+            self._learn(name, scope, row_key, column, raw)
         return prepared
 
     def sample(self, row_key: bytes, column: Column, raw: bytes) -> None:
         """Sample a value for the next dictionaries; `choose` for this value comes before."""
+        self._learn(*self._site(row_key, column), row_key, column, raw)
+
+    def _learn(self, name: bytes, scope: _Scope, row_key: bytes, column: Column, raw: bytes) -> None:
+        """Sample a value for its site; for its tablet too while the site has no dictionary."""
         self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
-        name, scope = self._site(row_key, column)
         self._sample(name, scope, raw)
         if not scope.checksum:
             name = self._tablet_name(row_key, column)
