@@ -459,12 +459,12 @@ class SiteDictionaries:
             # Sites with path segments begin like the site of their host without one.
             self._site_start = row_key[: segment_end + 1] if segment_end > 0 and host_end > 1 else b""
             self._site_scopes = {}
-        found = self._site_scopes.get(column)
-        if found is None:
+        known = self._site_scopes.get(column)
+        if known is None:
             name = self._site_name + _COLUMN_NAMES[column]
             scope = self._scope(name)
-            found = self._site_scopes[column] = name, scope
-        return found
+            known = self._site_scopes[column] = name, scope
+        return known
 
     def _scope(self, name: bytes) -> _Scope:
         scope = self._scopes.get(name)

@@ -133,7 +133,7 @@ class Manifest:
         self.group = 0
         self.has_grown = False
         self._totals: dict[str, int] | None = None
-        """None if the row `counters` must be read: at first, and after a commit of unknown outcome."""
+        """Filled by the writer alone.  None if the row `counters` must be read, after a commit of unknown outcome."""
         self._sealed_totals: dict[str, int] | None = None
 
     @classmethod
@@ -155,7 +155,7 @@ class Manifest:
             if row.state == SEGMENT_ACTIVE:
                 manifest._active = row.number
         manifest._next_segment, manifest._next_tablet = counters.next_segment, counters.next_tablet
-        manifest.group, manifest._totals = counters.group, counters.totals
+        manifest.group, manifest._totals = counters.group, dict(counters.totals)
         manifest._next_segment = max(manifest._next_segment, *(number + 1 for number in manifest._segments), 1)
         manifest._next_tablet = max(manifest._next_tablet, *(item.number + 1 for item in manifest._ranges), 1)
         if not manifest._ranges or manifest._ranges[0].start:
@@ -194,10 +194,8 @@ class Manifest:
 
     def totals(self) -> dict[str, int]:
         """Counts by name of what was written to the store: absolute, so that a repeated write counts once."""
-        totals = self._totals
-        if totals is None:
-            totals = self._totals = _Counters.load(self._engine).totals
-        return totals
+        known = self._totals
+        return dict(_Counters.load(self._engine).totals if known is None else known)
 
     def resume_at(self, group: int) -> RowMutations:
         """Continue after a group number, when commits were lost; returns the row to write."""
@@ -232,8 +230,10 @@ class Manifest:
         rows = [_tablet_mutation(item, sizes.get(item, item.raw_bytes)) for item in self._without_row]
         if len(sizes) > MAX_COUNTED:
             rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
+        if self._totals is None:
+            self._totals = self.totals()
         if plan.counts:
-            totals = Counter(self.totals())
+            totals = Counter(self._totals)
             totals.update(plan.counts)
             self._sealed_totals = {name: count for name, count in totals.items() if count}
         self._sealed_segments, begun_or_ended = self._changed_segments(progress)
@@ -566,7 +566,7 @@ class _Counters(NamedTuple):
     group: int = 0
     active: tuple[int, ...] = (0, 0, 0)
     tablets: Mapping[int, int] = MappingProxyType({})
-    totals: dict[str, int] = {}  # noqa: RUF012 - never changed
+    totals: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
     def load(cls, engine: Engine) -> _Counters:

@@ -113,13 +113,13 @@ class LocalValues:
                 if len(raw) <= INLINE_LIMIT_BYTES:
                     page.cell_values[column] = INLINE_TAG + raw
                 elif column == BODY:
-                    found = offered[page] = []
+                    bases = offered[page] = []
                     for offers in page.offers:
                         base = _base_of(offers(BODY), BODY, bodies)
                         if base is not None:
-                            found.append((base, offers))
+                            bases.append((base, offers))
                     bodies[page] = len(first)
-                    first.append(self._body_value(page, raw, [base for base, _ in found]))
+                    first.append(self._body_value(page, raw, [base for base, _ in bases]))
                 elif column != MAIN:
                     first.append((page, NewValue(column, raw), True))
         encoded = self._encode(first)
@@ -141,9 +141,9 @@ class LocalValues:
                 root = texts[page] = Base(name, raw, b"", page.pointer)
                 on_body[page] = Encoded(CODEC_ZSTD_BODY, b"", frame), None, root
                 continue
-            bases = [base for offers in relatives if (base := _base_of(offers(MAIN), MAIN, texts)) is not None]
+            relations = [base for offers in relatives if (base := _base_of(offers(MAIN), MAIN, texts)) is not None]
             texts[page] = len(second)
-            second.append(self._text_value(page, raw, bases, (page.values[BODY], frame) if frame else None))
+            second.append(self._text_value(page, raw, relations, (page.values[BODY], frame) if frame else None))
         rest, its_texts = iter(encoded), iter(self._encode(second))
         records: list[Record] = []
         placed: list[tuple[NewPage, Column, bytes, Chosen]] = []
@@ -171,11 +171,8 @@ class LocalValues:
         name = (page.body_name or value_name(raw)) if len(raw) <= LARGEST_BASE_BYTES else b""
         text = page.values.get(MAIN, b"")
         text = text if len(text) > INLINE_LIMIT_BYTES else b""
-        return (
-            page,
-            NewValue(BODY, raw, name, bases, self.dictionaries.choose(page.pointer.row_key, BODY, raw), text),
-            True,
-        )
+        dictionary = self.dictionaries.choose(page.pointer.row_key, BODY, raw)
+        return page, NewValue(BODY, raw, name, bases, dictionary, text), True
 
     def _text_value(
         self, page: NewPage, raw: bytes, bases: list[Base | int], body: tuple[bytes, bytes] | None

@@ -114,14 +114,10 @@ class ValueWriter:
             if write.verdict.stored == capture.STORED_TEXT:
                 write.columns[capture.BODY] = encode_absent(len(body))
             elif duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
-                found = self._pages.base(duplicate)
-                if (
-                    isinstance(found, Base)
-                    and found.raw == body
-                    and self._bases.is_usable(found.name, found.cell_value)
-                ):
-                    self._bases.use(found, batch)
-                    shared = found
+                base = self._of_page(duplicate, capture.BODY)
+                if isinstance(base, Base) and base.raw == body:
+                    self._bases.use(base, batch)
+                    shared = base
                     write.columns[capture.BODY] = shared.cell_value
                     offers = [partial(self._of_page, duplicate)]
             if capture.BODY not in write.columns:

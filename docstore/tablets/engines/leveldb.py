@@ -417,7 +417,7 @@ class LevelDBEngine:
                 seek, valid, key_at, step = stream.seek, stream.valid, stream.key, stream.next
                 rows = []
                 for row_key in row_keys:
-                    prefix = tag + escape(row_key)
+                    prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
                     skip = len(prefix)
                     seek(prefix)
                     row: list[bytes] = []
@@ -437,7 +437,8 @@ class LevelDBEngine:
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         """See `Engine.absent_rows`."""
         check_table(table)
-        prefixes = sorted((cellkeys.row_prefix(table, row_key), row_key) for row_key in row_keys)
+        tag = cellkeys.TAGS[table]
+        prefixes = sorted([(tag + key.replace(b"\x00", KEY_ESCAPE) + KEY_END, key) for key in row_keys])
 
         def work(db: Any) -> set[bytes]:
             stream = db.raw_iterator(verify_checksums=True)
@@ -520,7 +521,7 @@ class LevelDBEngine:
             if table is not last:
                 check_table(table)
                 last, tag, only_family = table, tags[table], BARE_TABLES.get(table, "")
-            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`: most keys are written here
+            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
             for mutation in mutations:
                 if type(mutation) is not SetCell:
                     check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
