@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -103,9 +103,6 @@ class MemoryCommitter:
         pass
 
     def wait(self) -> None:
-        pass
-
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
         pass
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:

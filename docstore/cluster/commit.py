@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from docstore.cluster.client import HBaseCell
@@ -214,9 +214,6 @@ class SlotCommitter:
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         else:
             self._pause = FIRST_PAUSE_SECONDS
-
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """See `Committer`: HBase splits regions by itself."""
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer`: the cluster's disks need no reserve."""

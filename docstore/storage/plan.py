@@ -67,13 +67,15 @@ class Plan:
     """Rows of one commit by stage.
 
     Attributes:
+        bodies: row key and length in bytes of each body that it writes.
         counts: what its commit adds to the totals of the store, by name.
         flush_reason: why its batch was committed early; None if the group was complete, or if it writes no batch.
     """
 
-    __slots__ = ("_removed", "_slots", "_written", "counts", "flush_reason")
+    __slots__ = ("_removed", "_slots", "_written", "bodies", "counts", "flush_reason")
 
     def __init__(self) -> None:
+        self.bodies: list[tuple[bytes, int]] = []
         self.counts: Mapping[str, int] = {}
         self.flush_reason: FlushReason | None = None
         self._written: dict[Stage, dict[int, list[RowMutations]]] = {}

@@ -14,7 +14,7 @@ directory.  It offers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -168,10 +168,6 @@ class Committer(Protocol):
 
     def wait(self) -> None:
         """Wait a moment before lost pages are judged again."""
-        ...
-
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """Count bodies of the plan in preparation: row key and length in bytes of each."""
         ...
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:

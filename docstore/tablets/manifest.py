@@ -80,7 +80,6 @@ class _Range:
         self.number = number
         self.start = start
         self.raw_bytes = raw_bytes
-        self.pending_bytes = 0
         self.split_at_bytes = 0
         """The next size at which a split is tried, after one that was not possible."""
         self.sample_is_whole = sample_is_whole
@@ -109,8 +108,8 @@ class Manifest:
         group: the number of the last committed group; 0 for none.
         has_grown: a tablet may be too large: `split_grown` has work to do.
 
-    Order of calls for a group: `count_writes`, `add_to` its plan; then the plan is written; then `committed`, or
-    `aborted` if that failed.  `split_grown` is called between groups.
+    Order of calls for a group: `add_to` its plan; then the plan is written; then `committed`, or `aborted` if that
+    failed.  `split_grown` is called between groups.
     """
 
     def __init__(self, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> None:
@@ -118,11 +117,11 @@ class Manifest:
         self._tablet_bytes = tablet_bytes
         self._ranges: list[_Range] = []
         self._starts: list[bytes] = []
-        self._touched: set[_Range] = set()
         self._counted: set[_Range] = set()
         """Tablets with their size in the row `counters`."""
         self._without_row: set[_Range] = set()
-        self._sealed: list[tuple[_Range, int]] = []
+        self._sealed: dict[_Range, int] = {}
+        """Tablets of the group with the bytes that it adds."""
         self._segments: dict[int, SegmentRow] = {}
         self._sealed_segments: dict[int, SegmentRow] = {}
         self._unwritten: set[int] = set()
@@ -204,29 +203,20 @@ class Manifest:
 
     # --- a group ---
 
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """Count bodies of the group in preparation: row key and length in bytes of each."""
-        for row_key, raw_bytes in writes:
-            item = self._ranges[bisect_right(self._starts, row_key) - 1]
-            item.pending_bytes += raw_bytes
-            item.sample(row_key)
-            self._touched.add(item)
-
     def add_to(self, plan: Plan, progress: Sequence[SegmentProgress]) -> None:
         """Add the manifest's rows to a group's plan: counters, and changed segments and tablets.
 
         Args:
-            plan: of the group; its counts are added to the totals.
+            plan: of the group; its bodies are added to their tablets, its counts to the totals.
             progress: from `Bodies.progress`, after the flush or sync of this group.
         """
-        self._sealed = [(item, item.pending_bytes) for item in self._touched]
-        for item in self._touched:
-            item.pending_bytes = 0
-        self._counted |= self._touched
-        self._touched = set()
-        sizes = {item: item.raw_bytes for item in self._counted}
-        for item, pending in self._sealed:
-            sizes[item] += pending
+        sealed = self._sealed = {}
+        for row_key, raw_bytes in plan.bodies:
+            item = self._ranges[bisect_right(self._starts, row_key) - 1]
+            sealed[item] = sealed.get(item, 0) + raw_bytes
+            item.sample(row_key)
+        self._counted.update(sealed)
+        sizes = {item: item.raw_bytes + sealed.get(item, 0) for item in self._counted}
         rows = [_tablet_mutation(item, sizes.get(item, item.raw_bytes)) for item in self._without_row]
         if len(sizes) > MAX_COUNTED:
             rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
@@ -243,8 +233,8 @@ class Manifest:
 
     def committed(self) -> None:
         """The rows of `add_to` were applied."""
-        for item, pending in self._sealed:
-            item.raw_bytes += pending
+        for item, added_bytes in self._sealed.items():
+            item.raw_bytes += added_bytes
             self.has_grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
         if len(self._counted) > MAX_COUNTED:
             self._counted = set()
@@ -269,7 +259,7 @@ class Manifest:
         """Keep the lengths of segments of `add_to`, and end its group."""
         self._segments.update(self._sealed_segments)
         self._next_segment = max(self._next_segment, max(self._sealed_segments, default=0) + 1)
-        self._sealed, self._sealed_segments, self._sealed_totals = [], {}, None
+        self._sealed, self._sealed_segments, self._sealed_totals = {}, {}, None
 
     def _counters(
         self,
@@ -425,10 +415,6 @@ class Manifest:
         apply(self._engine, plan.write(Stage.ALLOCATION, rows), durability)
         self._next_tablet += 1
         self._without_row.discard(left)
-        smaller.pending_bytes = left.pending_bytes
-        if left in self._touched:
-            self._touched.remove(left)
-            self._touched.add(smaller)
         ranges = [*self._ranges[:index], smaller, right, *self._ranges[index + 1 :]]
         self._ranges, self._starts = ranges, [item.start for item in ranges]
         return Tablet(right.number, right.start, end, right.raw_bytes)
@@ -465,7 +451,7 @@ class Manifest:
         while index + 1 < len(self._ranges):
             left, right = self._ranges[index : index + 2]
             sum_bytes = left.raw_bytes + right.raw_bytes
-            if 2 * sum_bytes >= self._tablet_bytes or {left, right} & self._touched:
+            if 2 * sum_bytes >= self._tablet_bytes:
                 index += 1
                 continue
             self._counted -= {left, right}

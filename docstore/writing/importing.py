@@ -185,7 +185,7 @@ class RowImporter:
                 cell_value = cell.stored_as
             if cell_value is None:
                 if cell.column == capture.BODY:
-                    self._committer.count_writes([(row.row_key, len(cell.value))])
+                    plan.bodies.append((row.row_key, len(cell.value)))
                 text = texts.get(cell.timestamp) if cell.column == capture.BODY else None
                 cell_value = self._place_value(row, cell, text, plan, find_base)
                 if cell.stored_as:

@@ -519,7 +519,7 @@ class Sequencer:
             rows.setdefault(write.commit_order, []).append(write.row())
         for order, its_rows in rows.items():
             plan.write(Stage.PAGES, its_rows, order=order)
-        self._committer.count_writes([(write.page.row_key, len(write.page.page.body)) for write in pages])
+        plan.bodies = [(write.page.row_key, len(write.page.page.body)) for write in pages]
         plan.write(Stage.POSTINGS, self._index.mutations(batch.postings))
         if batch.anchors:
             plan.write(Stage.ANCHORS, [RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()])
