@@ -380,7 +380,7 @@ class GroupPages(StoredPages):
 
     def prepare(self, row_keys: Sequence[bytes]) -> None:
         """Find out in one read which rows of the group do not exist yet: in a crawl, most of them."""
-        self._absent = self._table.absent_rows(row_keys) if self._is_alone and len(row_keys) > 1 else set()
+        self._absent = self._table.absent_rows(row_keys) if self._is_alone and row_keys else set()
 
     def is_absent(self, row_key: bytes) -> bool:
         """Whether `prepare` found that a row does not exist."""
