@@ -73,7 +73,7 @@ class AppendFile:
         self._files = files
         self._descriptor = descriptor
 
-    def write(self, raw: bytes | bytearray | memoryview) -> None:
+    def write(self, raw: bytes | memoryview) -> None:
         """Append bytes; on return the operating system has them.
 
         Raises:

@@ -195,13 +195,14 @@ class _Active:
         """Number of the last mark in it, if known."""
         self.closed_bytes: int | None = None
         """Committed length, if only the mark of an orderly close is after it."""
-        self.pending = bytearray()
-        """The buffer: the bytes before `tail_bytes` that are not written."""
+        self.pending: dict[int, bytes] = {}
+        self.pending_bytes = 0
 
     def take(self, encoded: bytes) -> None:
         """Append bytes to the buffer."""
-        self.pending += encoded
+        self.pending[self.tail_bytes] = encoded
         self.tail_bytes += len(encoded)
+        self.pending_bytes += len(encoded)
 
 
 class ValueLog:
@@ -374,9 +375,8 @@ class ValueLog:
                 self._encode = record_encoder()
             encoded, refs = self._encode(records, active.number, active.tail_bytes)
             for raw in encoded:
-                active.pending += raw
-                active.tail_bytes += len(raw)
-                if len(active.pending) >= BUFFER_LIMIT_BYTES:
+                active.take(raw)
+                if active.pending_bytes >= BUFFER_LIMIT_BYTES:
                     self._flush()
         return refs
 
@@ -468,14 +468,15 @@ class ValueLog:
         if active is None or not active.pending:
             return
         try:
-            active.file.write(active.pending)
+            active.file.write(b"".join(active.pending.values()))
         except BaseException:
             self._give_up()
             with suppress(StorageError):  # on a full disk, free the space of the incomplete group
                 self._files.truncate(active.file.path, self._written_bytes)
             raise
         self._written_bytes = active.tail_bytes
-        active.pending = bytearray()
+        active.pending = {}
+        active.pending_bytes = 0
 
     def _sync(self, active: _Active, written_bytes: int) -> None:
         try:
@@ -508,7 +509,7 @@ class ValueLog:
             CorruptionError: the segment is missing.
         """
         if segment == self._active_number and offset >= self._written_bytes:
-            pending = self._read_pending(segment, offset, length)
+            pending = self._read_pending(segment, offset)
             if pending is not None:
                 return pending
         handle = self._handles.get(segment) or self._open(segment)
@@ -590,13 +591,10 @@ class ValueLog:
             stop = self._files.length_bytes(self.path(segment)) if end is None else end
             yield encode_ref(segment, last[0], stop - last[0]), last[1]
 
-    def _read_pending(self, segment: int, offset: int, length: int) -> bytes | None:
+    def _read_pending(self, segment: int, offset: int) -> bytes | None:
         with self._lock:
             active = self._active
-            if active is None or active.number != segment:
-                return None
-            at = offset - active.tail_bytes + len(active.pending)
-            return bytes(active.pending[at : at + length]) if at >= 0 else None
+            return active.pending.get(offset) if active is not None and active.number == segment else None
 
     def _open(self, segment: int) -> ReadFile:
         with self._handle_lock:
