@@ -43,6 +43,8 @@ from docstore.cluster.coding import (
     encode_key,
     encode_timestamp,
 )
+from docstore.cluster.counts import FAMILY as COUNTS_FAMILY
+from docstore.cluster.counts import TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
@@ -53,8 +55,6 @@ from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
-from docstore.storage.counts import FAMILY as COUNTS_FAMILY
-from docstore.storage.counts import TAKEN, TOTALS, fold_shared
 from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY

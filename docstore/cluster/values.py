@@ -305,8 +305,8 @@ class CellValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
-        codec, related, payload, _ = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
-        self._dictionaries.learn(row_key, column, raw)
+        dictionary = self._dictionaries.choose(row_key, column, raw)
+        codec, related, payload, _ = self._codec.encode(raw, dictionary=dictionary)
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)
@@ -329,8 +329,9 @@ class CellValues:
     def append_pages(self, pages: Sequence[NewPage]) -> None:
         """See `Values`: no value is a delta."""
         for page in pages:
+            timestamp, row_key = page.pointer
             for column, raw in page.values.items():
-                page.cell_values[column] = self.append(page.row_key, column, page.timestamp, raw)
+                page.cell_values[column] = self.append(row_key, column, timestamp, raw)
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

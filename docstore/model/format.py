@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
@@ -253,9 +253,9 @@ compaction wrote, ascending, concatenated.  Without this row the records are rea
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
-"""-> {"next_segment", "next_tablet", "group", "active", "tablets"}: numbers are never given twice; group is that of the
-last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of number and
-size: they replace what the rows of these say."""
+"""-> {"next_segment", "next_tablet", "group", "active", "tablets", "totals"}: numbers are never given twice; group is
+that of the last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of
+number and size: they replace what the rows of these say.  "totals" counts by name what was written."""
 
 BAND_SECRET_ROW = b"band-secret"
 """Cell m: -> BAND_SECRET_BYTES random bytes that decide which bins of a sketch make a band, with a schema that has
@@ -273,9 +273,9 @@ LOST_ROW = b"lost"
 """Cells m: of losses that an open detected, until they are acknowledged; see docs/format.md."""
 
 COUNTS_ROW = b"tally"
-"""+ name of a writer session -> msgpack of its counts by name, absolute."""
+"""+ name of a writer session on HBase -> msgpack of its counts by name, absolute."""
 COUNTS_FOLDED_ROW = b"tally-folded"
-"""-> msgpack of the counts of ended sessions, and next to it of the keys of the rows that it includes."""
+"""-> msgpack of folded counts of sessions on HBase, and next to it of the counts taken of each row."""
 COMPACTION_ROW = b"compaction"
 """Position of an unfinished maintenance run on HBase; see `cluster/upkeep.py`."""
 PURGED_ROW = b"purged"

@@ -278,7 +278,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ),
     (
         "dictionaries: sampling and choosing",
-        ((SiteDictionaries, "learn"), (SiteDictionaries, "get"), (SiteDictionaries, "judge")),
+        ((SiteDictionaries, "choose"), (SiteDictionaries, "sample"), (SiteDictionaries, "judge")),
     ),
     (
         "zstd of bodies, deltas and texts",

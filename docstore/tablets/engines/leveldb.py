@@ -23,7 +23,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -439,7 +438,7 @@ class LevelDBEngine:
                 seek, valid, key_at, step = stream.seek, stream.valid, stream.key, stream.next
                 rows = []
                 for row_key in row_keys:
-                    prefix = tag + escape(row_key)
+                    prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
                     skip = len(prefix)
                     seek(prefix)
                     row: list[bytes] = []
@@ -459,7 +458,8 @@ class LevelDBEngine:
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         """See `Engine.absent_rows`."""
         check_table(table)
-        prefixes = sorted((cellkeys.row_prefix(table, row_key), row_key) for row_key in row_keys)
+        tag = cellkeys.TAGS[table]
+        prefixes = sorted([(tag + key.replace(b"\x00", KEY_ESCAPE) + KEY_END, key) for key in row_keys])
 
         def work(db: Any) -> set[bytes]:
             stream = db.raw_iterator(verify_checksums=True)
@@ -542,9 +542,9 @@ class LevelDBEngine:
             if table is not last:
                 check_table(table)
                 last, tag, only_family = table, tags[table], BARE_TABLES.get(table, "")
-            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`: most keys are written here
+            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
             for mutation in mutations:
-                if not isinstance(mutation, SetCell):
+                if type(mutation) is not SetCell:
                     check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
                     deleted = cellkeys.deleted_range(prefix, mutation, bool(only_family))
                     self._fill_delete(db, batch, *deleted, written)
@@ -584,7 +584,11 @@ class LevelDBEngine:
 
         REQUIRES: the write lock.
         """
-        log_bytes = self._measure_log()
+        try:
+            log_bytes = self._log.stat().st_size
+        except OSError:  # LevelDB has begun another one
+            self._log = max(self.path.glob("*.log"), default=self._log)
+            log_bytes = self._log.stat().st_size if self._log.is_file() else 0
         try:
             batch.write()
         except _FOREIGN_ERRORS as error:
@@ -607,13 +611,6 @@ class LevelDBEngine:
             shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
         except _FOREIGN_ERRORS:
             self._handle.fail()  # the data is in the log; the next write reopens LevelDB
-
-    def _measure_log(self) -> int:
-        """Size of the current log; sets `_log` to its path."""
-        with suppress(OSError):
-            return self._log.stat().st_size
-        self._log = max(self.path.glob("*.log"), default=self.path / "none.log")
-        return self._log.stat().st_size if self._log.is_file() else 0
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
