@@ -179,6 +179,25 @@ def words(text: str) -> list[str]:
     return joined_words(text).split() if text else []
 
 
+def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
+    """Which of some normalised words are words of a text, and how many words the text has."""
+    if not compiled.WHY_NOT:
+        try:
+            return docstore_native.held_words(text, wanted)
+        except UnicodeEncodeError:
+            pass
+    its = words(text)
+    return list(map(set(its).__contains__, wanted)), len(its)
+
+
+def count_in_text(text: bytes, strings: Sequence[bytes]) -> int:
+    """How many of some strings in lower case are in a text in UTF-8, its ASCII letters put into lower case."""
+    if not compiled.WHY_NOT:
+        return docstore_native.count_in_text(text, strings)
+    lowered = text.lower()
+    return sum(string in lowered for string in strings)
+
+
 def _read_other(
     body: bytes, body_checksum: bytes, content_type: str | None, vocabulary: str, *, links: bool
 ) -> Analysis:

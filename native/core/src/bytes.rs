@@ -180,6 +180,12 @@ pub fn is_space(byte: u8) -> bool {
     matches!(byte, 0x09..=0x0d | 0x1c..=0x20)
 }
 
+/// How many strings are in a text whose ASCII letters are put into lower case.
+pub fn count_in_lowered<'a>(text: &[u8], strings: impl Iterator<Item = &'a [u8]>) -> usize {
+    let lowered = text.to_ascii_lowercase();
+    strings.filter(|string| memchr::memmem::find(&lowered, string).is_some()).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
