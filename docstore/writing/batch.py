@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import Judgement, StoredPage
+from docstore.dedup.detector import StoredPage
 from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, TITLE, Column, StoredVerdict
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
@@ -44,7 +44,8 @@ class Write:
         says: its anchors are stored.
         error: why it is refused; else "".
         known_as: how the same capture was stored before; else "".
-        judgement: against other rows; None for a visit without a body (304) and for a page that is not judged.
+        contains: the page that its verdict says it contains.
+        relative: the nearest page of another row: a base for its body and text.
         previous: the page of its own row before it; for a visit, the page that it confirms.
         is_damaged: its row has the same bytes but they cannot be read, so it is stored whole.
         rewrites: it replaces the record that its row has at its time.
@@ -59,8 +60,9 @@ class Write:
     """
 
     __slots__ = (
-        "arrived", "body_name", "columns", "commit_order", "error", "is_damaged", "is_stored", "judgement", "kind",
-        "known_as", "long", "new", "page", "pointer", "previous", "rewrites", "says", "seen", "timestamp", "verdict",
+        "arrived", "body_name", "columns", "commit_order", "contains", "error", "is_damaged", "is_stored", "kind",
+        "known_as", "long", "new", "page", "pointer", "previous", "relative", "rewrites", "says", "seen", "timestamp",
+        "verdict",
     )  # fmt: skip
 
     def __init__(self, page: Prepared, timestamp: int, verdict: StoredVerdict, *, error: str = "") -> None:
@@ -72,7 +74,8 @@ class Write:
         self.known_as = ""
         self.kind = CAPTURE_STORED
         self.is_stored = self.says = self.is_damaged = self.rewrites = False
-        self.judgement: Judgement | None = None
+        self.contains: PagePointer | None = None
+        self.relative: PagePointer | None = None
         self.previous: LiveCapture | None = None
         self.commit_order = 0
         self.seen: StoredPage | None = None
@@ -293,7 +296,8 @@ class GroupPages(StoredPages):
             return None
         pending = batch.pages.get(pointer)
         if pending is not None:
-            self.commit_order = max(self.commit_order, pending.commit_order + 1)
+            if self.commit_order <= pending.commit_order:
+                self.commit_order = pending.commit_order + 1
             return pending.seen
         recent = self._recent_page(pointer)
         return None if recent is None else recent.page
@@ -305,7 +309,8 @@ class GroupPages(StoredPages):
 
     def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
         """A committed page, from the cache or the row."""
-        recent = (self._rows.get(pointer.row_key) or {}).get(pointer.timestamp)
+        versions = self._rows.get(pointer.row_key)
+        recent = None if versions is None else versions.get(pointer.timestamp)
         if recent is None and pointer not in self._unusable:
             stored = super().capture(pointer)
             page = None if stored is None else self._page_of(stored)
@@ -435,7 +440,8 @@ class GroupPages(StoredPages):
         batch = self.batch
         for row in plan.changed(Stage.PAGES):
             self._absent.discard(row.row_key)
-            self._rows.drop(row.row_key)
+            if row.row_key in self._rows:
+                self._rows.drop(row.row_key)
         if plan is not batch.plan or not known:
             return
         self._bases.cache_rows(batch)

@@ -507,10 +507,10 @@ class Sequencer:
             return
         plan = batch.plan
         plan.flush_reason = reason
-        pages = [write for write in batch.writes if write.judgement is not None]
+        pages = [write for write in batch.writes if write.page.analysis is not None]
         self.value_writer.write(batch.writes, batch)
         for write in batch.writes:
-            if write.judgement is None:
+            if write.page.analysis is None:  # a visit without a body
                 plan.write(Stage.PAGES, (write.row(),))
                 continue
             page = write.page.page
@@ -535,9 +535,8 @@ class Sequencer:
 
     def _slot(self, write: Write) -> Slot:
         """A page as it is written if several processes write: a new page claims its body first."""
-        verdict, judgement = write.verdict, write.judgement
-        assert judgement is not None
-        named = frozenset(page for page in (judgement.of, judgement.contains) if page is not None)
+        verdict = write.verdict
+        named = frozenset(page for page in (verdict.of, write.contains) if page is not None)
         claim = b""
         if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == capture.STORED_BODY:
             claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
