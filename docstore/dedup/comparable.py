@@ -35,7 +35,7 @@ from functools import cache, cached_property
 from itertools import compress
 from typing import Final
 
-from docstore.dedup.kernel import Kernel, count_in_text, held_words, joined_words, words
+from docstore.dedup.kernel import Kernel, has_folded, held_words, joined_words, words
 from docstore.model.analysis import Analysis
 from docstore.model.keys import host_of
 
@@ -94,11 +94,7 @@ def is_doubtful(analysis: Analysis) -> bool:
     title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
     if not title_words or analysis.entries:
         return False
-    encoded = [word.encode("utf-8", "surrogatepass") for word in title_words]
-    if count_in_text(analysis.main_bytes, encoded) * LEAST_SHARE >= len(title_words):
-        return False  # most pages: what is in the text with folded ASCII is in the folded text, too
-    folded = analysis.main.casefold()
-    return sum(word in folded for word in title_words) * LEAST_SHARE < len(title_words)
+    return not has_folded(analysis.main_bytes, list(title_words), -(-len(title_words) // LEAST_SHARE))
 
 
 def distinctive_words(title: str) -> frozenset[str]:

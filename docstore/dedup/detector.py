@@ -221,6 +221,7 @@ class Detector:
         self._kernel = kernel
         self._pages = pages
         self._thresholds = thresholds
+        self._least = thresholds.least
         self._title_rule = title_rule
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = kernel.texts_held(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
@@ -384,6 +385,8 @@ class Detector:
 
         def may_stand(pointer: PagePointer) -> bool:
             other = self._pages.titled(pointer)
+            if other.title == page.title:
+                return True
             evidence = (each for host in {page.host, other.host} if host for each in of_host(host))
             return not title_mismatch(page, other, evidence)
 
@@ -422,7 +425,7 @@ class Detector:
         compared = {match.number for match in matches}
         numbers = [number for number in numbers if number not in compared]
         for number in self._texts.unheld(numbers):
-            self._oldest(row_key, number, analysis, is_list=bool(analysis.entries))  # caches its sketch
+            self._oldest(row_key, number, None, analysis, is_list=bool(analysis.entries))  # caches its sketch
         least = self._thresholds.near - SKETCH_MARGIN
         likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
         if likely:
@@ -441,7 +444,7 @@ class Detector:
         size, is_list = len(page.shingles), bool(analysis.entries)
         for number, is_known, checksum, shared, others in self._texts.compare(page, numbers, limit):
             unlike = None if is_known else analysis
-            while (page_of_text := self._oldest(row_key, number, unlike, is_list=is_list)) is not None:
+            while (page_of_text := self._oldest(row_key, number, checksum, unlike, is_list=is_list)) is not None:
                 pointer, stored = page_of_text
                 if checksum == stored.text_checksum:
                     break
@@ -585,7 +588,7 @@ class Detector:
         if not matches:
             return _verdict(VerdictKind.NEW, reason=reason, counts=counts), None, None
         relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
-        matches, apart = self.by_titles(row_key, body, analysis, matches, self._thresholds.least)
+        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least)
         smaller = [match for match in matches if match.contains >= self._thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         kind, of, similarity = self._strongest(matches)
@@ -613,7 +616,7 @@ class Detector:
     # --- from a text number to a verified page
 
     def _oldest(
-        self, row_key: bytes, number: int, unlike: Analysis | None, *, is_list: bool
+        self, row_key: bytes, number: int, checksum: bytes | None, unlike: Analysis | None, *, is_list: bool
     ) -> tuple[PagePointer, StoredPage] | None:
         """The oldest live page with a text that is compared, or None.
 
@@ -622,6 +625,7 @@ class Detector:
         Args:
             row_key: pages of this row are skipped.
             number: of the text.
+            checksum: of the text that has this number, as far as it is known; another text may have it, too.
             unlike: a page that was not compared with the text's sketch; None is also returned if the sketch rules out
                 that they are similar, or that one contains the other.
             is_list: whether to look for lists, or for pages.
@@ -636,8 +640,11 @@ class Detector:
         else:  # the same for a row of few pages: nearly all have one
             for pointer in few:
                 page = None if pointer.row_key == row_key else pages.page(pointer)
-                if page is not None and (
-                    text_number(page.text_checksum) == name and page.is_list == is_list and text_compares(page.status)
+                if (
+                    page is not None
+                    and (page.text_checksum == checksum or text_number(page.text_checksum) == name)
+                    and page.is_list == is_list
+                    and text_compares(page.status)
                 ):
                     break
                 page = None

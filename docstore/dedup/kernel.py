@@ -190,12 +190,14 @@ def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     return list(map(set(its).__contains__, wanted)), len(its)
 
 
-def count_in_text(text: bytes, strings: Sequence[bytes]) -> int:
-    """How many of some strings in lower case are in a text in UTF-8, its ASCII letters put into lower case."""
+def has_folded(text: bytes, strings: Sequence[str], enough: int) -> bool:
+    """Whether at least `enough` of some case-folded strings are in a text in UTF-8, case-folded."""
     if not compiled.WHY_NOT:
-        return docstore_native.count_in_text(text, strings)
-    lowered = text.lower()
-    return sum(string in lowered for string in strings)
+        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+        if (found := docstore_native.has_folded(text, encoded, enough)) is not None:
+            return found
+    folded = text.decode("utf-8", "surrogatepass").casefold()
+    return sum(string in folded for string in strings) >= enough
 
 
 def _read_other(

@@ -299,7 +299,10 @@ class GroupPages(StoredPages):
             if self.commit_order <= pending.commit_order:
                 self.commit_order = pending.commit_order + 1
             return pending.seen
-        recent = self._recent_page(pointer)
+        versions = self._rows.get(pointer.row_key)
+        recent = None if versions is None else versions.get(pointer.timestamp)
+        if recent is None:
+            recent = self._recent_page(pointer)
         return None if recent is None else recent.page
 
     def _cache(self, pointer: PagePointer, page: RecentPage) -> None:

@@ -7,32 +7,31 @@
 
 /// Parts of two sets that are merged at once: each step waits for the one before it, four of them overlap.
 const LANES: usize = 4;
-/// Sets smaller than this are not worth cutting.
+/// Sets smaller than this are merged value by value.
 const FEW: usize = 32;
-/// A set so many times as large as the other is searched, not merged.
+/// A set so many times as large as the other is searched, not merged value by value, or block by block.
 const FAR_LARGER: usize = 16;
+#[cfg(target_arch = "x86_64")]
+const FAR_LARGER_FOR_BLOCKS: usize = 40;
 
 /// How many values two sorted sets share.
 ///
 /// Fastest where values are spread evenly, as hashes are; right for any.
 pub fn overlap(first: &[u64], second: &[u64]) -> usize {
     let (short, long) = if first.len() <= second.len() { (first, second) } else { (second, first) };
+    #[cfg(target_arch = "x86_64")]
+    if short.len() >= FEW && short.len() * FAR_LARGER_FOR_BLOCKS >= long.len() {
+        if let Some((shared, at_short, at_long)) = fours::run(short, long) {
+            return shared + merge(&short[at_short..], &long[at_long..]);
+        }
+    }
     if short.len() * FAR_LARGER < long.len() {
         search(short, long)
     } else if short.len() < FEW {
         merge(short, long)
     } else {
-        merge_blocks(short, long)
+        merge_lanes(short, long)
     }
-}
-
-/// Merges blocks of values where the processor can compare them at once.
-fn merge_blocks(first: &[u64], second: &[u64]) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if let Some((shared, at_first, at_second)) = fours::run(first, second) {
-        return shared + merge(&first[at_first..], &second[at_second..]);
-    }
-    merge_lanes(first, second)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -240,7 +239,6 @@ mod tests {
                 for other in &sets {
                     let shared = one.iter().filter(|value| other.binary_search(value).is_ok()).count();
                     assert_eq!(overlap(one, other), shared, "{} and {}", one.len(), other.len());
-                    assert_eq!(merge_blocks(one, other), shared, "{} and {} in blocks", one.len(), other.len());
                     assert_eq!(merge_lanes(one, other), shared, "{} and {} in lanes", one.len(), other.len());
                 }
             }

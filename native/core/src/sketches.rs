@@ -113,7 +113,11 @@ pub fn similarity(first: &[u8], second: &[u8]) -> f64 {
     if bins == 0 || first.len() != second.len() || first[0] != second[0] {
         return 0.0;
     }
-    let equal = first[1..].iter().zip(&second[1..]).filter(|(one, other)| one == other).count();
+    // Counted in bytes, so that the compiler compares many at once; a count of 255 fits.
+    let pairs = first[1..].chunks(255).zip(second[1..].chunks(255));
+    let equal: usize = pairs
+        .map(|(one, other)| usize::from(one.iter().zip(other).map(|(one, other)| u8::from(one == other)).sum::<u8>()))
+        .sum();
     ((equal as f64 / bins as f64 - 1.0 / 256.0) / (1.0 - 1.0 / 256.0)).max(0.0)
 }
 

@@ -53,10 +53,12 @@ fn held_words(text: &str, wanted: Vec<PyBackedStr>) -> (Vec<bool>, usize) {
     (held, count)
 }
 
-/// How many of some strings in lower case are in a text, its ASCII letters put into lower case.
+/// Whether at least `enough` of some case-folded strings are in the case-folded text; None if only its whole folding
+/// can tell.
 #[pyfunction]
-fn count_in_text(text: &[u8], strings: Vec<PyBackedBytes>) -> usize {
-    bytes::count_in_lowered(text, strings.iter().map(|string| &string[..]))
+fn has_folded(text: &[u8], strings: Vec<PyBackedBytes>, enough: usize) -> Option<bool> {
+    let has = bytes::has_in_lowered(text, strings.iter().map(|string| &string[..]), enough);
+    (has || !bytes::may_fold(text)).then_some(has)
 }
 
 /// A sorted set over a buffer that nobody changes.
@@ -160,5 +162,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Texts>()?;
     module.add_function(wrap_pyfunction!(overlap, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
-    module.add_function(wrap_pyfunction!(count_in_text, module)?)
+    module.add_function(wrap_pyfunction!(has_folded, module)?)
 }
