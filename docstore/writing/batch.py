@@ -229,16 +229,14 @@ class Bases:
             batch.base_rows[base.name] = base.cell_value
             batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.cell_value)])
 
-    def cache_page(self, write: Write) -> None:
-        """Cache the bases of a committed page."""
-        for column, base in write.new.bases.items() if write.new is not None else ():
-            if self._bases.get(write.columns[column]) is None:
-                self._bases.put(write.columns[column], base)
-
-    def cache_rows(self, batch: Batch) -> None:
-        """Cache the base rows of a committed batch."""
+    def follow(self, batch: Batch, *, caches_pages: bool) -> None:
+        """Cache the base rows of a committed batch, and the bases of its pages."""
         for name, cell_value in batch.base_rows.items():
             self._rows.put(name, cell_value)
+        for write in batch.pages.values() if caches_pages else ():
+            for column, base in write.new.bases.items() if write.new is not None else ():
+                if write.columns[column] not in self._bases:
+                    self._bases.put(write.columns[column], base)
 
     def forget(self) -> None:
         """Clear the caches: another writer may have committed."""
@@ -439,17 +437,19 @@ class GroupPages(StoredPages):
         self._unusable.clear()
 
     def follow(self, plan: Plan, known: bool) -> None:
-        """After a commit: drop the cached rows that it changed, and cache what the batch wrote."""
+        """After a commit: drop the cached rows that it changed, and cache what the batch wrote; see
+        `Committer.followers`."""
         batch = self.batch
         for row in plan.changed(Stage.PAGES):
             self._absent.discard(row.row_key)
             if row.row_key in self._rows:
                 self._rows.drop(row.row_key)
+        if plan is not batch.plan:
+            self._bases.forget()  # another commit may have moved or freed bases
         if plan is not batch.plan or not known:
             return
-        self._bases.cache_rows(batch)
+        self._bases.follow(batch, caches_pages=self._caches_writes)
         for pointer, write in batch.pages.items() if self._caches_writes else ():
-            self._bases.cache_page(write)
             assert write.seen is not None
             self._cache(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
 

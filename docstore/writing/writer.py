@@ -422,7 +422,7 @@ class Sequencer:
         self.value_writer = value_writer
         self._commits = 0
         """Number of committed batches."""
-        committer.followers |= {index.follow, pages.follow, taken.follow, counts.follow, self._follow}
+        committer.followers |= {index.follow, pages.follow, taken.follow, counts.follow}
         if reads is not None:
             committer.followers.add(reads.follow)
 
@@ -494,11 +494,6 @@ class Sequencer:
 
     def _lost_numbers(self, pages: Sequence[Prepared]) -> list[int]:
         return [number for number, page in enumerate(pages) if id(page) in self._lost]
-
-    def _follow(self, plan: Plan, known: bool) -> None:
-        """Clear the base cache if another commit may have moved or freed bases; see `Committer.followers`."""
-        if plan is not self._pages.batch.plan:
-            self._bases.forget()
 
     def _clear_caches(self) -> None:
         for cache in (self._index, self._pages, self._taken):
@@ -592,14 +587,8 @@ class Sequencer:
             if write.verdict.stored in capture.STORED_POSTED and page.page.body:  # later pages are judged against it
                 analysis = page.analysis
                 self._index.add(self._pages.postings, write.pointer, analysis, status=page.page.status)
-                write.seen = StoredPage(
-                    analysis.body_checksum,
-                    analysis.text_checksum,
-                    analysis.sketch,
-                    analysis.shingle_count,
-                    page.page.status,
-                    bool(analysis.entries),
-                )
+                fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
+                write.seen = StoredPage(*fingerprints, page.page.status, bool(analysis.entries))
             self._pages.add(write)
         if write.says and page.anchors:
             self._add_anchors(write)
