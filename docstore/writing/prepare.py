@@ -92,7 +92,8 @@ class Preparer:
         analyses = zip(bodies, self._kernel.analyse_many(bodies, links=anchors), strict=True)
         prepared = []
         for page, (row_key, url, timestamp, error) in zip(pages, addressed, strict=True):
-            analysis, values, path_key, its_anchors = None, _NO_VALUES, b"", ()
+            analysis, values, path_key = None, _NO_VALUES, b""
+            its_anchors: tuple[Anchor, ...] = ()
             if not error and page.status != 304:
                 (_, content_type), analysis = next(analyses)
                 if analysis.links and 200 <= page.status < 300:
