@@ -196,11 +196,11 @@ pub fn may_fold(text: &[u8]) -> bool {
         place += ahead;
         let next = text.get(place + 1).copied().unwrap_or(0);
         match text[place] {
-            0xc2 if next != 0xb5 => place += 2,                       // to U+00BF, without the micro sign
-            0xe0 | 0xe3..=0xe9 | 0xeb..=0xee => place += 3,           // Indic scripts, Thai, kana, Han, Hangul
+            0xc2 if next != 0xb5 => place += 2,             // to U+00BF, without the micro sign
+            0xe0 | 0xe3..=0xe9 | 0xeb..=0xee => place += 3, // Indic scripts, Thai, kana, Han, Hangul
             0xe2 if matches!(next, 0x80..=0x83 | 0x88..=0x91 | 0x94..=0xaf) => place += 3, // punctuation, symbols
             0xef if next == 0xbc && text.get(place + 2).is_some_and(|&last| last < 0xa1) => place += 3, // full width
-            0xf0 if next == 0x9f => place += 4,                       // pictures
+            0xf0 if next == 0x9f => place += 4,             // pictures
             _ => return true,
         }
         place = place.min(text.len());

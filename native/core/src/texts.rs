@@ -98,7 +98,8 @@ impl<S: AsRef<[u64]>> Texts<S> {
     pub fn overlap(&self, number: u64, other: u64) -> Option<Overlap<'_>> {
         let (mine, other) = (self.sets.get(&number)?, self.set(other)?);
         let members = other.members.as_ref();
-        Some(Overlap { checksum: &other.checksum, shared: overlap(mine.members.as_ref(), members), size: members.len() })
+        let (shared, size) = (overlap(mine.members.as_ref(), members), members.len());
+        Some(Overlap { checksum: &other.checksum, shared, size })
     }
 
     /// Of some texts those that a page's sketch does not rule out, in order; the first `most` of them compared, where
