@@ -32,9 +32,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
+from itertools import compress
 from typing import Final
 
-from docstore.dedup.kernel import Kernel, joined_words, words
+from docstore.dedup.kernel import Kernel, has_folded, held_words, joined_words, words
 from docstore.model.analysis import Analysis
 from docstore.model.keys import host_of
 
@@ -93,15 +94,7 @@ def is_doubtful(analysis: Analysis) -> bool:
     title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
     if not title_words or analysis.entries:
         return False
-    for fold in (bytes, bytes.lower):  # what is in the text with or without folded ASCII is in the folded text, too
-        text = fold(analysis.main_bytes)
-        in_text = 0
-        for word in title_words:
-            in_text += word.encode("utf-8", "surrogatepass") in text
-            if in_text * LEAST_SHARE >= len(title_words):
-                return False  # most pages end here, and no text is decoded nor folded
-    folded = analysis.main.casefold()
-    return sum(word in folded for word in title_words) * LEAST_SHARE < len(title_words)
+    return not has_folded(analysis.main_bytes, list(title_words), -(-len(title_words) // LEAST_SHARE))
 
 
 def distinctive_words(title: str) -> frozenset[str]:
@@ -133,11 +126,14 @@ class TitledPage:
         self, row_key: bytes, title: str, load_text: Callable[[], str], load_body: Callable[[], bytes | None]
     ) -> None:
         self.row_key = row_key
-        self.host = host_of(row_key)
-        """b"" if it has none; that equals no other page's."""
         self.title = title
         self._load_text = load_text
         self._load_body = load_body
+
+    @cached_property
+    def host(self) -> bytes:
+        """Of its URL; b"" if it has none, and that equals no other page's."""
+        return host_of(self.row_key)
 
     @cached_property
     def title_words(self) -> frozenset[str]:
@@ -146,8 +142,9 @@ class TitledPage:
 
     @cached_property
     def _read(self) -> tuple[frozenset[str], int]:
-        text_words = words(self._load_text())
-        return self.title_words.intersection(text_words), len(text_words)
+        title_words = list(self.title_words)
+        held, word_count = held_words(self._load_text(), title_words)
+        return frozenset(compress(title_words, held)), word_count
 
     def holds(self, some: frozenset[str]) -> bool:
         """Whether the text has two thirds of some words of its title."""

@@ -9,7 +9,7 @@ then oldest, then row key; without those that titles set apart.  Rows are read t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
@@ -35,7 +35,7 @@ from docstore.dedup.comparable import (
 from docstore.dedup.index import Fits, HashIndex
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
-from docstore.model.capture import StoredVerdict
+from docstore.model.capture import STORED_REFUSED, StoredVerdict
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
@@ -129,37 +129,25 @@ class Pages(Protocol):
         ...
 
 
-class Judgement(NamedTuple):
-    """A verdict in terms of row keys.
-
-    Attributes:
-        kind: the verdict.
-        of: the page it duplicates; for a new page the page that titles set apart from it, or None.
-        similarity: exact, to that page; else 0.0.
-        reason: why the page was not compared, or why the verdict may be wrong; else "".
-        contains: a page whose shingles are in this one, or None.
-        relative: the nearest page verified at RELATIVE_SIMILARITY or more, duplicate or not: a base for a delta.
-        candidates: pages that the index proposed.
-        verified: candidates that were compared exactly.
-    """
-
-    kind: VerdictKind
-    of: PagePointer | None = None
-    similarity: float = 0.0
-    reason: str = ""
-    contains: PagePointer | None = None
-    relative: PagePointer | None = None
-    candidates: int = 0
-    verified: int = 0
+Judged = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
+"""A verdict against other rows; the page whose shingles are in this one; and the nearest page verified at
+RELATIVE_SIMILARITY or more, duplicate or not: a base for a delta."""
 
 
-def stored_verdict(judgement: Judgement, previous: Previous, previous_similarity: float, stored: str) -> StoredVerdict:
-    """A verdict as it is stored: against other pages, and against its own row."""
-    kind, of, similarity, reason, contains, _, candidates, verified = judgement
+def _verdict(
+    kind: VerdictKind,
+    of: PagePointer | None = None,
+    similarity: float = 0.0,
+    reason: str = "",
+    contains: PagePointer | None = None,
+    counts: tuple[int, int] = (0, 0),
+) -> StoredVerdict:
+    """A verdict against other rows; what it says of its own row is not known yet."""
     of_timestamp, of_row_key = of or (0, b"")
     contained = contains.row_key if contains else b""
-    its_row = previous, previous_similarity, stored
-    return StoredVerdict(kind, of_row_key, of_timestamp, similarity, reason, contained, candidates, verified, *its_row)
+    its_row = Previous.NONE, 0.0, STORED_REFUSED
+    fields = kind, of_row_key, of_timestamp, similarity, reason, contained, *counts, *its_row
+    return _new_tuple(StoredVerdict, fields)
 
 
 class Match(NamedTuple):
@@ -233,6 +221,7 @@ class Detector:
         self._kernel = kernel
         self._pages = pages
         self._thresholds = thresholds
+        self._least = thresholds.least
         self._title_rule = title_rule
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = kernel.texts_held(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
@@ -244,7 +233,7 @@ class Detector:
         unheld = self._texts.unheld(numbers)
         return [*unheld, *self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)]
 
-    def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
+    def judge(self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int) -> Judged:
         """Judge a page against the live pages of other rows.
 
         Args:
@@ -253,35 +242,40 @@ class Detector:
             analysis: its fingerprints.
             status: HTTP status; it limits the pages to compare (`comparable`).
         """
-        if is_blank(body):
-            return Judgement(VerdictKind.NEW, reason=REASON_BLANK)
+        if not analysis.word_count and is_blank(body):
+            return _verdict(VerdictKind.NEW, reason=REASON_BLANK), None, None
         while True:
-            judgement = self._first_that_holds(row_key, body, analysis, status)
-            if judgement.of is None or self._pages.is_readable(judgement.of):
+            verdict, contains, relative = self._first_that_holds(row_key, body, analysis, status)
+            of = verdict.of
+            if of is None or self._pages.is_readable(of):
                 break
-        if judgement.reason or judgement.kind is VerdictKind.EXACT or not is_doubtful(analysis):
-            return judgement
-        return judgement._replace(reason=REASON_DOUBTFUL)
+        if not verdict.reason and verdict.kind is not VerdictKind.EXACT and is_doubtful(analysis):
+            verdict = verdict._replace(reason=REASON_DOUBTFUL)
+        return verdict, contains, relative
 
-    def _first_that_holds(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> Judgement:
-        pointer = self._exact(row_key, body, analysis, status)
-        if pointer is not None:
-            return Judgement(VerdictKind.EXACT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
+    def _first_that_holds(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> Judged:
+        checksum, reason = analysis.body_checksum, ""
+        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
+        fits = self._has_body(body, checksum, status)
+        same = self._index.oldest_with_body(checksum, row_key, fits, condition, self._pages.postings)
+        if same is not None:
+            return _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), None, same
         if not analysis.has_text:
-            return Judgement(VerdictKind.NEW, reason=analysis.no_text)
-        if not text_compares(status):
-            return Judgement(VerdictKind.NEW, reason="status")
-        if analysis.word_count >= MIN_SAME_TEXT_WORDS:
-            pointer = self._oldest_titled(
-                row_key, analysis.text_checksum, analysis.title, is_list=bool(analysis.entries)
-            )
-            if pointer is not None:
-                return Judgement(VerdictKind.SAME_TEXT, pointer, 1.0, relative=pointer, candidates=1, verified=1)
-        if analysis.word_count < MIN_NEAR_WORDS:
-            return Judgement(VerdictKind.NEW, reason="short_text")
-        return self._similar_text(row_key, body, analysis)
+            reason = analysis.no_text
+        elif not text_compares(status):
+            reason = "status"
+        else:
+            if analysis.word_count >= MIN_SAME_TEXT_WORDS:
+                is_list = bool(analysis.entries)
+                same = self._oldest_titled(row_key, analysis.text_checksum, analysis.title, is_list=is_list)
+                if same is not None:
+                    return _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), None, same
+            if analysis.word_count >= MIN_NEAR_WORDS:
+                return self._similar_text(row_key, body, analysis)
+            reason = "short_text"
+        return _verdict(VerdictKind.NEW, reason=reason), None, None
 
-    def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> Judgement:
+    def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
         """Judge a page against one live page of another row: exact, same_text or near, else new; see `judge`.
 
         Titles are not compared: the sweep that proposes the pair has seen all evidence.
@@ -289,7 +283,7 @@ class Detector:
         page, is_list = self._pages.page(of), bool(analysis.entries)
         kind, similarity = VerdictKind.NEW, 1.0
         if page is None or is_blank(body):
-            return Judgement(kind)
+            return _verdict(kind)
         if self._has_body(body, analysis.body_checksum, status)(of):
             kind = VerdictKind.EXACT
         elif text_compares(status) and self._has_text(text_number(page.text_checksum), is_list)(of):
@@ -300,9 +294,9 @@ class Detector:
                 similarity = self.similarity(analysis, page.text_checksum, lambda: self._pages.text(of))
                 kind = VerdictKind.NEAR if similarity >= self._thresholds.near else kind
         if kind is VerdictKind.NEW or not self._pages.is_readable(of):
-            return Judgement(VerdictKind.NEW)
+            return _verdict(VerdictKind.NEW)
         reason = REASON_DOUBTFUL if kind is not VerdictKind.EXACT and is_doubtful(analysis) else ""
-        return Judgement(kind, of, similarity, reason, relative=of, candidates=1, verified=1)
+        return _verdict(kind, of, similarity, reason, counts=(1, 1))
 
     def matches(self, row_key: bytes, analysis: Analysis, limit: int) -> tuple[list[Match], Proposal]:
         """Candidates for a page, verified.
@@ -348,23 +342,26 @@ class Detector:
             matches: from `matches`.
             least: Jaccard coefficient below which there is no verdict; such matches are kept unchecked.
         """
-        unlike = [
-            max(match.contained, match.contains) < self._thresholds.contained and match.jaccard < least
-            for match in matches
-        ]
-        if all(unlike):
-            return matches, []
-        may_stand = self._may_stand(row_key, body, analysis, matches)
+        contained = self._thresholds.contained
+        may_stand: Callable[[PagePointer], bool] | None = None
         standing: list[Match] = []
         apart: list[Match] = []
-        for match, is_unlike in zip(matches, unlike, strict=True):
-            if is_unlike or may_stand(match.pointer):
+        is_sorted = True
+        for match in matches:
+            if match.jaccard < least and match.contained < contained and match.contains < contained:
+                standing.append(match)
+                continue
+            if may_stand is None:
+                may_stand = self._may_stand(row_key, body, analysis, matches)
+            if may_stand(match.pointer):
                 standing.append(match)
             elif (other := self._other_of_text(row_key, analysis.title, match.pointer, may_stand)) is not None:
                 standing.append(match._replace(pointer=other))
+                is_sorted = False
             else:
                 apart.append(match)
-        standing.sort(key=_best_first)
+        if not is_sorted:
+            standing.sort(key=_best_first)
         return standing, apart
 
     def _may_stand(
@@ -372,25 +369,28 @@ class Detector:
     ) -> Callable[[PagePointer], bool]:
         """A function: whether titles allow a verdict on the text of a page to name another page."""
         page = TitledPage(row_key, analysis.title, lambda: analysis.main, lambda: body)
-        near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
-        like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
+        like_them: list[PagePointer] = []
+        by_host: dict[bytes, list[TitledPage]] = {}
 
-        @cache
-        def pages_like_it() -> list[PagePointer]:
-            texts = chain.from_iterable(map(self._first_pages, like))
-            return list(dict.fromkeys(chain((match.pointer for match in like), texts)))
-
-        @cache
         def of_host(host: bytes) -> list[TitledPage]:
-            pointers = [each for each in pages_like_it() if host_of(each.row_key) == host]
-            return [self._pages.titled(each) for each in pointers if self._pages.page(each) is not None]
+            if not like_them:
+                near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
+                like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
+                texts = chain.from_iterable(map(self._first_pages, like))
+                like_them.extend(dict.fromkeys(chain((match.pointer for match in like), texts)))
+            if host not in by_host:
+                pointers = [each for each in like_them if host_of(each.row_key) == host]
+                by_host[host] = [self._pages.titled(each) for each in pointers if self._pages.page(each) is not None]
+            return by_host[host]
 
         def may_stand(pointer: PagePointer) -> bool:
             other = self._pages.titled(pointer)
+            if other.title == page.title:
+                return True
             evidence = (each for host in {page.host, other.host} if host for each in of_host(host))
-            return not (self._title_rule and title_mismatch(page, other, evidence))
+            return not title_mismatch(page, other, evidence)
 
-        return may_stand
+        return may_stand if self._title_rule else lambda pointer: True
 
     def _first_pages(self, match: Match) -> Iterator[PagePointer]:
         """The oldest pages with the text of a match, live or not; as many as one read of their row gives."""
@@ -425,7 +425,7 @@ class Detector:
         compared = {match.number for match in matches}
         numbers = [number for number in numbers if number not in compared]
         for number in self._texts.unheld(numbers):
-            self._oldest(row_key, number, analysis, is_list=bool(analysis.entries))  # caches its sketch
+            self._oldest(row_key, number, None, analysis, is_list=bool(analysis.entries))  # caches its sketch
         least = self._thresholds.near - SKETCH_MARGIN
         likely = self._texts.likeliest(analysis.sketch, numbers, least, MAX_VERIFIED)
         if likely:
@@ -441,20 +441,20 @@ class Detector:
         matches: list[Match],
     ) -> None:
         """Compare a page with texts until there are `limit` matches."""
-        size = len(page.shingles)
+        size, is_list = len(page.shingles), bool(analysis.entries)
         for number, is_known, checksum, shared, others in self._texts.compare(page, numbers, limit):
             unlike = None if is_known else analysis
-            while (page_of_text := self._oldest(row_key, number, unlike, is_list=bool(analysis.entries))) is not None:
+            while (page_of_text := self._oldest(row_key, number, checksum, unlike, is_list=is_list)) is not None:
                 pointer, stored = page_of_text
-                overlap: tuple[int, int] | None = shared, others
-                if checksum != stored.text_checksum:
-                    overlap = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
+                if checksum == stored.text_checksum:
+                    break
+                overlap = self._overlap(page, number, stored.text_checksum, partial(self._pages.text, pointer))
                 if overlap is not None:
                     shared, others = overlap
                     break  # else its text is unreadable, and another page may have it
             if page_of_text is None or not others:
                 continue
-            similarity = jaccard(shared, size, others)
+            similarity = shared / (size + others - shared)
             matches.append(_new_tuple(Match, (pointer, similarity, shared / size, shared / others, number)))
             if len(matches) == limit:
                 break
@@ -501,12 +501,6 @@ class Detector:
         return self._kernel.overlap(page.shingles, shingles), len(shingles)
 
     # --- exact and same_text
-
-    def _exact(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> PagePointer | None:
-        checksum = analysis.body_checksum
-        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
-        fits = self._has_body(body, checksum, status)
-        return self._index.oldest_with_body(checksum, row_key, fits, condition, self._pages.postings)
 
     def _has_body(self, body: bytes, checksum: bytes, status: int) -> Fits:
         """A test whether a page is live, has this body, and is compared with pages of this status."""
@@ -587,43 +581,42 @@ class Detector:
 
         return fits
 
-    def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Judgement:
-        thresholds = self._thresholds
-        verified_matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
-        candidates, verified = proposal.candidates, len(verified_matches)
+    def _similar_text(self, row_key: bytes, body: bytes, analysis: Analysis) -> Judged:
+        matches, proposal = self.matches(row_key, analysis, MAX_VERIFIED)
+        counts = proposal.candidates, len(matches)
         reason = REASON_CROWDED if proposal.is_crowded else ""
-        relative = (
-            verified_matches[0].pointer
-            if verified_matches and verified_matches[0].jaccard >= RELATIVE_SIMILARITY
-            else None
-        )
-        matches, apart = self.by_titles(row_key, body, analysis, verified_matches, thresholds.least)
-        smaller = [match for match in matches if match.contains >= thresholds.contained]
+        if not matches:
+            return _verdict(VerdictKind.NEW, reason=reason, counts=counts), None, None
+        relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
+        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least)
+        smaller = [match for match in matches if match.contains >= self._thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
-        judgement = Judgement(VerdictKind.NEW, None, 0.0, reason, contains, relative, candidates, verified)
         kind, of, similarity = self._strongest(matches)
         if kind in DUPLICATES:
-            return judgement._replace(kind=kind, of=of, similarity=similarity, reason="")
-        apart_kind, apart_of, apart_similarity = self._strongest(apart)
-        if apart_kind in DUPLICATES or (kind is VerdictKind.NEW and apart_of is not None):
-            return judgement._replace(of=apart_of, similarity=apart_similarity, reason=REASON_TITLE_MISMATCH)
-        return judgement._replace(kind=kind, of=of, similarity=similarity)
+            reason = ""
+        elif apart:
+            apart_kind, apart_of, apart_similarity = self._strongest(apart)
+            if apart_kind in DUPLICATES or (kind is VerdictKind.NEW and apart_of is not None):
+                kind, of, similarity, reason = VerdictKind.NEW, apart_of, apart_similarity, REASON_TITLE_MISMATCH
+        return _verdict(kind, of, similarity, reason, contains, counts), contains, relative
 
     def _strongest(self, matches: list[Match]) -> tuple[VerdictKind, PagePointer | None, float]:
         """The first verdict that holds for matches, most similar first; the page that it names, and its similarity."""
-        kinds = {self._thresholds.kind(match.jaccard, match.contained) for match in matches}
-        if VerdictKind.CONTAINED in kinds and VerdictKind.NEAR not in kinds:
+        if not matches:
+            return VerdictKind.NEW, None, 0.0
+        nearest = matches[0]
+        kind = self._thresholds.kind(nearest.jaccard, max([match.contained for match in matches]))
+        if kind is VerdictKind.NEW:
+            return kind, None, 0.0
+        if kind is VerdictKind.CONTAINED:
             whole = min(matches, key=lambda match: (-match.contained, match.pointer))
-            return VerdictKind.CONTAINED, whole.pointer, whole.contained
-        for kind in (VerdictKind.NEAR, VerdictKind.SIMILAR):
-            if kind in kinds:
-                return kind, matches[0].pointer, matches[0].jaccard
-        return VerdictKind.NEW, None, 0.0
+            return kind, whole.pointer, whole.contained
+        return kind, nearest.pointer, nearest.jaccard
 
     # --- from a text number to a verified page
 
     def _oldest(
-        self, row_key: bytes, number: int, unlike: Analysis | None, *, is_list: bool
+        self, row_key: bytes, number: int, checksum: bytes | None, unlike: Analysis | None, *, is_list: bool
     ) -> tuple[PagePointer, StoredPage] | None:
         """The oldest live page with a text that is compared, or None.
 
@@ -632,6 +625,7 @@ class Detector:
         Args:
             row_key: pages of this row are skipped.
             number: of the text.
+            checksum: of the text that has this number, as far as it is known; another text may have it, too.
             unlike: a page that was not compared with the text's sketch; None is also returned if the sketch rules out
                 that they are similar, or that one contains the other.
             is_list: whether to look for lists, or for pages.
@@ -646,8 +640,11 @@ class Detector:
         else:  # the same for a row of few pages: nearly all have one
             for pointer in few:
                 page = None if pointer.row_key == row_key else pages.page(pointer)
-                if page is not None and (
-                    text_number(page.text_checksum) == name and page.is_list == is_list and text_compares(page.status)
+                if (
+                    page is not None
+                    and (page.text_checksum == checksum or text_number(page.text_checksum) == name)
+                    and page.is_list == is_list
+                    and text_compares(page.status)
                 ):
                     break
                 page = None

@@ -179,6 +179,27 @@ def words(text: str) -> list[str]:
     return joined_words(text).split() if text else []
 
 
+def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
+    """Which of some normalised words are words of a text, and how many words the text has."""
+    if not compiled.WHY_NOT:
+        try:
+            return docstore_native.held_words(text, wanted)
+        except UnicodeEncodeError:
+            pass
+    its = words(text)
+    return list(map(set(its).__contains__, wanted)), len(its)
+
+
+def has_folded(text: bytes, strings: Sequence[str], enough: int) -> bool:
+    """Whether at least `enough` of some case-folded strings are in a text in UTF-8, case-folded."""
+    if not compiled.WHY_NOT:
+        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+        if (found := docstore_native.has_folded(text, encoded, enough)) is not None:
+            return found
+    folded = text.decode("utf-8", "surrogatepass").casefold()
+    return sum(string in folded for string in strings) >= enough
+
+
 def _read_other(
     body: bytes, body_checksum: bytes, content_type: str | None, vocabulary: str, *, links: bool
 ) -> Analysis:

@@ -28,6 +28,7 @@ from docstore.model.format import (
     VERDICT_STORED,
 )
 from docstore.model.keys import url_of
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Page, Previous, Verdict, VerdictKind
 
 if TYPE_CHECKING:  # numpy stays out of the read path
@@ -142,6 +143,15 @@ class StoredVerdict(NamedTuple):
     previous: Previous
     previous_similarity: float
     stored: str
+
+    @property
+    def of(self) -> PagePointer | None:
+        """The page that it names."""
+        return PagePointer(self.of_timestamp, self.of_row_key) if self.of_row_key else None
+
+    def in_row(self, previous: Previous, previous_similarity: float, stored: str) -> StoredVerdict:
+        """The same verdict against other rows, with what is said of its own row."""
+        return tuple.__new__(StoredVerdict, (*self[:8], previous, previous_similarity, stored))
 
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:

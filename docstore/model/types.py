@@ -733,15 +733,15 @@ def refusal_of_fields(page: Page) -> str:
     if not isinstance(status, int) or not 0 <= status <= MAX_STATUS:
         return f"the status must be an int from 0 to {MAX_STATUS}, not {status!r}"
     try:
-        names = [name for name, _ in page.headers]
+        lines = [name + value for name, value in page.headers]
         "".join((page.url, page.ip, page.payload_digest, page.docno)).encode("utf-8", "surrogateescape")
-        headers = "".join((*names, *(value for _, value in page.headers))).encode("utf-8", "surrogateescape")
+        headers = "".join(lines).encode("utf-8", "surrogateescape")
     except (TypeError, ValueError) as error:
         return (
             "url, ip, payload_digest and docno must be str, and headers pairs of str, without surrogates other than "
             f"those of surrogateescape: {error}"
         )
-    if (length := len(headers) + len(": \r\n") * len(names)) > MAX_HEADERS_BYTES:
+    if (length := len(headers) + len(": \r\n") * len(lines)) > MAX_HEADERS_BYTES:
         return f"the headers have {length} bytes; at most {MAX_HEADERS_BYTES} are stored"
     try:
         if page.crawl != "":

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from docstore.dedup.detector import Judgement, stored_verdict
 from docstore.model import capture
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
@@ -121,12 +120,12 @@ class DuplicateApplier:
         (one,) = self._side.preparer.prepare([page], any_time=True)
         if one.analysis is None or one.row_key != pointer.row_key:
             return Applied(reason="changed")
-        judgement = self._side.detector.judge_against(of, page.body, one.analysis, status=page.status)
-        if judgement.kind not in kinds:
-            return Applied(reason="changed" if judgement.kind is VerdictKind.NEW else "kind")
+        judged = self._side.detector.judge_against(of, page.body, one.analysis, status=page.status)
+        if judged.kind not in kinds:
+            return Applied(reason="changed" if judged.kind is VerdictKind.NEW else "kind")
         checksum = one.analysis.body_checksum
         one = one._replace(path_key=b"")  # it is not the newest of its path
-        stored = self._side.sequencer.judge.kept_as(one, judgement, policy)
+        stored = self._side.sequencer.judge.kept_as(one, judged, policy)
         if stored == capture.STORED_BODY:
             return Applied(reason="canonical")
         first = self._table.record(pointer.row_key, pointer.timestamp)
@@ -142,11 +141,11 @@ class DuplicateApplier:
         assert not isinstance(base, NewPage)  # no page is in flight
         kept = self._kept_as_bases(first)
         if rejects:
-            gone, added = self._reject(pointer.row_key, judgement, [first, *visits], plan), set[bytes]()
+            gone, added = self._reject(pointer.row_key, judged, [first, *visits], plan), set[bytes]()
         else:
-            gone, added = self._refer(one, pointer, judgement, first, visits, base, plan)
+            gone, added = self._refer(one, pointer, judged, first, visits, base, plan)
         size = self._values.stored_bytes
-        return Applied(str(judgement.kind), "", sum(map(size, gone - kept)) - sum(map(size, added)))
+        return Applied(str(judged.kind), "", sum(map(size, gone - kept)) - sum(map(size, added)))
 
     def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:
         """The visits that confirm a stored capture, oldest first."""
@@ -171,7 +170,9 @@ class DuplicateApplier:
                     found.add(value)
         return found
 
-    def _reject(self, row_key: bytes, judgement: Judgement, records: Sequence[CaptureRecord], plan: Plan) -> set[bytes]:
+    def _reject(
+        self, row_key: bytes, judged: capture.StoredVerdict, records: Sequence[CaptureRecord], plan: Plan
+    ) -> set[bytes]:
         """Keep checksum, verdict and crawl of each capture, and that a visit was one; -> values that go."""
         first = self._stored_verdict(records[0])
         changed: list[Mutation] = list(self._side.deleter.forget(row_key, records, plan))
@@ -192,7 +193,7 @@ class DuplicateApplier:
                     previous=first.previous,  # the version before is the same for all, now that none is stored
                     previous_similarity=first.previous_similarity,
                 )
-                columns[capture.VERDICT] = self._verdict(row_key, record.timestamp, rejected, judgement)
+                columns[capture.VERDICT] = self._verdict(row_key, record.timestamp, rejected, judged)
             changed.append(record._replace(kind=CAPTURE_REJECTED, columns=columns, confirms=0).cell())
         plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
         return {value for record in records for _, value in record.refs}
@@ -201,7 +202,7 @@ class DuplicateApplier:
         self,
         one: Prepared,
         pointer: PagePointer,
-        judgement: Judgement,
+        judged: capture.StoredVerdict,
         first: CaptureRecord,
         visits: Sequence[CaptureRecord],
         base: Base | None,
@@ -212,13 +213,13 @@ class DuplicateApplier:
         verdict = self._stored_verdict(first)
         assert verdict is not None and one.analysis is not None
         referred = verdict._replace(stored=capture.STORED_REFERENCE)
-        columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judgement)}
+        columns = first.columns | {capture.VERDICT: self._verdict(row_key, first.timestamp, referred, judged)}
         is_base = base is not None and base.raw == body  # the canonical page shares this body, or is a delta against it
-        shares = is_base and judgement.kind is VerdictKind.EXACT
+        shares = is_base and judged.kind is VerdictKind.EXACT
         is_small = is_base or bool(self._values.fetch_with_base(columns[capture.BODY])[1])  # a delta already
         if base is not None and columns[capture.BODY] != base.cell_value and (shares or not is_small):
-            write = Write(one, pointer.timestamp, referred._replace(kind=judgement.kind))
-            write.judgement = judgement
+            write = Write(one, pointer.timestamp, judged._replace(stored=capture.STORED_REFERENCE))
+            write.relative = judged.of
             batch = Batch()
             self._side.sequencer.value_writer.write([write], batch)
             plan.write(Stage.BASES, batch.plan.written(Stage.BASES))
@@ -229,7 +230,7 @@ class DuplicateApplier:
         for record in visits:
             stored = self._stored_verdict(record)
             if stored is not None:
-                value = self._verdict(row_key, record.timestamp, stored, judgement)
+                value = self._verdict(row_key, record.timestamp, stored, judged)
                 changed.append(record._replace(columns=record.columns | {capture.VERDICT: value}).cell())
         plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
         return before - after, added
@@ -238,11 +239,11 @@ class DuplicateApplier:
         encoded = record.columns.get(capture.VERDICT)
         return None if encoded is None else capture.decode_verdict(self._values.fetch(encoded))
 
-    def _verdict(self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judgement: Judgement) -> bytes:
+    def _verdict(
+        self, row_key: bytes, timestamp: int, verdict: capture.StoredVerdict, judged: capture.StoredVerdict
+    ) -> bytes:
         """The cell value of a verdict that names the canonical page; what it says of the version before stays."""
-        encoded = capture.encode_verdict(
-            stored_verdict(judgement, verdict.previous, verdict.previous_similarity, verdict.stored)
-        )
+        encoded = capture.encode_verdict(judged.in_row(verdict.previous, verdict.previous_similarity, verdict.stored))
         return self._values.append(row_key, capture.VERDICT, timestamp, encoded)
 
 

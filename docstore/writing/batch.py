@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import Judgement, StoredPage
+from docstore.dedup.detector import StoredPage
 from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, TITLE, Column, StoredVerdict
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
@@ -44,7 +44,8 @@ class Write:
         says: its anchors are stored.
         error: why it is refused; else "".
         known_as: how the same capture was stored before; else "".
-        judgement: against other rows; None for a visit without a body (304) and for a page that is not judged.
+        contains: the page that its verdict says it contains.
+        relative: the nearest page of another row: a base for its body and text.
         previous: the page of its own row before it; for a visit, the page that it confirms.
         is_damaged: its row has the same bytes but they cannot be read, so it is stored whole.
         rewrites: it replaces the record that its row has at its time.
@@ -59,8 +60,9 @@ class Write:
     """
 
     __slots__ = (
-        "arrived", "body_name", "columns", "commit_order", "error", "is_damaged", "is_stored", "judgement", "kind",
-        "known_as", "long", "new", "page", "pointer", "previous", "rewrites", "says", "seen", "timestamp", "verdict",
+        "arrived", "body_name", "columns", "commit_order", "contains", "error", "is_damaged", "is_stored", "kind",
+        "known_as", "long", "new", "page", "pointer", "previous", "relative", "rewrites", "says", "seen", "timestamp",
+        "verdict",
     )  # fmt: skip
 
     def __init__(self, page: Prepared, timestamp: int, verdict: StoredVerdict, *, error: str = "") -> None:
@@ -72,7 +74,8 @@ class Write:
         self.known_as = ""
         self.kind = CAPTURE_STORED
         self.is_stored = self.says = self.is_damaged = self.rewrites = False
-        self.judgement: Judgement | None = None
+        self.contains: PagePointer | None = None
+        self.relative: PagePointer | None = None
         self.previous: LiveCapture | None = None
         self.commit_order = 0
         self.seen: StoredPage | None = None
@@ -236,17 +239,14 @@ class Bases:
             batch.base_rows[base.name] = base.cell_value
             batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.cell_value)])
 
-    def cache_page(self, write: Write) -> None:
-        """Cache the bases of a committed page."""
-        for column, base in write.new.bases.items() if write.new is not None else ():
-            cell_value = write.columns[column]
-            if cell_value not in self._bases:
-                self._bases.put(cell_value, base)
-
-    def cache_rows(self, batch: Batch) -> None:
-        """Cache the base rows of a committed batch."""
+    def follow(self, batch: Batch, *, caches_pages: bool) -> None:
+        """Cache the base rows of a committed batch, and the bases of its pages."""
         for name, cell_value in batch.base_rows.items():
             self._rows.put(name, cell_value)
+        for write in batch.pages.values() if caches_pages else ():
+            for column, base in write.new.bases.items() if write.new is not None else ():
+                if write.columns[column] not in self._bases:
+                    self._bases.put(write.columns[column], base)
 
     def forget(self) -> None:
         """Clear the caches: another writer may have committed."""
@@ -304,9 +304,13 @@ class GroupPages(StoredPages):
             return None
         pending = batch.pages.get(pointer)
         if pending is not None:
-            self.commit_order = max(self.commit_order, pending.commit_order + 1)
+            if self.commit_order <= pending.commit_order:
+                self.commit_order = pending.commit_order + 1
             return pending.seen
-        recent = self._recent_page(pointer)
+        versions = self._rows.get(pointer.row_key)  # has most candidates, so one call is saved for them
+        recent = None if versions is None else versions.get(pointer.timestamp)
+        if recent is None:
+            recent = self._recent_page(pointer)
         return None if recent is None else recent.page
 
     def _cache(self, pointer: PagePointer, page: RecentPage) -> None:
@@ -316,7 +320,8 @@ class GroupPages(StoredPages):
 
     def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
         """A committed page, from the cache or the row."""
-        recent = (self._rows.get(pointer.row_key) or {}).get(pointer.timestamp)
+        versions = self._rows.get(pointer.row_key)
+        recent = None if versions is None else versions.get(pointer.timestamp)
         if recent is None and pointer not in self._unusable:
             stored = super().capture(pointer)
             page = None if stored is None else self._page_of(stored)
@@ -442,17 +447,19 @@ class GroupPages(StoredPages):
         self._unusable.clear()
 
     def follow(self, plan: Plan, known: bool) -> None:
-        """After a commit: drop the cached rows that it changed, and cache what the batch wrote."""
+        """After a commit: drop the cached rows that it changed, and cache what the batch wrote; see
+        `Committer.followers`."""
         batch = self.batch
         for row in plan.changed(Stage.PAGES):
             self._absent.discard(row.row_key)
             if row.row_key in self._rows:
                 self._rows.drop(row.row_key)
+        if plan is not batch.plan:
+            self._bases.forget()  # another commit may have moved or freed bases
         if plan is not batch.plan or not known:
             return
-        self._bases.cache_rows(batch)
+        self._bases.follow(batch, caches_pages=self._caches_writes)
         for pointer, write in batch.pages.items() if self._caches_writes else ():
-            self._bases.cache_page(write)
             assert write.seen is not None
             recent = RecentPage(write.seen, write.columns, batch.titled.get(pointer))
             self._rows.put(pointer.row_key, {pointer.timestamp: recent})

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from docstore.dedup.buckets import TABLE as POSTINGS
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import bodies_compare
-from docstore.dedup.detector import Detector, Judgement, stored_verdict
+from docstore.dedup.detector import Detector
 from docstore.dedup.index import POINTER_SLICE, HashIndex
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
@@ -100,36 +100,41 @@ class Judge:
         if taken is not None:
             known = self._verdict(prepared.row_key, taken) or _UNJUDGED
             is_damaged = self._is_damaged(prepared.row_key, taken)
-        if is_damaged or (taken is not None and prepared.keep_body and self._has_text_alone(prepared.row_key, taken)):
-            known = None  # it is judged and stored again, at its own time
+            if is_damaged or (prepared.keep_body and self._has_text_alone(prepared.row_key, taken)):
+                known = None  # it is judged and stored again, at its own time
         if known is not None and known.stored != capture.STORED_REJECTED:
             write = _known(prepared, timestamp, known)
             write.says = True  # it may have been stored without its anchors
             return write
-        previous, previous_similarity = self._compare_with_previous(prepared, before)
         row_key, body, status = prepared.row_key, prepared.page.body, prepared.page.status
-        judgement = self._detector.judge(row_key, body, analysis, status=status)
+        previous, previous_similarity, confirms = Previous.NONE, 0.0, False
+        if before is not None:
+            previous, previous_similarity = self._compare_with_previous(prepared, before)
+            its_status = int(before.columns.get(capture.STATUS, b"")[1:] or b"0")
+            # An error page does not confirm a page.
+            confirms = previous is Previous.SAME_BYTES and bodies_compare(status, its_status)
+        judged = self._detector.judge(row_key, body, analysis, status=status)
         if self._pages.visibility_unknown:
             self._commit(FlushReason.POLICY)
-            judgement = self._detector.judge(row_key, body, analysis, status=status)
-        confirms = previous is Previous.SAME_BYTES and self._answers_alike(prepared, before)
+            judged = self._detector.judge(row_key, body, analysis, status=status)
+        verdict, contains, relative = judged
         if confirms and before is not None:
-            is_damaged = is_damaged or self._is_damaged(prepared.row_key, before)
+            is_damaged = is_damaged or self._is_damaged(row_key, before)
         if is_damaged:
             stored = capture.STORED_BODY  # under every policy: it is the only readable copy
         elif taken is not None and taken.kind != CAPTURE_REJECTED:  # a page or visit is shown there: do not reject it
-            stored = self.kept_as(prepared, judgement, policies.get(judgement.kind, Policy.FLAG))
+            stored = self.kept_as(prepared, verdict, policies.get(verdict.kind, Policy.FLAG))
             stored = capture.STORED_BODY if stored == capture.STORED_REJECTED else stored
         elif confirms and before is not None and not (prepared.keep_body and is_absent(before.columns[BODY])):
             stored = capture.STORED_CONFIRMED
         else:
-            stored = self.kept_as(prepared, judgement, policies.get(judgement.kind, Policy.FLAG))
-        verdict = stored_verdict(judgement, previous, previous_similarity, stored)
+            stored = self.kept_as(prepared, verdict, policies.get(verdict.kind, Policy.FLAG))
+        verdict = verdict.in_row(previous, previous_similarity, stored)
         if known is not None and _same_answer(known, verdict):
             return _known(prepared, timestamp, known)
         write = Write(prepared, timestamp, verdict)
         write.is_stored, write.says = True, stored != capture.STORED_REJECTED
-        write.judgement, write.previous = judgement, before
+        write.contains, write.relative, write.previous = contains, relative, before
         write.is_damaged, write.rewrites = is_damaged, taken is not None
         return write
 
@@ -158,11 +163,14 @@ class Judge:
         write.is_stored, write.previous = True, before
         return write
 
-    def kept_as(self, prepared: Prepared, judgement: Judgement, policy: Policy) -> str:
+    def kept_as(self, prepared: Prepared, verdict: StoredVerdict, policy: Policy) -> str:
         """How the policy for its verdict stores a page: one of the STORED_ words."""
-        of = judgement.of
         whole = capture.STORED_BODY if prepared.keep_body else capture.STORED_TEXT
-        if of is None or policy is Policy.FLAG or (policy is Policy.REFERENCE and not prepared.keep_body):
+        if (
+            policy is Policy.FLAG
+            or (of := verdict.of) is None
+            or (policy is Policy.REFERENCE and not prepared.keep_body)
+        ):
             return whole
         if policy is Policy.REJECT and not same_host(prepared.row_key, of.row_key):
             return whole
@@ -202,9 +210,7 @@ class Judge:
             return False
         return decides_alone(checksum) or stored.body_name in (b"", value_name(prepared.page.body))
 
-    def _compare_with_previous(self, prepared: Prepared, previous: LiveCapture | None) -> tuple[Previous, float]:
-        if previous is None:
-            return Previous.NONE, 0.0
+    def _compare_with_previous(self, prepared: Prepared, previous: LiveCapture) -> tuple[Previous, float]:
         if self._same_body(prepared, previous):
             return Previous.SAME_BYTES, 1.0
         analysis = prepared.analysed
@@ -215,11 +221,6 @@ class Judge:
         if analysis.text_checksum and analysis.text_checksum == text_checksum:
             return Previous.SAME_TEXT, similarity
         return Previous.CHANGED, similarity
-
-    def _answers_alike(self, prepared: Prepared, previous: LiveCapture | None) -> bool:
-        """Whether the version before it has a comparable status: an error page does not confirm a page."""
-        assert previous is not None
-        return bodies_compare(prepared.page.status, int(previous.columns.get(capture.STATUS, b"")[1:] or b"0"))
 
     def _verdict(self, row_key: bytes, stored: CaptureRecord | LiveCapture) -> StoredVerdict | None:
         """The verdict of a capture; None if it has none or cannot be read."""

@@ -109,8 +109,7 @@ class ValueWriter:
         shared: Base | None = None
         if write.kind == CAPTURE_STORED:
             body = write.page.page.body
-            is_reference = write.verdict.stored == capture.STORED_REFERENCE and write.judgement is not None
-            duplicate = write.judgement.of if is_reference and write.judgement is not None else None
+            duplicate = write.verdict.of if write.verdict.stored == capture.STORED_REFERENCE else None
             if write.verdict.stored == capture.STORED_TEXT:
                 write.columns[capture.BODY] = encode_absent(len(body))
             elif duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
@@ -146,8 +145,8 @@ class ValueWriter:
             found.append(partial(self._of_previous, write.previous, write.page.row_key))
         elif sibling is not None:
             found.append(partial(self._of_page, sibling))
-        if write.judgement is not None and write.judgement.relative is not None:
-            found.append(partial(self._of_page, write.judgement.relative))
+        if write.relative is not None:
+            found.append(partial(self._of_page, write.relative))
         return found
 
     def _of_page(self, pointer: PagePointer, column: Column) -> Base | NewPage | None:

@@ -24,6 +24,7 @@ from docstore.storage.values import Sorted, sort_values
 from docstore.writing.anchors import Anchor, outgoing
 
 MAX_CACHED_FOLDERS = 1024
+_NO_VALUES: Sorted = {}, {}
 _VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
 """Numbers, and path segments that look like language tags."""
 
@@ -83,40 +84,39 @@ class Preparer:
             any_time: accept times that `refusal_of_time` refuses.
         """
         addressed = [self._address(page, any_time) for page in pages]
-        judged = [prepared for prepared in addressed if not prepared.error and prepared.page.status != 304]
-        bodies = [(prepared.page.body, prepared.page.header("content-type")) for prepared in judged]
-        analyses = self._kernel.analyse_many(bodies, links=anchors)
-        analysed = [
-            _analysed(prepared, content_type, analysis)
-            for prepared, (_, content_type), analysis in zip(judged, bodies, analyses, strict=True)
+        bodies = [
+            (page.body, page.header("content-type"))
+            for page, (_, _, _, error) in zip(pages, addressed, strict=True)
+            if not error and page.status != 304
         ]
-        if len(judged) == len(addressed):
-            return analysed
-        rest = iter(analysed)
-        return [prepared if prepared.error or prepared.page.status == 304 else next(rest) for prepared in addressed]
+        analyses = zip(bodies, self._kernel.analyse_many(bodies, links=anchors), strict=True)
+        prepared = []
+        for page, (row_key, url, timestamp, error) in zip(pages, addressed, strict=True):
+            analysis, values, path_key = None, _NO_VALUES, b""
+            its_anchors: tuple[Anchor, ...] = ()
+            if not error and page.status != 304:
+                (_, content_type), analysis = next(analyses)
+                if analysis.links and 200 <= page.status < 300:
+                    its_anchors = outgoing(url, page.body, content_type, analysis)
+                    analysis = analysis._replace(links=())
+                values = sort_values(capture_values(page, url, content_type, analysis))
+                path_key = version_less(row_key)
+            fields = page, row_key, url, timestamp, analysis, error, its_anchors, values, path_key, True
+            prepared.append(tuple.__new__(Prepared, fields))  # half the time of the constructor
+        return prepared
 
-    def _address(self, page: Page, any_time: bool) -> Prepared:
+    def _address(self, page: Page, any_time: bool) -> tuple[bytes, str, int, str]:
+        """Row key, canonical URL and timestamp of a page; and why it is refused, or ""."""
         now = self._clock()
         fetched_at = now if page.fetched_at is None else page.fetched_at
         error = refusal_of_time(fetched_at, now, any_time=any_time) or refusal_of_fields(page)
-        key, url, timestamp = b"", str(page.url), 0
+        timestamp = 0 if error else fetched_at - fetched_at % TIMESTAMP_STEP_MICROS
         if not error:
-            timestamp = fetched_at - fetched_at % TIMESTAMP_STEP_MICROS
             try:
-                key, url = row_key_and_url(page.url)
+                return *row_key_and_url(page.url), timestamp, ""
             except InvalidArgument as refusal:
                 error = str(refusal)
-        return Prepared(page, key, url, timestamp, None, error, (), ({}, {}), b"")
-
-
-def _analysed(prepared: Prepared, content_type: str | None, analysis: Analysis) -> Prepared:
-    page, row_key, url, timestamp, *_ = prepared
-    anchors: tuple[Anchor, ...] = ()
-    if analysis.links and 200 <= page.status < 300:
-        anchors = outgoing(url, page.body, content_type, analysis)
-        analysis = analysis._replace(links=())
-    values = sort_values(capture_values(page, url, content_type, analysis))
-    return Prepared(page, row_key, url, timestamp, analysis, "", anchors, values, version_less(row_key))
+        return b"", str(page.url), timestamp, error
 
 
 def version_less(row_key: bytes) -> bytes:

@@ -169,8 +169,13 @@ class PageWriter:
         return prepared if options.keep_body else [page._replace(keep_body=False) for page in prepared]
 
     def _write(self, prepared: list[Prepared], options: WriteOptions) -> _Outcomes:
-        """Write pages of one source."""
-        request = Request([_without_anchors(page, options) for page in prepared], [options.policies] * len(prepared))
+        """Write pages of one source.  The list is cleared if no links are asked for."""
+        policies = [options.policies] * len(prepared)
+        if not options.links:
+            request = Request(prepared, policies)
+            self._queue.write(request)
+            return request.outcomes
+        request = Request([_without_anchors(page, options) for page in prepared], policies)
         self._queue.write(request)
         return [_with_links(outcome, page, options) for outcome, page in zip(request.outcomes, prepared, strict=True)]
 
@@ -207,7 +212,7 @@ class Request:
     """Pages that are written in one group, and their outcomes.
 
     Args:
-        pages: in order; released when the request is answered.
+        pages: in order.  The request owns the list, and clears it when it is answered.
         policies: what to do per verdict, for each page.
     Attributes:
         outcomes: the result of each committed page, or why it is not written; for a prefix of the pages.
@@ -216,12 +221,11 @@ class Request:
         wakeup: released once, when the request is answered or its caller must lead.
     """
 
-    __slots__ = ("body_bytes", "is_answered", "is_queued", "outcomes", "pages", "policies", "wakeup")
+    __slots__ = ("is_answered", "is_queued", "outcomes", "pages", "policies", "wakeup")
 
-    def __init__(self, pages: Sequence[Prepared], policies: Sequence[Policies]) -> None:
+    def __init__(self, pages: list[Prepared], policies: Sequence[Policies]) -> None:
         self.pages = pages
         self.policies = policies
-        self.body_bytes = sum(body_bytes(page.page) for page in pages)
         self.outcomes: list[PutResult | Exception] = []
         self.is_answered = self.is_queued = False
         self.wakeup = threading.Lock()
@@ -316,12 +320,20 @@ class WriteQueue:
 
         REQUIRES: the caller leads.
         """
-        with self._writing:
-            group = self._next_group()
-            self._write(group)
+        collects = gc.isenabled()  # if two stores write at once, the one that switched it off switches it on again
+        try:
+            gc.disable()  # it would look through thousands of objects that live as long as the group
+            with self._writing:
+                group = self._next_group()
+                self._write(group)
+            for request in group:
+                request.pages.clear()
+                request.policies = ()
+        finally:
+            if collects:
+                gc.enable()
         with self._lock:
             for request in group:
-                request.pages = request.policies = ()
                 request.is_answered = True
                 if request is not self._leader:
                     request.wakeup.release()
@@ -331,12 +343,13 @@ class WriteQueue:
     def _next_group(self) -> list[Request]:
         """The first requests that fit in a group; a request that is too long is a group of its own."""
         group: list[Request] = []
-        pages = body_bytes = 0
+        pages = group_bytes = 0
         with self._lock:
             for request in self._waiting:
                 pages += len(request.pages)
-                body_bytes += request.body_bytes
-                if group and (pages > GROUP_PAGES or body_bytes > GROUP_BYTES):
+                if len(self._waiting) > 1:
+                    group_bytes += sum([body_bytes(page.page) for page in request.pages])
+                if group and (pages > GROUP_PAGES or group_bytes > GROUP_BYTES):
                     break
                 group.append(request)
         return group
@@ -406,7 +419,7 @@ class Sequencer:
         self.value_writer = value_writer
         self._commits = 0
         """Number of committed batches."""
-        committer.followers |= {index.follow, pages.follow, taken.follow, self._follow}
+        committer.followers |= {index.follow, pages.follow, taken.follow}
         if reads is not None:
             committer.followers.add(reads.follow)
 
@@ -425,9 +438,7 @@ class Sequencer:
         answers: list[Write] = []
         committed = 0
         with self._committer.lock:
-            collects = gc.isenabled()  # if two stores write at once, the one that switched it off switches it on again
             try:
-                gc.disable()  # it would look through thousands of objects that live as long as the group
                 self._prepare(pages)
                 for page, policy in zip(pages, policies, strict=True):
                     commits = self._commits
@@ -449,8 +460,6 @@ class Sequencer:
                 self._pages.begin()
                 return [_result(answer) for answer in answers[:committed]], error
             finally:
-                if collects:
-                    gc.enable()
                 if self._reads is not None:
                     self._reads.end()
         return [_result(answer) for answer in answers], None
@@ -483,11 +492,6 @@ class Sequencer:
     def _lost_numbers(self, pages: Sequence[Prepared]) -> list[int]:
         return [number for number, page in enumerate(pages) if id(page) in self._lost]
 
-    def _follow(self, plan: Plan, known: bool) -> None:
-        """Clear the base cache if another commit may have moved or freed bases; see `Committer.followers`."""
-        if plan is not self._pages.batch.plan:
-            self._bases.forget()
-
     def _clear_caches(self) -> None:
         for cache in (self._index, self._pages, self._taken):
             cache.clear()
@@ -508,7 +512,7 @@ class Sequencer:
         pages: list[Write] = []
         rows: dict[int, list[RowMutations]] = {}
         for write in batch.writes:
-            if write.judgement is not None:
+            if write.page.analysis is not None:  # else a visit without a body
                 pages.append(write)
                 page = write.page.page
                 if page.payload_digest or page.docno:
@@ -535,9 +539,8 @@ class Sequencer:
 
     def _slot(self, write: Write) -> Slot:
         """A page as it is written if several processes write: a new page claims its body first."""
-        verdict, judgement = write.verdict, write.judgement
-        assert judgement is not None
-        named = frozenset(page for page in (judgement.of, judgement.contains) if page is not None)
+        verdict = write.verdict
+        named = frozenset(page for page in (verdict.of, write.contains) if page is not None)
         claim = b""
         if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == capture.STORED_BODY:
             claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
@@ -586,14 +589,8 @@ class Sequencer:
             if write.verdict.stored in capture.STORED_POSTED and page.page.body:  # later pages are judged against it
                 analysis = page.analysis
                 self._index.add(self._pages.postings, write.pointer, analysis, status=page.page.status)
-                write.seen = StoredPage(
-                    analysis.body_checksum,
-                    analysis.text_checksum,
-                    analysis.sketch,
-                    analysis.shingle_count,
-                    page.page.status,
-                    bool(analysis.entries),
-                )
+                fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
+                write.seen = StoredPage(*fingerprints, page.page.status, bool(analysis.entries))
             self._pages.add(write)
         if write.says and page.anchors:
             self._add_anchors(write)

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, words
+from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, has_folded, held_words, words
 from docstore.model.analysis import Analysis
 from docstore.reference import fingerprints, multibyte
 from docstore.reference.charset import SINGLE_BYTE
@@ -453,6 +453,29 @@ def test_overlaps_are_counted_the_same(first: set[int], second: set[int]) -> Non
 
 
 # --- the seam ---
+
+
+@given(st.text(max_size=200), st.lists(st.text(max_size=6), max_size=5))
+@example("The LAMP of Stra\u00dfe 7\u0301", ["lamp", "LAMP", "strasse", "of the", ""])
+def test_words_that_a_text_holds_are_found_the_same(text: str, others: list[str]) -> None:
+    its = reference_words(text)
+    wanted = [*its[::3], *others]
+    assert held_words(text, wanted) == ([word in its for word in wanted], len(its))
+
+
+@given(st.text(max_size=200), st.lists(st.text(max_size=6), max_size=5), st.integers(1, 6))
+@example("The LAMP of \u00c4hren \u212a", ["lamp", "LAMP", "\u00e4hren", "\u00c4hren", "k"], 3)
+def test_case_folded_strings_are_found_the_same(text: str, others: list[str], enough: int) -> None:
+    strings = [other.casefold() for other in [*text.split()[::3], text[3:9], *others]]
+    folded = text.casefold()
+    assert has_folded(text.encode(), strings, enough) == (sum(string in folded for string in strings) >= enough)
+
+
+def test_every_character_that_case_folding_changes_is_found_folded() -> None:
+    for number in range(sys.maxunicode + 1):
+        folded = chr(number).casefold()
+        if folded != chr(number):
+            assert has_folded(f"a {chr(number)}".encode(), [folded], 1), hex(number)
 
 
 def test_checksums_that_native_code_lacks_are_made_all_the_same() -> None:

@@ -23,11 +23,12 @@ import docstore
 from docstore import compiled
 from docstore.dedup.buckets import NOTHING_NEW, NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
-from docstore.dedup.detector import Detector, Judgement, StoredPage, Thresholds, jaccard
+from docstore.dedup.detector import Detector, StoredPage, Thresholds, jaccard
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.analysis import Analysis
+from docstore.model.capture import StoredVerdict
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DUPLICATES, Durability, VerdictKind
 from docstore.reference.fingerprints import overlap
@@ -288,9 +289,9 @@ class Written:
             analyses += group
         return pointers, analyses
 
-    def judge(self, analysis: Analysis) -> Judgement:
+    def judge(self, analysis: Analysis) -> StoredVerdict:
         """The verdict on a page that is not written."""
-        return self.detector.judge(b"copy", BODY, analysis, status=200)
+        return self.detector.judge(b"copy", BODY, analysis, status=200)[0]
 
 
 class Copy(NamedTuple):

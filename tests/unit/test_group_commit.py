@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
@@ -439,8 +440,22 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "body body\n", "")
 
 
-def test_settings_of_the_garbage_collector_are_not_changed(store: DocumentStore, groups: Groups) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("collects", [False, True])
+def test_settings_of_the_garbage_collector_are_not_changed(
+    store: DocumentStore, groups: Groups, collects: bool, fails: bool
+) -> None:
     seen = set()
-    groups.fails = lambda urls: seen.add(gc.isenabled())
-    list(store.put_pages(pages(3)))
-    assert seen == {gc.isenabled()}
+
+    def look(urls: list[str]) -> Exception | None:
+        seen.add(gc.isenabled())
+        return OSError("made") if fails else None
+
+    groups.fails = look
+    try:
+        (gc.enable if collects else gc.disable)()
+        with contextlib.suppress(OSError):
+            list(store.put_pages(pages(3)))
+        assert (seen, gc.isenabled()) == ({False}, collects)
+    finally:
+        gc.enable()

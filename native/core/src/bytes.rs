@@ -180,6 +180,42 @@ pub fn is_space(byte: u8) -> bool {
     matches!(byte, 0x09..=0x0d | 0x1c..=0x20)
 }
 
+/// Whether at least `enough` strings are in a text whose ASCII letters are put into lower case.
+pub fn has_in_lowered<'a>(text: &[u8], strings: impl Iterator<Item = &'a [u8]>, enough: usize) -> bool {
+    let lowered = text.to_ascii_lowercase();
+    let found = strings.filter(|string| memchr::memmem::find(&lowered, string).is_some());
+    found.take(enough).count() == enough
+}
+
+/// Whether case folding may change a character of a text in UTF-8 that is not ASCII.
+///
+/// False for punctuation, symbols, and scripts without case; true for a few blocks more than those with case.
+pub fn may_fold(text: &[u8]) -> bool {
+    let mut place = 0;
+    while let Some(ahead) = first_high(&text[place..]) {
+        place += ahead;
+        let next = text.get(place + 1).copied().unwrap_or(0);
+        match text[place] {
+            0xc2 if next != 0xb5 => place += 2,             // to U+00BF, without the micro sign
+            0xe0 | 0xe3..=0xe9 | 0xeb..=0xee => place += 3, // Indic scripts, Thai, kana, Han, Hangul
+            0xe2 if matches!(next, 0x80..=0x83 | 0x88..=0x91 | 0x94..=0xaf) => place += 3, // punctuation, symbols
+            0xef if next == 0xbc && text.get(place + 2).is_some_and(|&last| last < 0xa1) => place += 3, // full width
+            0xf0 if next == 0x9f => place += 4,             // pictures
+            _ => return true,
+        }
+        place = place.min(text.len());
+    }
+    false
+}
+
+/// Where the first byte of 0x80 or more is.
+fn first_high(text: &[u8]) -> Option<usize> {
+    let words = text.as_chunks::<8>().0;
+    let in_words = words.iter().position(|&word| u64::from_le_bytes(word) & HIGHS != 0);
+    let start = in_words.map_or(8 * words.len(), |number| 8 * number);
+    text[start..].iter().position(|&byte| byte >= 0x80).map(|ahead| start + ahead)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,6 @@ pub mod combined;
 pub mod evidence;
 pub mod flow;
 mod groups;
-pub mod indexed;
 pub mod invariants;
 pub mod kind;
 mod lanes;

@@ -3,10 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
 
-use crate::indexed::Index;
-use crate::pairs::{overlap, FAR_LARGER};
+use crate::pairs::overlap;
 use crate::sketches::{Bounds, Look, Sketches, Spread};
 
 /// A page that asks.
@@ -39,31 +37,8 @@ pub struct Overlap<'a> {
 struct Set<S> {
     checksum: Box<[u8]>,
     members: S,
-    /// Made when it is first the larger one of two.
-    index: OnceLock<Option<Index>>,
     /// Asked for since it was last spared.
     is_used: AtomicBool,
-}
-
-impl<S: AsRef<[u64]>> Set<S> {
-    fn shared_with(&self, other: &Self) -> usize {
-        let (one, two) = (self.members.as_ref(), other.members.as_ref());
-        if one.len() <= two.len() {
-            other.shared(one)
-        } else {
-            self.shared(two)
-        }
-    }
-
-    /// With a set that is not larger.
-    fn shared(&self, few: &[u64]) -> usize {
-        let many = self.members.as_ref();
-        if self.index.get().is_none() && few.len() * FAR_LARGER < many.len() {
-            return overlap(few, many);
-        }
-        let index = self.index.get_or_init(|| Index::new(many));
-        index.as_ref().map_or_else(|| overlap(few, many), |index| index.shared(many, few))
-    }
 }
 
 /// Sketches and shingle sets of the last texts, by number.
@@ -92,7 +67,7 @@ impl<S: AsRef<[u64]>> Texts<S> {
     pub fn keep(&mut self, number: u64, checksum: &[u8], members: S) {
         self.set_bytes += size_of_val(members.as_ref());
         let is_used = AtomicBool::new(false);
-        let set = Set { checksum: checksum.into(), members, index: OnceLock::new(), is_used };
+        let set = Set { checksum: checksum.into(), members, is_used };
         match self.sets.insert(number, set) {
             None => self.order.push_back(number),
             Some(before) => self.set_bytes -= size_of_val(before.members.as_ref()),
@@ -122,8 +97,9 @@ impl<S: AsRef<[u64]>> Texts<S> {
     /// What a text whose shingles are held shares with the text of another number, held too.
     pub fn overlap(&self, number: u64, other: u64) -> Option<Overlap<'_>> {
         let (mine, other) = (self.sets.get(&number)?, self.set(other)?);
-        let shared = mine.shared_with(other);
-        Some(Overlap { checksum: &other.checksum, shared, size: other.members.as_ref().len() })
+        let members = other.members.as_ref();
+        let (shared, size) = (overlap(mine.members.as_ref(), members), members.len());
+        Some(Overlap { checksum: &other.checksum, shared, size })
     }
 
     /// Of some texts those that a page's sketch does not rule out, in order; the first `most` of them compared, where

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use chance::{asked_for, Chance};
-use docstore_kernel::indexed::Index;
 use docstore_kernel::pairs::{overlap, shared_members, Marked};
 use docstore_kernel::postings::{encode, find, merge, mix_key, propose, Asked, Encoded, Recent};
 use docstore_kernel::ranking::Looks;
@@ -188,11 +187,6 @@ fn check_sets(chance: &mut Chance) {
     let mut marked = Marked::default();
     marked.mark(&one);
     assert_eq!(marked.shared(&other), expected);
-    for (of, looked_up) in [(&one, &other), (&other, &one)] {
-        if let Some(index) = Index::new(of) {
-            assert_eq!(index.shared(of, looked_up), expected);
-        }
-    }
     let both: Vec<u64> = one.iter().chain(&other).copied().collect();
     let starts = [0, one.len() as u64, both.len() as u64];
     assert_eq!(shared_members(&starts, &both, &[0, 1], &[1, 1]), Some(vec![expected as u64, other.len() as u64]));

@@ -1,14 +1,18 @@
-//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers.
+//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers; words of titles in texts.
 //!
 //! The GIL stays held: the pages that one page is compared with take less time than to let it go and take it again.
 
+use docstore_kernel::bytes;
 use docstore_kernel::pairs::overlap as overlap_of;
 use docstore_kernel::sketches::{Bounds, Look};
 use docstore_kernel::texts::{self, Asking};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyBytes;
+
+use crate::{KEPT_BODY_BYTES, WORDS};
 
 /// The members of a set, in place: to copy two sets takes as long as to compare them.
 fn members<'a>(set: &'a PyBuffer<u64>, _python: Python<'a>) -> PyResult<&'a [u64]> {
@@ -27,6 +31,34 @@ fn members<'a>(set: &'a PyBuffer<u64>, _python: Python<'a>) -> PyResult<&'a [u64
 #[pyfunction]
 fn overlap(python: Python<'_>, first: PyBuffer<u64>, second: PyBuffer<u64>) -> PyResult<usize> {
     Ok(overlap_of(members(&first, python)?, members(&second, python)?))
+}
+
+/// Which of some normalised words are words of a text, and how many words the text has.
+#[pyfunction]
+fn held_words(text: &str, wanted: Vec<PyBackedStr>) -> (Vec<bool>, usize) {
+    let (mut words, folded) = WORDS.take();
+    words.cut(text.as_bytes());
+    let mut held = vec![false; wanted.len()];
+    let bit = |word: &[u8]| 1_u64 << word.len().min(63);
+    let lengths = wanted.iter().fold(0, |lengths, word| lengths | bit(word.as_bytes()));
+    for word in words.iter().filter(|word| lengths & bit(word) != 0) {
+        for (held, wanted) in held.iter_mut().zip(&wanted) {
+            *held |= word == wanted.as_bytes();
+        }
+    }
+    let count = words.ends().len();
+    if text.len() <= KEPT_BODY_BYTES {
+        WORDS.set((words, folded));
+    }
+    (held, count)
+}
+
+/// Whether at least `enough` of some case-folded strings are in the case-folded text; None if only its whole folding
+/// can tell.
+#[pyfunction]
+fn has_folded(text: &[u8], strings: Vec<PyBackedBytes>, enough: usize) -> Option<bool> {
+    let has = bytes::has_in_lowered(text, strings.iter().map(|string| &string[..]), enough);
+    (has || !bytes::may_fold(text)).then_some(has)
 }
 
 /// A sorted set over a buffer that nobody changes.
@@ -128,5 +160,7 @@ impl Texts {
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Texts>()?;
-    module.add_function(wrap_pyfunction!(overlap, module)?)
+    module.add_function(wrap_pyfunction!(overlap, module)?)?;
+    module.add_function(wrap_pyfunction!(held_words, module)?)?;
+    module.add_function(wrap_pyfunction!(has_folded, module)?)
 }
