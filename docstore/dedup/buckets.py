@@ -33,7 +33,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan
 
 if TYPE_CHECKING:
-    from docstore.dedup.kernel import Recent
+    from docstore.dedup.kernel import Postings
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
@@ -48,17 +48,15 @@ class NewPostings:
 
     Attributes:
         rows: its additions to rows of the table: qualifiers in order, each once.
-        texts: text numbers that it posts, with their keys as in the log; if buckets are not rows.
-        recent: the same as a table for look-ups; None if there are none.
+        recent: texts that it posts, if buckets are not rows; None if there are none.
         ahead: committed rows of buckets, prefetched for its pages.
     """
 
-    __slots__ = ("ahead", "recent", "rows", "texts")
+    __slots__ = ("ahead", "recent", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, list[bytes]] = {}
-        self.texts: list[tuple[int, bytes]] = []
-        self.recent: Recent | None = None
+        self.recent: Postings | None = None
         self.ahead: dict[bytes, list[bytes]] = {}
 
     def add(self, row_key: bytes, qualifier: bytes) -> None:
@@ -118,7 +116,7 @@ class Buckets(Protocol):
         Args:
             new: of the batch.
             text: its number.
-            keys: (m,) uint64 each; no key twice.
+            keys: (m,) uint64 each; no key twice: `IndexQuery.first_keys`, then further ones.
         """
         ...
 
@@ -211,8 +209,8 @@ class BandBuckets(RowBuckets):
         return super().propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), new)
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
-        """See `Buckets`; the first keys are a page's bands, then its other fingerprints."""
-        super().post(new, text, keys[0][:BANDS], *keys[1:])
+        """See `Buckets`; without fingerprints, which are the second keys."""
+        super().post(new, text, keys[0], *keys[2:])
 
 
 class LayeredBuckets:

@@ -579,7 +579,7 @@ class HashIndex:
             proposal = self.propose(analysis, new)
             if not proposal.has_own:  # else an earlier page with this text posted it, and may be gone
                 query = _index_query(analysis)
-                self._buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
+                self._buckets.post(new, query.own_number, *query.first_keys(), proposal.further_keys)
         post_page(new, pointer, analysis.body_checksum, analysis.text_checksum if is_compared else b"", analysis.title)
 
     def mutations(self, new: NewPostings) -> list[RowMutations]:

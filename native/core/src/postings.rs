@@ -8,6 +8,7 @@ use crate::slices::{encode_slice, Damaged, Found, Run, Shape, KEY_BITS, LIST_LIM
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
 const NONE: u32 = u32::MAX;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 
 /// `postings.mix` of one key.
 #[inline]
@@ -19,13 +20,32 @@ pub fn mix_key(key: u64) -> u64 {
     mixed >> 24
 }
 
-/// Bytes of a mixed key in a log.
-pub const KEY_BYTES: usize = KEY_BITS as usize / 8;
+/// Bytes of a mixed key in a log, lowest first.
+const KEY_BYTES: usize = KEY_BITS as usize / 8;
 
-/// A mixed key from a log: `KEY_BYTES`, lowest first.
-#[inline]
-pub fn key_of_bytes(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |key, &byte| key << 8 | u64::from(byte))
+/// Bytes of a text number in a log, highest first.
+const TEXT_BYTES: usize = 6;
+
+fn push_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Take a varint from the front.
+fn take_varint(rest: &mut &[u8]) -> Result<u64, Damaged> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, behind) = rest.split_first().ok_or(Damaged)?;
+        *rest = behind;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Damaged)
 }
 
 /// Slices as bytes, the length of each in units of 8 bytes, and what is in them.
@@ -381,20 +401,16 @@ impl Recent {
     }
 
     /// Add a text under mixed keys, different ones; false where there is no room for another.
-    pub fn post(&mut self, text: u64, keys: impl Iterator<Item = u64>) -> bool {
+    pub fn post(&mut self, text: u64, keys: &[u64]) -> bool {
         let place = self.texts.len() as u64;
-        if place >> PLACE_BITS != 0 {
-            return false;
-        }
-        let keys: Vec<u64> = keys.collect();
-        if self.links.len() + keys.len() > NONE as usize {
+        if place >> PLACE_BITS != 0 || self.links.len() + keys.len() > NONE as usize {
             return false;
         }
         self.texts.push(text);
         while (self.chains + keys.len()) * 2 > self.slots.len() {
             self.grow();
         }
-        let heads = self.chains(&keys);
+        let heads = self.chains(keys);
         for (&key, head) in keys.iter().zip(heads) {
             let number = self.links.len() as u32;
             self.links.push(Link { posting: key << PLACE_BITS | place, next: NONE, last: number });
@@ -405,6 +421,56 @@ impl Recent {
             }
         }
         true
+    }
+
+    /// All texts with their keys as cells of a row of a log, so many texts in each; one cell if there is none.
+    ///
+    /// A cell is the varint `durable_end`, then for each text its number, the varint of how many keys, and these.
+    pub fn log(&self, durable_end: u64, cell_texts: usize) -> Vec<Vec<u8>> {
+        let mut cells = Vec::new();
+        let mut links = &self.links[..];
+        for (place, text) in self.texts.iter().enumerate() {
+            if place % cell_texts == 0 {
+                cells.push(Vec::new());
+                push_varint(durable_end, &mut cells[place / cell_texts]);
+            }
+            let cell = &mut cells[place / cell_texts];
+            let keys = links.iter().take_while(|link| (link.posting & PLACE_MASK) == place as u64).count();
+            let (its, behind) = links.split_at(keys);
+            links = behind;
+            cell.extend_from_slice(&text.to_be_bytes()[8 - TEXT_BYTES..]);
+            push_varint(keys as u64, cell);
+            for link in its {
+                cell.extend_from_slice(&(link.posting >> PLACE_BITS).to_le_bytes()[..KEY_BYTES]);
+            }
+        }
+        if cells.is_empty() {
+            cells.push(Vec::new());
+            push_varint(durable_end, &mut cells[0]);
+        }
+        cells
+    }
+
+    /// Post the texts of a cell of a log.
+    pub fn replay(&mut self, cell: &[u8]) -> Result<(), Damaged> {
+        let mut rest = cell;
+        take_varint(&mut rest)?;
+        let mut keys = Vec::new();
+        while !rest.is_empty() {
+            let (number, behind) = rest.split_at_checked(TEXT_BYTES).ok_or(Damaged)?;
+            rest = behind;
+            let count = usize::try_from(take_varint(&mut rest)?).map_err(|_| Damaged)?;
+            let bytes = count.checked_mul(KEY_BYTES).ok_or(Damaged)?;
+            let (its, behind) = rest.split_at_checked(bytes).ok_or(Damaged)?;
+            rest = behind;
+            keys.clear();
+            let key = |bytes: &[u8]| bytes.iter().rev().fold(0, |key, &byte| key << 8 | u64::from(byte));
+            keys.extend(its.chunks_exact(KEY_BYTES).map(key));
+            if !self.post(number.iter().fold(0, |text, &byte| text << 8 | u64::from(byte)), &keys) {
+                return Err(Damaged);
+            }
+        }
+        Ok(())
     }
 
     /// The slot of a key: its own, or the empty one where it would be.
@@ -482,7 +548,7 @@ impl Recent {
             }
             for (owner, number, left) in &mut chains {
                 let Link { posting, next, .. } = self.links[*number as usize];
-                found.push((*owner, self.texts[(posting & ((1 << PLACE_BITS) - 1)) as usize]));
+                found.push((*owner, self.texts[(posting & PLACE_MASK) as usize]));
                 *number = next;
                 **left -= 1;
             }
