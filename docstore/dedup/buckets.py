@@ -59,15 +59,15 @@ class NewPostings:
         self.recent: Postings | None = None
         self.ahead: dict[bytes, list[bytes]] = {}
 
-    def add(self, row_key: bytes, qualifier: bytes) -> None:
-        """Add a posting to a row."""
-        ordered = self.rows.get(row_key)
-        if ordered is None:  # most rows have one page
-            self.rows[row_key] = [qualifier]
-            return
-        at = bisect_left(ordered, qualifier)
-        if at == len(ordered) or ordered[at] != qualifier:
-            ordered.insert(at, qualifier)
+    def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:
+        """Add a posting to rows."""
+        rows = self.rows
+        for row_key in row_keys:
+            ordered = rows.setdefault(row_key, [])
+            if not ordered:  # most rows have one page
+                ordered.append(qualifier)
+            elif qualifier not in ordered[(at := bisect_left(ordered, qualifier)) : at + 1]:
+                ordered.insert(at, qualifier)
 
     def mutations(self) -> list[RowMutations]:
         """The rows to write with the batch."""
@@ -182,9 +182,8 @@ class RowBuckets(Buckets):
         """See `Buckets`."""
         number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
         row_keys = [_row_key(key) for part in keys for key in part.tolist()]
-        for row_key, texts in zip(row_keys, self._read(row_keys, new), strict=True):
-            if len(texts) < BUCKET_LIMIT:
-                new.add(row_key, number)
+        read = zip(row_keys, self._read(row_keys, new), strict=True)
+        new.add(number, [row_key for row_key, texts in read if len(texts) < BUCKET_LIMIT])
 
 
 class BandBuckets(RowBuckets):

@@ -157,7 +157,9 @@ def test_a_damaged_run_gives_an_error_or_an_answer_and_never_a_crash() -> None:
         try:
             opened = [run.view(compiled.docstore_native)]
             find(compiled.docstore_native, [run], asked, 64)
-            compiled.docstore_native.merge_slices(opened, [run.texts], tuple(run.shape), 64, 0, 1 << run.shape.slice_bits)
+            compiled.docstore_native.merge_slices(
+                opened, [run.texts], tuple(run.shape), 64, 0, 1 << run.shape.slice_bits
+            )
         except (IndexError, CorruptionError):
             errors += 1
     assert errors

@@ -1,4 +1,4 @@
-"""Runs of postings against a plain dict, through building, merging, bounds and damage; by native code and by the reference."""
+"""Runs of postings against a plain dict: building, merging, bounds and damage; by native code and the reference."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ impl Postings {
     }
 
     fn packed<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, &self.recent.postings().collect::<Vec<_>>())
+        words_as_bytes(python, self.recent.postings())
     }
 
     fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
