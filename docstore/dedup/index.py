@@ -490,7 +490,7 @@ class HashIndex:
     def _read_together(self, row_keys: Iterable[bytes]) -> None:
         rows = self._rows
         assert rows is not None
-        missing = rows.missing(row_keys)
+        missing = [row_key for row_key in rows.missing(row_keys) if row_key not in self._absent]
         read = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
         for row_key, stored in zip(missing, read, strict=True):
             if stored:

@@ -439,14 +439,16 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
 
 # --- postings
 
-POSTINGS: Final[Any] = postings if compiled.WHY_NOT else docstore_native
-"""The code of postings and their runs: its class `Postings`, and the functions after it in `reference.postings`."""
+
+def postings_code() -> Any:
+    """The code of postings and their runs: the class `Postings` of `reference.postings`, and what follows it there."""
+    return postings if compiled.WHY_NOT else docstore_native
 
 
 def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
     """The rows of postings of a page; see `reference.postings.posting_rows`."""
     try:
-        rows: list[bytes] = POSTINGS.posting_rows(body_checksum, text_checksum, title)
+        rows: list[bytes] = postings_code().posting_rows(body_checksum, text_checksum, title)
     except UnicodeEncodeError:  # a lone surrogate
         return postings.posting_rows(body_checksum, text_checksum, title)
     return rows

@@ -27,8 +27,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from docstore.dedup.buckets import NOTHING_NEW, Buckets, NewPostings
-from docstore.dedup.kernel import POSTINGS, Postings
-from docstore.dedup.runs import Run, RunFiles, Span, damage_translated, merged_parts, pruned_parts, recent_parts
+from docstore.dedup.kernel import Postings, postings_code
+from docstore.dedup.runs import DAMAGE, Run, RunFiles, Span, damage, merged_parts, pruned_parts, recent_parts
 from docstore.model.codec import decode_varint
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.model.format import (
@@ -100,7 +100,7 @@ class RunLevels:
         bucket_limit: int = 64,
         flush_texts: int = 2048,
         fan_in: int = 2,
-        code: Any = POSTINGS,
+        code: Any = None,
     ) -> None:
         """Open the runs of the storage.
 
@@ -110,7 +110,7 @@ class RunLevels:
             flush_texts: texts in the memtable before it is flushed.
             fan_in: runs of one level that are merged into one of the next; more means less merging and more runs to
                 read.
-            code: native code or the reference; see `kernel.POSTINGS`.
+            code: native code or the reference; None takes that of `kernel.postings_code`.
         Raises:
             CorruptionError: a run is damaged or missing; remove all runs and rebuild the postings.
         """
@@ -123,7 +123,7 @@ class RunLevels:
         self._bucket_limit = bucket_limit
         self._flush_texts = flush_texts
         self._fan_in = fan_in
-        self._code = code
+        self._code = code = postings_code() if code is None else code
         self._runs: list[Named] = []
         """Oldest first."""
         self._merges: dict[Span, list[Named]] = {}
@@ -196,8 +196,10 @@ class RunLevels:
         Raises:
             CorruptionError: a run is damaged.
         """
-        with damage_translated():
+        try:
             owner, texts = self.postings.find(keys, self._bucket_limit, new.recent)
+        except DAMAGE as error:
+            raise damage(error) from error
         return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
@@ -210,13 +212,12 @@ class RunLevels:
             numbers, candidates, has_own, further, is_crowded, further_keys = self.postings.propose(
                 query, self._bucket_limit, _LOOKS, new.recent
             )
-        except (IndexError, ValueError):
-            with damage_translated():
-                raise
+        except DAMAGE as error:
+            raise damage(error) from error
         if RUN_TEXT_GONE in numbers:
             numbers.remove(RUN_TEXT_GONE)
         keys = np.frombuffer(further_keys, np.uint64) if further_keys else NO_KEYS
-        return Proposal(numbers, candidates, has_own, further, is_crowded, keys)
+        return tuple.__new__(Proposal, (numbers, candidates, has_own, further, is_crowded, keys))
 
     # --- writing ---
 
@@ -237,9 +238,11 @@ class RunLevels:
             CorruptionError: the row is damaged.
         """
         before = len(self.postings)
-        with damage_translated():
+        try:
             for cell in cells:
                 self.postings.replay(cell)
+        except DAMAGE as error:
+            raise damage(error) from error
         added = len(self.postings) - before
         self._is_whole = self._is_whole and not added
         return added
@@ -622,7 +625,8 @@ class RunBuckets(Buckets):
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
         with self._lock:
-            self._take_unknown()
+            if self._unknown:
+                self._take_unknown()
             try:
                 proposal = self._levels.propose(query, new)
             except CorruptionError as error:
@@ -637,17 +641,18 @@ class RunBuckets(Buckets):
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         if new.recent is None:
-            new.recent = POSTINGS.Postings()
+            new.recent = postings_code().Postings()
         new.recent.post(text, *keys)
-        with self._lock:
-            if self._pruning is not None:  # stored postings may be dropped
-                self._pruning.kept.add(text)
+        if self._pruning is not None:  # stored postings may be dropped
+            with self._lock:
+                if self._pruning is not None:
+                    self._pruning.kept.add(text)
 
     def log(self, new: NewPostings) -> list[RowMutations]:
         """See `Buckets`: one row of the log; also if the log is empty, to mark that there is an index."""
         if new.recent is None and self._log:
             return []
-        posted: Postings = POSTINGS.Postings() if new.recent is None else new.recent
+        posted: Postings = postings_code().Postings() if new.recent is None else new.recent
         return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
 
     def follow(self, plan: Plan, known: bool) -> None:
@@ -681,14 +686,15 @@ class RunBuckets(Buckets):
     def _take(self, number: int, cells: Sequence[bytes]) -> None:
         """Take the texts of a group into the memtable, after those of earlier groups of unknown outcome."""
         self._newest, self._has_written = number, True
-        unknown, self._unknown = self._unknown, []
-        # Whether they were written can be read now.
-        groups = [(group, _values(self._engine.read_row(TABLE, _log_key(group)))) for group in unknown]
+        groups = [(number, cells)]
+        if self._unknown:  # whether they were written can be read now
+            unknown, self._unknown = self._unknown, []
+            groups[:0] = [(group, _values(self._engine.read_row(TABLE, _log_key(group)))) for group in unknown]
         texts = 0
         try:
-            if min([number, *unknown]) < self._levels.next:
+            if groups[0][0] < self._levels.next:
                 raise CorruptionError("the runs were rebuilt while a group was written", path=str(self._folder))
-            for group, group_cells in (*groups, (number, cells)):
+            for group, group_cells in groups:
                 texts = self._replay(self._levels, group, group_cells)
         except CorruptionError as error:
             self._rebuild_after(error)
@@ -719,8 +725,9 @@ class RunBuckets(Buckets):
 
     def _trim(self) -> None:
         """Delete rows of the log whose groups are in durable runs by the newest row."""
-        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._logged_durable, self._newest)]
-        if old:
+        end = min(self._logged_durable, self._newest)
+        if self._log and self._log[0] < end:
+            old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < end]
             with suppress(StorageError):
                 self._engine.mutate_rows(_deleted(old), Durability.NONE)
                 self._log = self._log[len(old) :]
@@ -733,7 +740,7 @@ class RunBuckets(Buckets):
         """Delete all rows of the log that are in durable runs; a row without texts records this."""
         old = [number for number in self._log if number < self._levels.end]
         if old and self._storage.is_durable:
-            newest_row = _log_row(self._next, POSTINGS.Postings().log(self._levels.end, RUN_LOG_CELL_TEXTS))
+            newest_row = _log_row(self._next, postings_code().Postings().log(self._levels.end, RUN_LOG_CELL_TEXTS))
             self._engine.mutate_rows([newest_row, *_deleted(old)], Durability.NONE)
 
     def close(self) -> None:

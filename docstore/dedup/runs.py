@@ -5,7 +5,7 @@ texts by their place in a table of the run.  So one posting packs into one uint6
 or merging runs is sorting integers.  On disk the sorted postings are cut into slices of the key space, a few thousand
 keys each (`reference.postings` has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is written
 sequentially and never changed: texts, slices, index of the slices, and a footer that describes it.  `code` is native
-code or `reference.postings`, see `kernel.POSTINGS`.
+code or `reference.postings`, see `kernel.postings_code`.
 
 Bounds: for each key a run keeps the first `bucket_limit` texts.  A key that agrees in 40 bits by chance is a false
 candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.  A
@@ -28,7 +28,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -181,8 +181,10 @@ class Run:
         """
         buffer = self.buffer.view()
         buffer.flags.writeable = False
-        with damage_translated():
+        try:
             return code.RunView(buffer, self.layout, *self.shape)
+        except DAMAGE as error:
+            raise damage(error) from error
 
     def text_numbers(self) -> Keys:
         """Text numbers (uint64, 48 bits) by place."""
@@ -223,13 +225,13 @@ class Run:
         return [(*bounds, stored) for bounds, stored in zip(self.part_bounds(), self._checksums, strict=True)]
 
 
-@contextmanager
-def damage_translated() -> Iterator[None]:
-    """Errors of code that read bytes that are not as they were written become CorruptionError."""
-    try:
-        yield
-    except (IndexError, ValueError) as error:
-        raise CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages") from error
+DAMAGE: Final = IndexError, ValueError
+"""Errors of code that reads bytes that are not as they were written."""
+
+
+def damage(error: Exception) -> CorruptionError:
+    """Our error for one of `DAMAGE`."""
+    return CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages")
 
 
 # --- writing, merging and pruning
@@ -316,8 +318,10 @@ def merged_parts(code: Any, runs: Sequence[Run], bucket_limit: int) -> Iterator[
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
         count = min(_SLICES_A_STEP, slices - first)
-        with damage_translated():
+        try:
             merged = code.merge_slices(views, numbers, tuple(writer.shape), bucket_limit, first, count)
+        except DAMAGE as error:
+            raise damage(error) from error
         yield writer.slices(merged)
     yield writer.end()
 

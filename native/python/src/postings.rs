@@ -132,7 +132,8 @@ impl Postings {
         batch: Option<PyRef<'py, Self>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let mixed: Vec<u64> = keys.to_vec(python)?.into_iter().map(mix_key).collect();
-        let tables: Vec<_> = [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
+        let tables: Vec<_> =
+            [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
         let (owners, texts) = postings::find(&self.views()?, &tables, &mixed, limit).map_err(damaged)?;
         Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
     }
@@ -151,7 +152,8 @@ impl Postings {
         let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
         let (near, inside, most, further) = looks;
         let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
-        let tables: Vec<_> = [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
+        let tables: Vec<_> =
+            [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
         let found = postings::propose(&self.views()?, &tables, asked, limit, looks).map_err(damaged)?;
         let further_keys = words_as_bytes(python, &found.further_keys)?;
         let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
