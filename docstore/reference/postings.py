@@ -404,8 +404,8 @@ class Postings:
             owner, texts = self.find(keys, limit, batch)
             return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
 
-        *found, further_keys = propose(query, find)
-        return (*found, further_keys.tobytes())
+        proposal = propose(query, find)
+        return (*proposal[:5], proposal.further_keys.tobytes())
 
     def packed(self) -> bytes:
         """All postings that no run has, as bytes of uint64, ``key << 24 | place``, in order of arrival."""
