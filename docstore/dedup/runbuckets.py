@@ -133,7 +133,7 @@ class RunLevels:
         `_pruned` has the runs whose rewriting has started."""
         self._prune_end = 0
         self._pruned: set[Span] = set()
-        self.postings: Postings = code.Postings()
+        self.postings: Any = code.Postings()  # of the same code as those of a batch
         self._is_whole = True
         self.end = self.pruned_postings = 0
         self._open()
@@ -152,7 +152,7 @@ class RunLevels:
             self._replace(len(self._runs), 0, (name, Run(self._storage.open(name))))
             self.end = name.end
 
-    def _replace(self, at: int, count: int, entry: Named, postings: Postings | None = None) -> None:
+    def _replace(self, at: int, count: int, entry: Named, postings: Any = None) -> None:
         """Replace runs; with new postings, also those of the memtable."""
         runs = [*self._runs[:at], entry, *self._runs[at + count :]]
         postings = self.postings if postings is None else postings
