@@ -33,7 +33,7 @@ from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan
 
 if TYPE_CHECKING:
-    from docstore.dedup.kernel import Recent
+    from docstore.dedup.kernel import Postings
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
@@ -48,28 +48,26 @@ class NewPostings:
 
     Attributes:
         rows: its additions to rows of the table: qualifiers in order, each once.
-        texts: text numbers that it posts, with their keys as in the log; if buckets are not rows.
-        recent: the same as a table for look-ups; None if there are none.
+        recent: texts that it posts, if buckets are not rows; None if there are none.
         ahead: committed rows of buckets, prefetched for its pages.
     """
 
-    __slots__ = ("ahead", "recent", "rows", "texts")
+    __slots__ = ("ahead", "recent", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, list[bytes]] = {}
-        self.texts: list[tuple[int, bytes]] = []
-        self.recent: Recent | None = None
+        self.recent: Postings | None = None
         self.ahead: dict[bytes, list[bytes]] = {}
 
-    def add(self, row_key: bytes, qualifier: bytes) -> None:
-        """Add a posting to a row."""
-        ordered = self.rows.get(row_key)
-        if ordered is None:  # most rows have one page
-            self.rows[row_key] = [qualifier]
-            return
-        at = bisect_left(ordered, qualifier)
-        if at == len(ordered) or ordered[at] != qualifier:
-            ordered.insert(at, qualifier)
+    def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:
+        """Add a posting to rows."""
+        rows = self.rows
+        for row_key in row_keys:
+            ordered = rows.setdefault(row_key, [])
+            if not ordered:  # most rows have one page
+                ordered.append(qualifier)
+            elif qualifier not in ordered[(at := bisect_left(ordered, qualifier)) : at + 1]:
+                ordered.insert(at, qualifier)
 
     def mutations(self) -> list[RowMutations]:
         """The rows to write with the batch."""
@@ -118,7 +116,7 @@ class Buckets(Protocol):
         Args:
             new: of the batch.
             text: its number.
-            keys: (m,) uint64 each; no key twice.
+            keys: (m,) uint64 each; no key twice: `IndexQuery.first_keys`, then further ones.
         """
         ...
 
@@ -184,9 +182,8 @@ class RowBuckets(Buckets):
         """See `Buckets`."""
         number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
         row_keys = [_row_key(key) for part in keys for key in part.tolist()]
-        for row_key, texts in zip(row_keys, self._read(row_keys, new), strict=True):
-            if len(texts) < BUCKET_LIMIT:
-                new.add(row_key, number)
+        read = zip(row_keys, self._read(row_keys, new), strict=True)
+        new.add(number, [row_key for row_key, texts in read if len(texts) < BUCKET_LIMIT])
 
 
 class BandBuckets(RowBuckets):
@@ -211,8 +208,8 @@ class BandBuckets(RowBuckets):
         return super().propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), new)
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
-        """See `Buckets`; the first keys are a page's bands, then its other fingerprints."""
-        super().post(new, text, keys[0][:BANDS], *keys[1:])
+        """See `Buckets`; without fingerprints, which are the second keys."""
+        super().post(new, text, keys[0], *keys[2:])
 
 
 class LayeredBuckets:

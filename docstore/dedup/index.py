@@ -32,7 +32,7 @@ from blake3 import blake3
 
 from docstore.dedup.buckets import FAMILY, NOTHING_NEW, TABLE, Buckets, NewPostings
 from docstore.dedup.comparable import near_compares, text_compares
-from docstore.dedup.kernel import joined_words
+from docstore.dedup.kernel import posting_rows
 from docstore.model.format import (
     POSTING_BAND,
     POSTING_BODY,
@@ -41,10 +41,10 @@ from docstore.model.format import (
     POSTING_TEXT,
     TEXT_NUMBER_BYTES,
     TIMESTAMP_MAX,
-    TITLE_KEY_BYTES,
 )
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
+from docstore.reference.fingerprints import BANDS
 from docstore.reference.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
@@ -131,12 +131,12 @@ def page_of(posting_row: bytes, qualifier: bytes) -> PagePointer:
 
 def _titled_row(number: bytes, title: str) -> bytes:
     """The row of the pages with a text and the words of a title; it follows that of the text."""
-    return _TEXT + number + blake3(joined_words(title).encode("utf-8", "surrogatepass")).digest(TITLE_KEY_BYTES)
+    return posting_rows(b"", b"\0" + number, title)[2]
 
 
 def _index_query(analysis: Analysis) -> IndexQuery:
-    number = int.from_bytes(text_number(analysis.text_checksum), "big")
-    return IndexQuery(analysis.band_keys, analysis.fingerprints, analysis.runs, number)
+    number = _number(text_number(analysis.text_checksum))
+    return _new_tuple(IndexQuery, (analysis.band_keys, analysis.fingerprints, analysis.runs, number, 0))
 
 
 def _is_near_query(analysis: Analysis) -> bool:
@@ -154,27 +154,14 @@ def _first_rows(pages: list[Analysis]) -> list[bytes]:
     return sorted(rows)
 
 
-def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
-    """The rows of postings of a page: by its body, its text, and both; b"" for a text that is not compared."""
-    rows = [_BODY + body_head(body_checksum)]
-    if text_checksum:
-        number = text_number(text_checksum)
-        rows += [_TEXT + number, _titled_row(number, title)]
-    return rows
-
-
 def post_page(new: NewPostings, pointer: PagePointer, body_checksum: bytes, text_checksum: bytes, title: str) -> None:
     """Post a page in the rows of `posting_rows`."""
-    here = _qualifier(pointer)
-    for row in posting_rows(body_checksum, text_checksum, title):
-        new.add(row, here)
+    new.add(_qualifier(pointer), posting_rows(body_checksum, text_checksum, title))
 
 
 def post_names(new: NewPostings, pointer: PagePointer, payload_digest: str, docno: str) -> None:
     """Post a page under its recorded payload digest and document number; verdicts do not use them."""
-    here = _newest_first(pointer)
-    for row in _name_rows(payload_digest, docno):
-        new.add(row, here)
+    new.add(_newest_first(pointer), _name_rows(payload_digest, docno))
 
 
 def _name_rows(payload_digest: str, docno: str) -> list[bytes]:
@@ -182,11 +169,11 @@ def _name_rows(payload_digest: str, docno: str) -> list[bytes]:
     return [_name_key(kind, name) for kind, name in names if name]
 
 
-def _first_of(stored: Sequence[bytes], pending: Sequence[bytes], limit: int) -> Sequence[bytes]:
-    """The first qualifiers of a row, each once; both lists are sorted."""
+def _first_of(stored: Sequence[bytes], pending: Sequence[bytes]) -> Sequence[bytes]:
+    """The first POINTER_SLICE qualifiers of a row, each once; both lists are sorted."""
     if not stored:  # most rows are of one page's own body or text
-        return pending if len(pending) <= limit else pending[:limit]
-    return list(dict.fromkeys(merge(stored[:limit], pending[:limit])))[:limit]
+        return pending[:POINTER_SLICE]
+    return list(dict.fromkeys(merge(stored, pending[:POINTER_SLICE])))[:POINTER_SLICE]
 
 
 # --- the oldest page that fits
@@ -277,7 +264,7 @@ class _Row:
     """A row of postings in the cache.
 
     Attributes:
-        first: its first POINTER_SLICE qualifiers; fewer if it has no more.
+        first: its first POINTER_SLICE qualifiers; fewer if it has no more.  Never changed.
         oldest: results by condition, if the row has more than a few pages.
     """
 
@@ -309,6 +296,8 @@ class HashIndex:
         if caches:
             self._rows = LruCache(MAX_CACHED_ROWS, lambda row: 1 + len(row.first) + OLDEST_COST * len(row.oldest))
         """Committed rows, if cached."""
+        self._absent: set[bytes] = set()
+        """Rows that `prepare` found to be empty."""
         self._last: tuple[Analysis, NewPostings, tuple[int, int], Proposal] | None = None
         """The last query, its state and its result: judging a page and posting it make the same query."""
         self._gone: LruCache[int, bool] = LruCache(MAX_CACHED_GONE)
@@ -333,7 +322,7 @@ class HashIndex:
         self, row: bytes, new: NewPostings = NOTHING_NEW, after: PagePointer | None = None
     ) -> Iterator[PagePointer]:
         """Pages of a row, or those after a page."""
-        first = self._qualifiers(row, POINTER_SLICE, new)
+        first = self._first(row, new)
         last = b"" if after is None else _qualifier(after)
         rest = first[bisect_right(first, last) :] if last else first
         if len(first) < POINTER_SLICE:
@@ -390,7 +379,7 @@ class HashIndex:
 
     def few_with_text(self, number: bytes, new: NewPostings = NOTHING_NEW) -> list[PagePointer] | None:
         """All pages with a text, oldest first; None if there are more than a few.  The caller verifies each."""
-        first = self._qualifiers(_TEXT + number, POINTER_SLICE, new)
+        first = self._first(_TEXT + number, new)
         return [_pointer(qualifier) for qualifier in first] if len(first) < FEW_PAGES else None
 
     def oldest_with_title(
@@ -412,14 +401,14 @@ class HashIndex:
             condition: identifies `fits`.
             new: of the batch in flight.
         """
-        if not self._qualifiers(_TEXT + number, POINTER_SLICE, new):
+        if not self._first(_TEXT + number, new):
             return None  # for most pages; the row has been read already
         return self._oldest_of(_titled_row(number, title), row_key, fits, condition, new)
 
     def _oldest_of(
         self, row: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings
     ) -> PagePointer | None:
-        first = self._qualifiers(row, POINTER_SLICE, new)
+        first = self._first(row, new)
         if not first:
             return None
         if self._rows is None or len(first) < FEW_PAGES:
@@ -460,9 +449,9 @@ class HashIndex:
 
     def prepare(self, analyses: Iterable[Analysis]) -> None:
         """Prefetch the rows of texts and bodies of the pages that are judged next, if rows are cached."""
-        pages = list(analyses)
-        if self._rows is not None and len(pages) > 1:
-            self._cache_together(_first_rows(pages))
+        self._absent.clear()
+        if self._rows is not None:
+            self._read_together(_first_rows(list(analyses)))
 
     def rows_of(self, analyses: Iterable[Analysis]) -> list[bytes]:
         """Rows of postings that judging these pages reads first."""
@@ -482,65 +471,61 @@ class HashIndex:
         self._buckets.prepare(_near_queries(analyses), new)
         near = [analysis for analysis in analyses if _is_near_query(analysis)]
         numbers = dict.fromkeys(
-            number
-            for analysis in near
-            for number in asked(analysis, self._propose(_index_query(analysis), new).numbers)
+            number for analysis in near for number in asked(analysis, self.propose(analysis, new).numbers)
         )
         rows = [_TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
-        self._cache_together(rows)
+        self._read_together(rows)
         titled: dict[bytes, None] = {}
         for analysis in analyses:
             rows.append(_BODY + body_head(analysis.body_checksum))
             if analysis.text_checksum:
                 number = text_number(analysis.text_checksum)
                 rows.append(_TEXT + number)
-                if self._qualifiers(_TEXT + number, POINTER_SLICE, new):
+                if self._first(_TEXT + number, new):
                     titled[_titled_row(number, analysis.title)] = None
-        self._cache_together(titled)
-        firsts = (self._qualifiers(row, POINTER_SLICE, new)[:1] for row in dict.fromkeys((*rows, *titled)))
+        self._read_together(titled)
+        firsts = (self._first(row, new)[:1] for row in dict.fromkeys((*rows, *titled)))
         return [_pointer(qualifier) for qualifiers in firsts for qualifier in qualifiers]
 
-    def _cache_together(self, row_keys: Iterable[bytes]) -> None:
+    def _read_together(self, row_keys: Iterable[bytes]) -> None:
         rows = self._rows
         assert rows is not None
-        missing = rows.missing(row_keys)
+        missing = [row_key for row_key in rows.missing(row_keys) if row_key not in self._absent]
         read = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
         for row_key, stored in zip(missing, read, strict=True):
-            self._cache_row(row_key, stored or (), POINTER_SLICE)  # most new rows are empty
+            if stored:
+                rows.put(row_key, _Row(stored, {}))
+            else:  # most rows
+                self._absent.add(row_key)
 
     def clear(self) -> None:
         """Clear the caches, because other processes write; they are valid for one group of pages."""
         if self._rows is not None:
             self._rows.clear()
+        self._absent.clear()
         self._gone.clear()
 
-    def _cache_row(self, row_key: bytes, stored: Sequence[bytes], limit: int) -> None:
-        """Cache the beginning of a row, unless the limit cut it below POINTER_SLICE."""
-        rows = self._rows
-        if rows is not None and (len(stored) < limit or limit >= POINTER_SLICE):
-            rows.put(row_key, _Row(stored if len(stored) <= POINTER_SLICE else stored[:POINTER_SLICE], {}))
-
     def propose(self, analysis: Analysis, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """Texts that share a band or a 0-mod-p fingerprint with the page, ranked, and their number."""
+        """Texts that share a band or a 0-mod-p fingerprint with the page, ranked, and their number.
+
+        Texts known to be gone are left out, and take no place of others.
+        """
         last = self._last
         state = len(new.rows), self.gone_seen
         if last is not None and last[0] is analysis and last[1] is new and last[2] == state:
             return last[3]
-        proposal = self._propose(_index_query(analysis), new)
-        self._last = analysis, new, state, proposal
-        return proposal
-
-    def _propose(self, query: IndexQuery, new: NewPostings) -> Proposal:
-        """The proposal of the buckets without texts known to be gone, which take no place of others."""
+        query = _index_query(analysis)
         proposal = self._buckets.propose(query, new)
         while self.gone_seen:
             left = [number for number in proposal.numbers if not self._is_gone(number, new)]
             hidden = len(proposal.numbers) - len(left)
             if hidden <= query.more:
                 further = [number for number in proposal.further if not self._is_gone(number, new)]
-                return proposal._replace(numbers=left[:LOOKS], further=further)
+                proposal = proposal._replace(numbers=left[:LOOKS], further=further)
+                break
             query = query._replace(more=2 * hidden)
             proposal = self._buckets.propose(query, new)
+        self._last = analysis, new, state, proposal
         return proposal
 
     def _is_gone(self, number: int, new: NewPostings) -> bool:
@@ -551,17 +536,16 @@ class HashIndex:
         self._gone.put(number, True)
         self.gone_seen += 1
 
-    def _qualifiers(self, row_key: bytes, limit: int, new: NewPostings = NOTHING_NEW) -> Sequence[bytes]:
-        """The first qualifiers of a row; not to be changed."""
+    def _first(self, row_key: bytes, new: NewPostings) -> Sequence[bytes]:
+        """The first POINTER_SLICE qualifiers of a row; not to be changed."""
         cached = None if self._rows is None else self._rows.get(row_key)
         stored: Sequence[bytes] = () if cached is None else cached.first
-        if cached is None or POINTER_SLICE <= len(stored) < limit:
-            stored = self._engine.qualifiers(TABLE, row_key, limit)
-            self._cache_row(row_key, stored, limit)
+        if cached is None and row_key not in self._absent:
+            stored = self._engine.qualifiers(TABLE, row_key, POINTER_SLICE)
+            if self._rows is not None:
+                self._rows.put(row_key, _Row(stored, {}))
         pending = new.rows.get(row_key)
-        if pending is None:
-            return stored if len(stored) <= limit else stored[:limit]
-        return _first_of(stored, pending, limit)
+        return stored if pending is None else _first_of(stored, pending)
 
     # --- writing
 
@@ -574,35 +558,41 @@ class HashIndex:
             analysis: its fingerprints.
             status: HTTP status: whether later pages are compared with its text (`comparable`).
         """
-        is_compared = bool(analysis.text_checksum) and text_compares(status)
-        if is_compared and near_compares(status, analysis.word_count):
+        text_checksum = analysis.text_checksum if text_compares(status) else b""
+        if text_checksum and near_compares(status, analysis.word_count):
             proposal = self.propose(analysis, new)
             if not proposal.has_own:  # else an earlier page with this text posted it, and may be gone
-                query = _index_query(analysis)
-                self._buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
-        post_page(new, pointer, analysis.body_checksum, analysis.text_checksum if is_compared else b"", analysis.title)
+                keys = analysis.band_keys[:BANDS], analysis.fingerprints, proposal.further_keys
+                self._buckets.post(new, _number(text_number(text_checksum)), *keys)
+        post_page(new, pointer, analysis.body_checksum, text_checksum, analysis.title)
 
     def mutations(self, new: NewPostings) -> list[RowMutations]:
         """Mutations to write with a batch."""
-        return [*new.mutations(), *self._buckets.log(new)]
+        return new.mutations() + self._buckets.log(new)
 
     def follow(self, plan: Plan, known: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
-        rows = self._rows
+        rows, absent = self._rows, self._absent
         for table, row_key, mutations in plan.changed(Stage.POSTINGS):
             if table != TABLE or row_key[0] not in _CACHED_KINDS:
                 continue
-            if self.gone_seen and row_key[0] == POSTING_TEXT and any(isinstance(one, SetCell) for one in mutations):
-                self._gone.drop(_number(row_key[1:]))
-            cached = None if rows is None else rows.get(row_key)
-            if rows is None or cached is None:
-                continue
             added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
+            if added and self.gone_seen and row_key[0] == POSTING_TEXT:
+                self._gone.drop(_number(row_key[1:]))
+            if rows is None:
+                continue
+            cached = rows.get(row_key)
+            if row_key in absent:
+                absent.remove(row_key)
+                if known and row_key[0] == POSTING_TEXT:  # later pages may be near to it; few bodies come again
+                    rows.put(row_key, _Row(added[:POINTER_SLICE], {}))
+            if cached is None:
+                continue
             removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
             if not known or (removed and len(cached.first) == POINTER_SLICE):
                 rows.drop(row_key)  # the row may continue after the cached part
                 continue
-            cached.first = _first_of(cached.first, added, POINTER_SLICE)
+            cached.first = _first_of(cached.first, added)
             if removed:
                 cached.first = [qualifier for qualifier in cached.first if qualifier not in removed]
             for oldest in cached.oldest.values():

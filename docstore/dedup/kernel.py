@@ -1,7 +1,7 @@
 """The one place that says which code runs: for bodies and their checksums, for texts, for sets, for runs of postings.
 
 `docstore/reference/` defines every result.  Native code gives the same bits faster, and is used if it is built and has
-the extractor; `Kernel.name` and `Packing.name` say which code runs.  A string with lone surrogates is analysed by the
+the extractor; `Kernel.name` says which code analyses pages.  A string with lone surrogates is analysed by the
 reference.
 Bodies that are not HTML go to `text.readers`, whichever code runs; checksums are of the whole body.
 
@@ -43,12 +43,10 @@ from docstore.compiled import docstore_native
 from docstore.model import format as disk
 from docstore.model.analysis import Analysis, Link, TextKeys
 from docstore.model.capture import encode_entries
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import InvalidArgument
 from docstore.reference import analysis as reference
-from docstore.reference import fingerprints, page, postings, ranking, texts
+from docstore.reference import fingerprints, page, postings, texts
 from docstore.reference.fingerprints import Numbers, Sets
-from docstore.reference.postings import Shape
-from docstore.reference.ranking import FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
 from docstore.reference.words import words as reference_words
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
@@ -58,10 +56,7 @@ REFERENCE: Final = "reference"
 NATIVE_EXTRACTORS: Final = frozenset({"visible", "combined", "scored"})
 """Those that native code has."""
 Texts: TypeAlias = "texts.Texts | docstore_native.Texts"
-RunView: TypeAlias = "postings.RunView | docstore_native.RunView"
-Recent: TypeAlias = "postings.Recent | docstore_native.Recent"
-Slices: TypeAlias = tuple[memoryview, NDArray[np.uint32], int, int]
-"""Slices of a run, the length of each in units of 8 bytes, how many keys and postings they hold."""
+Postings: TypeAlias = "postings.Postings | docstore_native.Postings"
 
 _TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
 _SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
@@ -71,7 +66,6 @@ _UNREADABLE: Final = "unreadable: "
 """The same, with the reader's message: it found no text."""
 _BLAKE3_SCHEME: Final = bytes((disk.SCHEME_BLAKE3_256,))
 _LOG = logging.getLogger(__name__)
-_LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
 _said: set[str] = set()
 
 
@@ -464,96 +458,18 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     return np.frombuffer(docstore_native.shared_members(starts, members, left, right), np.int64)
 
 
-# --- runs of postings
+# --- postings
 
 
-class Packing:
-    """Makes, merges and looks up runs of postings.  Bytes that are not as they were written become CorruptionError.
-
-    Attributes:
-        name: which code runs, "native" or "reference".
-    """
-
-    def __init__(self, prefer: Literal["native", "reference"] | None = None) -> None:
-        """Choose the code.
-
-        Args:
-            prefer: insist on one; None takes native code where it is built.
-        Raises:
-            InvalidArgument: native code is insisted on and not there.
-        """
-        if prefer == NATIVE and compiled.WHY_NOT:
-            raise InvalidArgument(f"native code cannot be used: {compiled.WHY_NOT}; {compiled.HOW_TO_GET}")
-        self.name = REFERENCE if prefer == REFERENCE or compiled.WHY_NOT else NATIVE
-        self._code: Any = docstore_native if self.name == NATIVE else postings
-
-    def view(self, buffer: NDArray[np.uint8], parts: tuple[int, int, int, int], shape: Shape) -> RunView:
-        """A run for the other methods; see `postings.RunView`."""
-        buffer = buffer.view()
-        buffer.flags.writeable = False
-        try:
-            view: RunView = self._code.RunView(buffer, parts, *shape)
-        except (IndexError, ValueError) as error:
-            raise _damage(error) from error
-        return view
-
-    def recent(self) -> Recent:
-        """An empty table for the other methods; see `postings.Recent`."""
-        recent: Recent = self._code.Recent()
-        return recent
-
-    def log_keys(self, *keys: Keys) -> bytes:
-        """Keys of several arrays mixed, as a log keeps them; see `postings.log_keys`."""
-        logged: bytes = self._code.log_keys(*keys)
-        return logged
-
-    def mix(self, keys: Keys) -> Keys:
-        """Keys as runs have them; see `postings.mix`."""
-        return np.frombuffer(self._code.mix_keys(keys), np.uint64)
-
-    def find(self, views: Sequence[RunView], tables: Sequence[Recent], mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
-        """Look up mixed keys in runs, oldest first, then in tables.
-
-        Returns:
-            For each posting found: which key (ascending), and its text; of one key the first `limit`, by arrival.
-        Raises:
-            CorruptionError: a run leads outside itself.
-        """
-        try:
-            owner, texts = self._code.find_postings(views, tables, mixed, limit)
-        except (IndexError, ValueError) as error:
-            raise _damage(error) from error
-        return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
-
-    def propose(self, views: Sequence[RunView], tables: Sequence[Recent], query: IndexQuery, limit: int) -> Proposal:
-        """Look up what a page asks, as `find` does, and rank what is found: `ranking.propose`."""
-        if self.name == REFERENCE:
-            return ranking.propose(query, lambda keys: self.find(views, tables, self.mix(keys), limit))
-        try:
-            found = self._code.propose_texts(views, tables, query, limit, _LOOKS)
-        except (IndexError, ValueError) as error:
-            raise _damage(error) from error
-        numbers, candidates, has_own, further, is_crowded, further_keys = found
-        return Proposal(numbers, candidates, has_own, further, is_crowded, np.frombuffer(further_keys, np.uint64))
-
-    def encode(self, packed: Keys, shape: Shape) -> Slices:
-        """All slices of sorted postings; see `postings.encode_slices`."""
-        return _slices(self._code.encode_slices(packed, *shape))
-
-    def merge(
-        self, views: Sequence[RunView], texts: Sequence[int], shape: Shape, limit: int, first: int, count: int
-    ) -> Slices:
-        """Some slices of runs together; see `postings.merge_slices`."""
-        try:
-            return _slices(self._code.merge_slices(views, texts, tuple(shape), limit, first, count))
-        except (IndexError, ValueError) as error:
-            raise _damage(error) from error
+def postings_code() -> Any:
+    """The code of postings and their runs: the class `Postings` of `reference.postings`, and what follows it there."""
+    return postings if compiled.WHY_NOT else docstore_native
 
 
-def _slices(encoded: tuple[Any, bytes, int, int]) -> Slices:
-    raw, units, keys, held = encoded
-    return memoryview(raw), np.frombuffer(units, np.uint32), keys, held
-
-
-def _damage(error: Exception) -> CorruptionError:
-    return CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages")
+def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
+    """The rows of postings of a page; see `reference.postings.posting_rows`."""
+    try:
+        rows: list[bytes] = postings_code().posting_rows(body_checksum, text_checksum, title)
+    except UnicodeEncodeError:  # a lone surrogate
+        return postings.posting_rows(body_checksum, text_checksum, title)
+    return rows

@@ -22,37 +22,43 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from docstore.dedup.buckets import NOTHING_NEW, Buckets, NewPostings
-from docstore.dedup.kernel import Packing, RunView
-from docstore.dedup.runs import Run, RunFiles, Span, merged_parts, pruned_parts, recent_parts
-from docstore.model.codec import decode_varint, encode_varint
+from docstore.dedup.kernel import Postings, postings_code
+from docstore.dedup.runs import DAMAGE, Run, RunFiles, Span, damage, merged_parts, pruned_parts, recent_parts
+from docstore.model.codec import decode_varint
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.model.format import (
-    RUN_KEY_BITS,
     RUN_LOG_CELL_TEXTS,
     RUN_LOG_FAMILY,
     RUN_LOG_PREFIX,
     RUN_PLACE_BITS,
     RUN_REBUILD_ROW,
     RUN_TEXT_GONE,
-    TEXT_NUMBER_BYTES,
 )
 from docstore.model.types import Cell, DeleteRow, Durability, Mutation, RowMutations, SetCell
 from docstore.reference.fingerprints import Numbers
 from docstore.reference.postings import LIST_LIMIT
-from docstore.reference.ranking import BUCKET_LIMIT, IndexQuery, Keys, Proposal
-from docstore.storage.engine import Engine
+from docstore.reference.ranking import (
+    BUCKET_LIMIT,
+    FURTHER,
+    LOOKS_INSIDE,
+    LOOKS_MOST,
+    LOOKS_NEAR,
+    NO_KEYS,
+    IndexQuery,
+    Keys,
+    Proposal,
+)
+from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage, apply
 
 Texts: TypeAlias = Iterable[IndexQuery]
 """Texts with their keys."""
-Logged: TypeAlias = tuple[int, bytes]
-"""A text number with its keys as `RunLevels.log_keys` gives them."""
 Named: TypeAlias = tuple[Span, Run]
 
 TABLE: Final = "meta"
@@ -65,7 +71,7 @@ _MERGED_AT_CLOSE_BYTES: Final = 32 << 20
 _TRIMMED_AT_ONCE: Final = 256
 _RETRY_TEXTS: Final = 256
 _WORTH_A_REBUILD: Final = 4
-_KEY_BYTES: Final = RUN_KEY_BITS // 8
+_LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
 _LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
 
 _LOG: Final = logging.getLogger(__name__)
@@ -80,7 +86,7 @@ class RunLevels:
     Not thread-safe: one sequencer owns it.
 
     Attributes:
-        packing: native code or the reference.
+        postings: those of the runs, and those of the memtable, which no run has yet.
         end: groups below this number are in runs; when these are durable the log may drop them.  The groups from here
             on must be added again after `__init__`.
         next: number of the next group.
@@ -94,7 +100,7 @@ class RunLevels:
         bucket_limit: int = 64,
         flush_texts: int = 2048,
         fan_in: int = 2,
-        packing: Packing | None = None,
+        code: Any = None,
     ) -> None:
         """Open the runs of the storage.
 
@@ -104,7 +110,7 @@ class RunLevels:
             flush_texts: texts in the memtable before it is flushed.
             fan_in: runs of one level that are merged into one of the next; more means less merging and more runs to
                 read.
-            packing: native code or the reference; None takes native code if available.
+            code: native code or the reference; None takes that of `kernel.postings_code`.
         Raises:
             CorruptionError: a run is damaged or missing; remove all runs and rebuild the postings.
         """
@@ -117,11 +123,9 @@ class RunLevels:
         self._bucket_limit = bucket_limit
         self._flush_texts = flush_texts
         self._fan_in = fan_in
-        self.packing = Packing() if packing is None else packing
-        self.log_keys = self.packing.log_keys
+        self._code = code = postings_code() if code is None else code
         self._runs: list[Named] = []
         """Oldest first."""
-        self._views: list[RunView] = []
         self._merges: dict[Span, list[Named]] = {}
         """Sources of each merge."""
         self._live: Keys | None = None
@@ -129,7 +133,7 @@ class RunLevels:
         `_pruned` has the runs whose rewriting has started."""
         self._prune_end = 0
         self._pruned: set[Span] = set()
-        self._recent = self.packing.recent()
+        self.postings: Any = code.Postings()  # of the same code as those of a batch
         self._is_whole = True
         self.end = self.pruned_postings = 0
         self._open()
@@ -148,10 +152,12 @@ class RunLevels:
             self._replace(len(self._runs), 0, (name, Run(self._storage.open(name))))
             self.end = name.end
 
-    def _replace(self, at: int, count: int, entry: Named) -> None:
-        views = [*self._views[:at], entry[1].view(self.packing), *self._views[at + count :]]
-        self._runs[at : at + count] = [entry]
-        self._views = views  # another thread may read them
+    def _replace(self, at: int, count: int, entry: Named, postings: Any = None) -> None:
+        """Replace runs; with new postings, also those of the memtable."""
+        runs = [*self._runs[:at], entry, *self._runs[at + count :]]
+        postings = self.postings if postings is None else postings
+        postings.read([run.view(self._code) for _, run in runs])
+        self._runs, self.postings = runs, postings  # another thread may read them
 
     def _level(self, run: Run) -> int:
         """The power of `fan_in` for its size."""
@@ -190,8 +196,11 @@ class RunLevels:
         Raises:
             CorruptionError: a run is damaged.
         """
-        tables = [self._recent] if new.recent is None else [self._recent, new.recent]
-        return self.packing.find(self._views, tables, self.packing.mix(keys), self._bucket_limit)
+        try:
+            owner, texts = self.postings.find(keys, self._bucket_limit, new.recent)
+        except DAMAGE as error:
+            raise damage(error) from error
+        return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """Texts to compare a page with, from all postings.
@@ -199,23 +208,44 @@ class RunLevels:
         Raises:
             CorruptionError: a run is damaged.
         """
-        tables = [self._recent] if new.recent is None else [self._recent, new.recent]
-        proposal = self.packing.propose(self._views, tables, query, self._bucket_limit)
-        if RUN_TEXT_GONE in proposal.numbers:
-            proposal.numbers.remove(RUN_TEXT_GONE)
-        return proposal
+        try:
+            numbers, candidates, has_own, further, is_crowded, further_keys = self.postings.propose(
+                query, self._bucket_limit, _LOOKS, new.recent
+            )
+        except DAMAGE as error:
+            raise damage(error) from error
+        if RUN_TEXT_GONE in numbers:
+            numbers.remove(RUN_TEXT_GONE)
+        keys = np.frombuffer(further_keys, np.uint64) if further_keys else NO_KEYS
+        return tuple.__new__(Proposal, (numbers, candidates, has_own, further, is_crowded, keys))
 
     # --- writing ---
 
-    def post(self, text: int, logged: bytes) -> None:
+    def post(self, text: int, *keys: Keys) -> None:
         """Add the postings of one text; look-ups see them at once.
 
         Args:
             text: its number, 48 bits.
-            logged: of `log_keys`; no key twice.
+            keys: (m,) uint64 each; no key twice.
         """
-        self._recent.post(text, logged)
+        self.postings.post(text, *keys)
         self._is_whole = False
+
+    def replay(self, cells: Iterable[bytes]) -> int:
+        """Add the postings of a row of the log; -> number of its texts.
+
+        Raises:
+            CorruptionError: the row is damaged.
+        """
+        before = len(self.postings)
+        try:
+            for cell in cells:
+                self.postings.replay(cell)
+        except DAMAGE as error:
+            raise damage(error) from error
+        added = len(self.postings) - before
+        self._is_whole = self._is_whole and not added
+        return added
 
     def end_group(self, group: int) -> None:
         """End a group of the log: it has the postings since the last call.
@@ -235,7 +265,7 @@ class RunLevels:
                 self._begun = True
                 self._begin_merges()
         self._adopt()
-        if self._fills(len(self._recent), self._recent.postings) >= 1:
+        if self._fills(len(self.postings), self.postings.postings) >= 1:
             self.flush()
 
     def flush(self) -> None:
@@ -245,9 +275,8 @@ class RunLevels:
         if self.next == self._first:
             return
         name = Span(self._first, self.next)
-        buffer = self._storage.write(name, recent_parts(self.packing, self._recent, self._bucket_limit))
-        self._replace(len(self._runs), 0, (name, Run(buffer)))
-        self._recent = self.packing.recent()
+        buffer = self._storage.write(name, recent_parts(self._code, self.postings, self._bucket_limit))
+        self._replace(len(self._runs), 0, (name, Run(buffer)), self._code.Postings())
         self.end = self._first = self.next
         self._begun = True
         self._begin_merges()
@@ -293,7 +322,7 @@ class RunLevels:
     def _begin_merge(self, sources: list[Named]) -> None:
         name = Span(sources[0][0].first, sources[-1][0].end)
         runs = [run for _, run in sources]
-        parts = merged_parts(self.packing, runs, self._bucket_limit)
+        parts = merged_parts(self._code, runs, self._bucket_limit)
         self._storage.merge(name, parts, sum(run.storage_bytes for run in runs))
         self._merges[name] = sources
 
@@ -337,7 +366,7 @@ class RunLevels:
         busy = self._busy()
         for name, run in self._runs:
             if name.end <= self._prune_end and name not in self._pruned | busy:
-                parts = pruned_parts(self.packing, run, live, self._bucket_limit)
+                parts = pruned_parts(self._code, run, live, self._bucket_limit)
                 self._storage.merge(name, parts, run.storage_bytes)
                 self._merges[name] = [(name, run)]
                 self._pruned.add(name)
@@ -422,8 +451,8 @@ class RunBuckets(Buckets):
         if self._engine.read_row(TABLE, RUN_REBUILD_ROW):
             raise CorruptionError("an earlier rebuild of the runs was not finished", path=str(self._folder))
         levels = RunLevels(self._storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
-        rows = list(self._log_rows())
-        durable_end = rows[-1][1] if rows else 0
+        rows = [(_log_number(row.row_key), _values(row.cells)) for row in self._log_rows()]
+        durable_end = decode_varint(rows[-1][1][0])[0] if rows else 0
         opened_end = levels.end
         if durable_end > opened_end:
             raise CorruptionError(
@@ -433,22 +462,25 @@ class RunBuckets(Buckets):
                 found=f"groups below {opened_end}",
             )
         self._writes_since_failure = 0
-        for number, _, texts in rows:
-            if number < levels.next:
-                continue
-            for missing in range(levels.next, number):
-                self._end(levels, missing)  # its group failed
-            for text, logged in texts:
-                levels.post(text, logged)
-            self._end(levels, number)
+        for number, cells in rows:
+            if number >= levels.next:
+                self._replay(levels, number, cells)
         self._levels = levels
-        self._log = [number for number, _, _ in rows]
+        self._log = [number for number, _ in rows]
         self._newest = self._log[-1] if rows else -1
         self._next = levels.next
         self._durable_end = self._logged_durable = durable_end
         """Groups below the first number are in durable runs; the second is the number in the newest row."""
         self._unknown = []
         self._pruning = None  # the state on disk is known again
+
+    def _replay(self, levels: RunLevels, number: int, cells: Sequence[bytes]) -> int:
+        """Take a group of the log into the memtable; -> number of its texts.  Groups before it that it lacks failed."""
+        for missing in range(levels.next, number):
+            self._end(levels, missing)
+        texts = levels.replay(cells)
+        self._end(levels, number)
+        return texts
 
     def _end(self, levels: RunLevels, number: int) -> None:
         """End a group; if the disk fails, its postings stay in memory and in the log."""
@@ -461,10 +493,8 @@ class RunBuckets(Buckets):
                 _LOG.warning("the detector's index in %s continues in memory and in its log: %s", self._folder, error)
                 self._writes_since_failure = 1
 
-    def _log_rows(self) -> Iterator[tuple[int, int, list[Logged]]]:
-        """(group, groups known durable, texts) of each row of the log, in order."""
-        for row in self._engine.scan(TABLE, RUN_LOG_PREFIX, _LOG_END):
-            yield _log_number(row.row_key), *_logged(row.cells)
+    def _log_rows(self) -> Iterator[ScannedRow]:
+        return self._engine.scan(TABLE, RUN_LOG_PREFIX, _LOG_END)
 
     @property
     def is_new(self) -> bool:
@@ -490,21 +520,20 @@ class RunBuckets(Buckets):
                 storage.finish_merges()
                 levels = RunLevels(storage, bucket_limit=BUCKET_LIMIT, flush_texts=self._flush_texts)
                 source = iter(self._all_texts())
-                total, group = 0, 0
-                left: list[Logged] = []
+                total = 0
                 while batch := list(islice(source, GROUP_TEXTS)):
                     total += len(batch)
-                    left += [posted for each in batch if (posted := _post(levels, each)) is not None]
-                    levels.end_group(group)
-                    group += 1
-                    if levels.end == group:
-                        left = []
+                    for query in batch:  # as its page would be posted
+                        proposal = levels.propose(query)
+                        if not proposal.has_own:
+                            levels.post(query.own_number, *query.first_keys(), proposal.further_keys)
+                    levels.end_group(levels.next)
                 levels.finish_merges()
                 storage.finish_merges()
             finally:
                 storage.close()
-            log = _log_row(levels.end, levels.end, left)
-            old = {_log_key(number) for number, _, _ in self._log_rows()}
+            log = _log_row(levels.end, levels.postings.log(levels.end, RUN_LOG_CELL_TEXTS))
+            old = {row.row_key for row in self._log_rows()}
             plan = Plan()
             plan.write(Stage.POSTINGS, [log._replace(mutations=[DeleteRow(), *log.mutations])])
             plan.remove(Stage.POSTINGS, (RowMutations(TABLE, key, [DeleteRow()]) for key in old - {log.row_key}))
@@ -515,11 +544,11 @@ class RunBuckets(Buckets):
             return total
 
     def texts_in_order(self) -> Keys:
-        """See `Buckets`: those of the runs, then those of the log that are in no run yet."""
+        """See `Buckets`: those of the runs, then those that are in no run yet."""
         with self._lock:
-            end = self._levels.end
-            logged = [text for number, _, texts in self._log_rows() if number >= end for text, _ in texts]
-            return np.concatenate([self._levels.text_numbers(), np.array(logged, np.uint64)])
+            self._take_unknown()
+            recent = np.frombuffer(self._levels.postings.texts(), np.uint64)
+            return np.concatenate([self._levels.text_numbers(), recent])
 
     def begin_prune(self) -> None:
         """See `Buckets`."""
@@ -596,7 +625,8 @@ class RunBuckets(Buckets):
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
         with self._lock:
-            self._take_unknown()
+            if self._unknown:
+                self._take_unknown()
             try:
                 proposal = self._levels.propose(query, new)
             except CorruptionError as error:
@@ -610,20 +640,20 @@ class RunBuckets(Buckets):
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
-        with self._lock:
-            logged = self._levels.log_keys(*keys)
-            if new.recent is None:
-                new.recent = self._levels.packing.recent()
-            if self._pruning is not None:  # stored postings may be dropped
-                self._pruning.kept.add(text)
-        new.texts.append((text, logged))
-        new.recent.post(text, logged)
+        if new.recent is None:
+            new.recent = postings_code().Postings()
+        new.recent.post(text, *keys)
+        if self._pruning is not None:  # stored postings may be dropped
+            with self._lock:
+                if self._pruning is not None:
+                    self._pruning.kept.add(text)
 
     def log(self, new: NewPostings) -> list[RowMutations]:
         """See `Buckets`: one row of the log; also if the log is empty, to mark that there is an index."""
-        if not new.texts and self._log:
+        if new.recent is None and self._log:
             return []
-        return [_log_row(self._next, self._durable_end, new.texts)]
+        posted: Postings = postings_code().Postings() if new.recent is None else new.recent
+        return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
 
     def follow(self, plan: Plan, known: bool) -> None:
         """See `Buckets`: the row of the log has the postings of the commit."""
@@ -636,8 +666,9 @@ class RunBuckets(Buckets):
                 self._log.append(number)
                 self._next = number + 1
                 if known:
-                    self._logged_durable, texts = _logged(row.mutations)
-                    self._take(number, texts)
+                    cells = _values(row.mutations)
+                    self._logged_durable, _ = decode_varint(cells[0])
+                    self._take(number, cells)
                 else:
                     self._unknown.append(number)
 
@@ -649,29 +680,27 @@ class RunBuckets(Buckets):
             if not cells:
                 return
             self._unknown = []
-            self._take(number, _logged(cells)[1])
+            self._take(number, _values(cells))
             self._unknown += others
 
-    def _take(self, number: int, texts: Sequence[Logged]) -> None:
+    def _take(self, number: int, cells: Sequence[bytes]) -> None:
         """Take the texts of a group into the memtable, after those of earlier groups of unknown outcome."""
         self._newest, self._has_written = number, True
-        unknown, self._unknown = self._unknown, []
-        # Whether they were written can be read now.
-        groups = [(group, _logged(self._engine.read_row(TABLE, _log_key(group)))[1]) for group in unknown]
+        groups = [(number, cells)]
+        if self._unknown:  # whether they were written can be read now
+            unknown, self._unknown = self._unknown, []
+            groups[:0] = [(group, _values(self._engine.read_row(TABLE, _log_key(group)))) for group in unknown]
+        texts = 0
         try:
-            if min([number, *unknown]) < self._levels.next:
+            if groups[0][0] < self._levels.next:
                 raise CorruptionError("the runs were rebuilt while a group was written", path=str(self._folder))
-            for group, group_texts in (*groups, (number, texts)):
-                for missing in range(self._levels.next, group):
-                    self._end(self._levels, missing)
-                for text, logged in group_texts:
-                    self._levels.post(text, logged)
-                self._end(self._levels, group)
+            for group, group_cells in groups:
+                texts = self._replay(self._levels, group, group_cells)
         except CorruptionError as error:
             self._rebuild_after(error)
             return
         if self._writes_since_failure:
-            self._recover(len(texts))
+            self._recover(texts)
         else:
             self._trim()
 
@@ -696,8 +725,9 @@ class RunBuckets(Buckets):
 
     def _trim(self) -> None:
         """Delete rows of the log whose groups are in durable runs by the newest row."""
-        old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < min(self._logged_durable, self._newest)]
-        if old:
+        end = min(self._logged_durable, self._newest)
+        if self._log and self._log[0] < end:
+            old = [number for number in self._log[:_TRIMMED_AT_ONCE] if number < end]
             with suppress(StorageError):
                 self._engine.mutate_rows(_deleted(old), Durability.NONE)
                 self._log = self._log[len(old) :]
@@ -710,7 +740,7 @@ class RunBuckets(Buckets):
         """Delete all rows of the log that are in durable runs; a row without texts records this."""
         old = [number for number in self._log if number < self._levels.end]
         if old and self._storage.is_durable:
-            newest_row = _log_row(self._next, self._levels.end, [])
+            newest_row = _log_row(self._next, postings_code().Postings().log(self._levels.end, RUN_LOG_CELL_TEXTS))
             self._engine.mutate_rows([newest_row, *_deleted(old)], Durability.NONE)
 
     def close(self) -> None:
@@ -723,36 +753,11 @@ class RunBuckets(Buckets):
             self._storage.close()
 
 
-def _post(levels: RunLevels, query: IndexQuery) -> Logged | None:
-    """Post a text as its page would, unless it is posted; -> its entry of the log."""
-    proposal = levels.propose(query)
-    if proposal.has_own:
-        return None
-    logged = levels.log_keys(query.first_keys(), proposal.further_keys)
-    levels.post(query.own_number, logged)
-    return query.own_number, logged
-
-
-def _log_row(number: int, durable_end: int, texts: Sequence[Logged]) -> RowMutations:
+def _log_row(number: int, cells: Iterable[bytes]) -> RowMutations:
     """The row of the log for a group."""
-    head = encode_varint(durable_end)
-    entries = [
-        text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(logged) // _KEY_BYTES) + logged
-        for text, logged in texts
-    ]
-    slices = range(0, max(1, len(entries)), RUN_LOG_CELL_TEXTS)
+    family = RUN_LOG_FAMILY
     return RowMutations(
-        TABLE,
-        _log_key(number),
-        [
-            SetCell(
-                RUN_LOG_FAMILY,
-                place.to_bytes(4, "big"),
-                0,
-                head + b"".join(entries[start : start + RUN_LOG_CELL_TEXTS]),
-            )
-            for place, start in enumerate(slices)
-        ],
+        TABLE, _log_key(number), [SetCell(family, at.to_bytes(4, "big"), 0, cell) for at, cell in enumerate(cells)]
     )
 
 
@@ -761,20 +766,9 @@ def _deleted(numbers: Iterable[int]) -> list[RowMutations]:
     return [RowMutations(TABLE, _log_key(number), [DeleteRow()]) for number in numbers]
 
 
-def _logged(cells: Iterable[Cell | Mutation]) -> tuple[int, list[Logged]]:
-    """Content of a row of the log: groups known to be durable, and texts."""
-    texts: list[Logged] = []
-    durable_end = 0
-    for cell in cells:
-        if not isinstance(cell, Cell | SetCell):
-            continue
-        durable_end, at = decode_varint(cell.value)
-        while at < len(cell.value):
-            number = int.from_bytes(cell.value[at : at + TEXT_NUMBER_BYTES], "big")
-            count, at = decode_varint(cell.value, at + TEXT_NUMBER_BYTES)
-            texts.append((number, cell.value[at : at + count * _KEY_BYTES]))
-            at += count * _KEY_BYTES
-    return durable_end, texts
+def _values(cells: Iterable[Cell | Mutation]) -> list[bytes]:
+    """The values of a row of the log."""
+    return [cell.value for cell in cells if isinstance(cell, Cell | SetCell)]
 
 
 def _log_key(number: int) -> bytes:

@@ -4,8 +4,8 @@ A posting is (key, text number).  A run mixes each 64-bit key, keeps its highest
 texts by their place in a table of the run.  So one posting packs into one uint64, ``key << 24 | place``, and building
 or merging runs is sorting integers.  On disk the sorted postings are cut into slices of the key space, a few thousand
 keys each (`reference.postings` has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is written
-sequentially and never changed: texts, slices, index of the slices, and a footer that describes it.  `kernel.Packing`
-chooses native code or the reference.
+sequentially and never changed: texts, slices, index of the slices, and a footer that describes it.  `code` is native
+code or `reference.postings`, see `kernel.postings_code`.
 
 Bounds: for each key a run keeps the first `bucket_limit` texts.  A key that agrees in 40 bits by chance is a false
 candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.  A
@@ -30,12 +30,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.kernel import Packing, Recent, RunView, Slices
+from docstore.dedup.kernel import Postings
 from docstore.model.codec import crc32
 from docstore.model.errors import (
     CorruptionError,
@@ -173,13 +173,18 @@ class Run:
         """Size of its file."""
         return len(self.buffer)
 
-    def view(self, packing: Packing) -> RunView:
-        """A view for look-ups and merges.
+    def view(self, code: Any) -> Any:
+        """A `RunView` of this code, for look-ups and merges.
 
         Raises:
             CorruptionError: its parts do not fit its footer.
         """
-        return packing.view(self.buffer, self.layout, self.shape)
+        buffer = self.buffer.view()
+        buffer.flags.writeable = False
+        try:
+            return code.RunView(buffer, self.layout, *self.shape)
+        except DAMAGE as error:
+            raise damage(error) from error
 
     def text_numbers(self) -> Keys:
         """Text numbers (uint64, 48 bits) by place."""
@@ -220,6 +225,15 @@ class Run:
         return [(*bounds, stored) for bounds, stored in zip(self.part_bounds(), self._checksums, strict=True)]
 
 
+DAMAGE: Final = IndexError, ValueError
+"""Errors of code that reads bytes that are not as they were written."""
+
+
+def damage(error: Exception) -> CorruptionError:
+    """Our error for one of `DAMAGE`."""
+    return CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages")
+
+
 # --- writing, merging and pruning
 
 
@@ -239,12 +253,13 @@ class _Writer:
         self.bytes[number] += len(raw)
         return raw
 
-    def slices(self, encoded: Slices) -> bytes | memoryview:
+    def slices(self, encoded: Any, of_all: slice = slice(None)) -> bytes | memoryview:
+        """Count slices as `encode_slices` gives them; `of_all` names those that are this part, the others are empty."""
         raw, units, keys, postings = encoded
-        self.units.append(units)
+        self.units.append(np.frombuffer(units, np.uint32)[of_all])
         self.keys += keys
         self.postings += postings
-        return self.part(1, raw)
+        return self.part(1, memoryview(raw))
 
     def end(self) -> bytes:
         units = np.concatenate(self.units)
@@ -267,30 +282,30 @@ class _Writer:
         return raw + foot + struct.pack("<I", crc32(foot))
 
 
-def run_parts(packing: Packing, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
+def run_parts(code: Any, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
     """The bytes of a run of sorted postings and of their texts, in order."""
     writer = _Writer(shape_of(key_count(postings), len(texts)), _checked(len(texts)))
     raw = _text_table(texts)
     yield RUN_MAGIC
     yield writer.part(0, raw + bytes(-len(raw) % UNIT_BYTES))
-    yield writer.slices(packing.encode(postings, writer.shape))
+    yield writer.slices(code.encode_slices(postings, *writer.shape))
     yield writer.end()
 
 
-def recent_parts(packing: Packing, recent: Recent, bucket_limit: int) -> Iterator[bytes | memoryview]:
-    """The bytes of a run of a table in memory, in order."""
+def recent_parts(code: Any, recent: Postings, bucket_limit: int) -> Iterator[bytes | memoryview]:
+    """The bytes of a run of what no run has, in order."""
     postings = bound_buckets(np.sort(np.frombuffer(recent.packed(), np.uint64)), bucket_limit)
-    yield from run_parts(packing, postings, np.frombuffer(recent.texts(), np.uint64))
+    yield from run_parts(code, postings, np.frombuffer(recent.texts(), np.uint64))
 
 
-def merged_parts(packing: Packing, runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
+def merged_parts(code: Any, runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
     """The bytes of the merge of runs, oldest first, in order; each step is bounded.
 
     Texts keep their order: the places of a run follow those of the runs before it.
     """
     for run in runs:
         yield from run.verified_parts()
-    views, numbers = [run.view(packing) for run in runs], [run.texts for run in runs]
+    views, numbers = [run.view(code) for run in runs], [run.texts for run in runs]
     texts = _checked(sum(numbers))
     writer = _Writer(shape_of(sum(run.keys for run in runs), texts), texts)
     yield RUN_MAGIC
@@ -303,18 +318,22 @@ def merged_parts(packing: Packing, runs: Sequence[Run], bucket_limit: int) -> It
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
         count = min(_SLICES_A_STEP, slices - first)
-        yield writer.slices(packing.merge(views, numbers, writer.shape, bucket_limit, first, count))
+        try:
+            merged = code.merge_slices(views, numbers, tuple(writer.shape), bucket_limit, first, count)
+        except DAMAGE as error:
+            raise damage(error) from error
+        yield writer.slices(merged)
     yield writer.end()
 
 
-def pruned_parts(packing: Packing, run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
+def pruned_parts(code: Any, run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
     """The bytes of a run without removed texts, in order; each step is bounded.
 
     A bucket that is not full loses the removed texts: the run lacks no later text of it.  A full bucket stays full:
     places at the end of the table, all of the text `RUN_TEXT_GONE`, replace the removed texts.
 
     Args:
-        packing: native code or the reference.
+        code: native code or the reference.
         run: to read.
         live: (n,) uint64, numbers of texts, ascending.
         bucket_limit: texts at which a bucket is full.
@@ -337,8 +356,7 @@ def pruned_parts(packing: Packing, run: Run, live: Keys, bucket_limit: int) -> I
         end = min(first + _SLICES_A_STEP, slices)
         postings = view.postings_between(first, end, writer.shape.slice_bits)
         kept = without_dead(postings, is_live, places, len(texts), bucket_limit)
-        raw, units, keys, postings_kept = packing.encode(kept, writer.shape)  # empty slices take no bytes
-        yield writer.slices((raw, units[first:end], keys, postings_kept))
+        yield writer.slices(code.encode_slices(kept, *writer.shape), slice(first, end))  # empty slices take no bytes
     yield writer.end()
 
 

@@ -1,8 +1,7 @@
 """Runs of postings and the table in memory: their bits, look-ups and merges; the readable reference.
 
-Pure functions over arrays.  `native/core/src/` has the same in `slices`, `postings`
-and `recent`: the functions and classes at the end of this file have the names and the arguments of native code, and
-give the same bytes.
+`native/core/src/` has the same in `slices` and `postings`: the class `Postings`, and the functions after it, have the
+names and the arguments of native code, and give the same bytes.
 
 A posting is one uint64, ``key << 24 | place``: 40 bits of a mixed key, and the place of a text in the run's table.  A
 run cuts its sorted postings into slices of the key space, a few thousand keys each.  The
@@ -21,18 +20,26 @@ from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
+from docstore.model.codec import decode_varint, encode_varint
+from docstore.model.errors import CorruptionError
 from docstore.model.format import (
+    POSTING_BODY,
+    POSTING_TEXT,
     RUN_BUCKET_BITS,
     RUN_KEY_BITS,
     RUN_LIST_HEAD_BITS,
     RUN_PLACE_BITS,
     RUN_SLICE_HEAD,
     TEXT_NUMBER_BYTES,
+    TITLE_KEY_BYTES,
 )
+from docstore.model.pointers import body_head, text_number
 from docstore.reference.fingerprints import Numbers
-from docstore.reference.ranking import Keys, first_of_each
+from docstore.reference.ranking import IndexQuery, Keys, first_of_each, propose
+from docstore.reference.words import words
 
 Encoded: TypeAlias = tuple[bytes, bytes, int, int]
 """Slices as bytes, the uint32 length of each in units of 8 bytes, how many keys and postings they hold."""
@@ -281,33 +288,41 @@ class RunView:
             yield entry & self._shape.tag_mask, places
 
 
-# --- the table in memory
+# --- the index: runs and the table in memory
 
 
-class Recent:
-    """Postings that no run holds yet: mixed key -> text numbers, in order of arrival.  Not thread-safe."""
+class Postings:
+    """Postings by mixed key: of runs, oldest first, then those that no run has.  Those of a batch have no runs.
 
-    def __init__(self) -> None:
+    Not thread-safe.
+    """
+
+    def __init__(self, runs: Sequence[RunView] = ()) -> None:
+        self._runs = runs
         self._table: dict[int, int | list[int]] = {}
         self._texts: list[int] = []
-        self._parts: list[Keys] = []
-        self._postings = 0
+        self._keys: list[Keys] = []
 
     def __len__(self) -> int:
-        """Texts posted."""
+        """Texts that no run has."""
         return len(self._texts)
 
     @property
     def postings(self) -> int:
-        """Postings held."""
-        return self._postings
+        """Postings that no run has."""
+        return sum(map(len, self._keys))
 
-    def post(self, text: int, logged: bytes) -> None:
-        """Add a text under keys as `log_keys` gives them, different ones."""
-        mixed = keys_of_bytes(logged)
-        self._parts.append(pack(mixed, np.uint64(len(self._texts))))
+    def read(self, runs: Sequence[RunView]) -> None:
+        """Replace the runs."""
+        self._runs = runs
+
+    def post(self, text: int, *parts: Keys) -> None:
+        """Add a text under keys that are not mixed, each once."""
+        self._post(text, mix(np.concatenate([np.empty(0, np.uint64), *parts])))
+
+    def _post(self, text: int, mixed: Keys) -> None:
         self._texts.append(text)
-        self._postings += len(mixed)
+        self._keys.append(mixed)
         table = self._table
         for key in mixed.tolist():
             bucket = table.get(key)
@@ -318,8 +333,53 @@ class Recent:
             else:
                 bucket.append(text)
 
-    def find(self, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
-        """Look up keys: for each posting which key (its index, ascending), and its text; at most `limit` of a key."""
+    def log(self, durable_end: int, cell_texts: int) -> list[bytes]:
+        """The texts that no run has with their keys, as cells of a row of the log: see `format.RUN_LOG_PREFIX`.
+
+        Args:
+            durable_end: groups below it are in durable runs.
+            cell_texts: most texts of a cell; without a text there is one cell.
+        """
+        entries = [
+            text.to_bytes(TEXT_NUMBER_BYTES, "big") + encode_varint(len(mixed)) + key_bytes(mixed)
+            for text, mixed in zip(self._texts, self._keys, strict=True)
+        ]
+        starts = range(0, max(1, len(entries)), cell_texts)
+        return [encode_varint(durable_end) + b"".join(entries[start : start + cell_texts]) for start in starts]
+
+    def replay(self, cell: bytes) -> None:
+        """Post what a cell of the log has.
+
+        Raises:
+            IndexError: it ends inside a text.
+        """
+        try:
+            _, at = decode_varint(cell)
+            while at < len(cell):
+                text = int.from_bytes(cell[at : at + TEXT_NUMBER_BYTES], "big")
+                count, at = decode_varint(cell, at + TEXT_NUMBER_BYTES)
+                end = at + count * _KEY_BYTES
+                if end > len(cell):
+                    raise IndexError("a cell of the log ends inside a text")
+                self._post(text, keys_of_bytes(cell[at:end]))
+                at = end
+        except CorruptionError as error:
+            raise IndexError("a cell of the log ends inside a text") from error
+
+    def find(self, keys: Keys, limit: int, batch: Postings | None = None) -> tuple[bytes, bytes]:
+        """Look up keys that are not mixed, those of a batch last.
+
+        Returns:
+            For each posting: which key (ascending), and its text, as bytes of int64 and uint64; of one key the first
+            `limit`, in order of arrival.
+        """
+        mixed = mix(keys)
+        tables = [self._recent(mixed, limit)] + ([] if batch is None else [batch._recent(mixed, limit)])
+        owners, texts = zip(*(run.find(mixed) for run in self._runs), *tables, strict=True)
+        owner, numbers = first_of_each(np.concatenate(owners), np.concatenate(texts), limit)
+        return owner.tobytes(), numbers.tobytes()
+
+    def _recent(self, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
         places: list[int] = []
         texts: list[int] = []
         for place, key in enumerate(mixed.tolist()):
@@ -332,39 +392,47 @@ class Recent:
                 texts += bucket[:limit]
         return np.array(places, np.int64), np.array(texts, np.uint64)
 
+    def propose(
+        self, query: IndexQuery, limit: int, looks: tuple[int, int, int, int], batch: Postings | None = None
+    ) -> tuple[list[int], int, bool, list[int], bool, bytes]:
+        """Look up what a page asks, as `find` does, and rank what is found; the fields of `ranking.Proposal`.
+
+        `limit` and `looks` are those of `ranking`.
+        """
+
+        def find(keys: Keys) -> tuple[Numbers, Keys]:
+            owner, texts = self.find(keys, limit, batch)
+            return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
+
+        proposal = propose(query, find)
+        return (*proposal[:5], proposal.further_keys.tobytes())
+
     def packed(self) -> bytes:
-        """All postings as bytes of uint64, ``key << 24 | place``, in order of arrival."""
-        return b"".join(part.tobytes() for part in self._parts)
+        """All postings that no run has, as bytes of uint64, ``key << 24 | place``, in order of arrival."""
+        return b"".join([pack(keys, np.uint64(place)).tobytes() for place, keys in enumerate(self._keys)])
 
     def texts(self) -> bytes:
-        """Text numbers by place, as bytes of uint64."""
+        """Numbers of texts that no run has, by place, as bytes of uint64."""
         return np.array(self._texts, np.uint64).tobytes()
 
 
-# --- what native code offers as well
+# --- what else native code offers
 
 
-def mix_keys(keys: Keys) -> bytes:
-    """Keys spread evenly, see `mix`, as bytes of uint64."""
-    return mix(keys).tobytes()
+def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
+    """The rows of postings of a page: by its body, its text, and its text with the words of its title.
 
-
-def log_keys(*parts: Keys) -> bytes:
-    """Keys of several arrays mixed, as a log keeps them; see `key_bytes`."""
-    return b"".join([key_bytes(mix(part)) for part in parts])
-
-
-def find_postings(runs: Sequence[RunView], tables: Sequence[Recent], mixed: Keys, limit: int) -> tuple[bytes, bytes]:
-    """Look up mixed keys in runs, oldest first, then in tables.
-
-    Returns:
-        For each posting found: which key (ascending), and its text; of one key the first `limit`, by arrival.
+    Args:
+        body_checksum: or its prefix.
+        text_checksum: b"" for a text that is not compared: then there is only the first row.
+        title: of the page.
     """
-    nothing = np.empty(0, np.int64), np.empty(0, np.uint64)
-    found = [nothing, *(run.find(mixed) for run in runs), *(table.find(mixed, limit) for table in tables)]
-    owners, texts = zip(*found, strict=True)
-    owner, numbers = first_of_each(np.concatenate(owners), np.concatenate(texts), limit)
-    return owner.tobytes(), numbers.tobytes()
+    rows = [bytes((POSTING_BODY,)) + body_head(body_checksum)]
+    if text_checksum:
+        text = bytes((POSTING_TEXT,)) + text_number(text_checksum)
+        title_words = " ".join(words(title)).encode("utf-8", "surrogatepass")
+        rows += [text, text + blake3(title_words).digest(TITLE_KEY_BYTES)]
+    return rows
 
 
 def encode_slices(packed: Keys, slice_bits: int, place_bits: int) -> Encoded:

@@ -67,9 +67,9 @@ class IndexQuery(NamedTuple):
     own_number: int
     more: int = 0
 
-    def first_keys(self) -> Keys:
-        """The first keys of all chains that are posted: its bands', then its fingerprints."""
-        return np.concatenate([self.band_keys[:BANDS], self.fingerprints])
+    def first_keys(self) -> tuple[Keys, Keys]:
+        """The first keys of all chains that are posted: its bands', and its fingerprints."""
+        return self.band_keys[:BANDS], self.fingerprints
 
     def chains(self) -> tuple[list[Keys], list[Keys]]:
         """What is asked for at each depth: by band, and by fingerprint that is asked for; each of its own depth."""

@@ -366,7 +366,7 @@ def _numbers(opened: Backend, order: Keys | None) -> Iterator[bytes]:
 def _post(buckets: Buckets, query: IndexQuery, new: NewPostings) -> bool:
     proposal = buckets.propose(query, new)
     if not proposal.has_own:
-        buckets.post(new, query.own_number, query.first_keys(), proposal.further_keys)
+        buckets.post(new, query.own_number, *query.first_keys(), proposal.further_keys)
     return not proposal.has_own
 
 

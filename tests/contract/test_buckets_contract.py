@@ -152,7 +152,7 @@ def post_as_pages_do(engine: Engine, buckets: Buckets, numbers: range) -> None:
         query = asks(number)
         proposal = buckets.propose(query, new)
         if not proposal.has_own:
-            buckets.post(new, number, query.first_keys(), proposal.further_keys)
+            buckets.post(new, number, *query.first_keys(), proposal.further_keys)
         if number % 7 == 0:
             commit_postings(engine, buckets, new)
             new = NewPostings()

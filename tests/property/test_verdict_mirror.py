@@ -6,16 +6,17 @@ input, ties and empty ones included.  Skipped where native code is not built.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
-from docstore.dedup.kernel import Kernel, Packing
-from docstore.reference import fingerprints
-from docstore.reference.postings import key_bytes
-from docstore.reference.ranking import LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
+from docstore.dedup.kernel import Kernel
+from docstore.reference import fingerprints, postings
+from docstore.reference.ranking import BUCKET_LIMIT, FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
 from docstore.reference.texts import QueryText, SketchBounds
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
@@ -100,12 +101,12 @@ def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int,
     assert states >= {(16, False), (17, False)}  # of those nothing is known
 
 
-def proposed(kernel: Packing, query: IndexQuery, posted: list[tuple[int, Keys]], limit: int) -> list[object]:
-    table = kernel.recent()
-    for text, keys in posted:
-        table.post(text, key_bytes(np.unique(kernel.mix(keys))))
-    found = kernel.propose([], [table], query, limit)
-    return [*found[:-1], found.further_keys.tolist()]
+def proposed(code: Any, query: IndexQuery, posted: list[tuple[int, Keys]]) -> tuple[Any, ...]:
+    committed, batch = code.Postings(), code.Postings()
+    for number, (text, keys) in enumerate(posted):
+        (batch if 2 * number > len(posted) else committed).post(text, keys)
+    looks = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
+    return tuple(committed.propose(query, BUCKET_LIMIT, looks, batch))
 
 
 @settings(max_examples=150, deadline=None)
@@ -128,7 +129,7 @@ def test_the_same_texts_are_proposed_in_the_same_order(seed: int, bands: int, fi
     own = posted[0][0] if posted and seed % 3 else 7
     more = seed % 5
     query = IndexQuery(band_keys, samples, runs, own, more)
-    expected, found = (proposed(kernel, query, posted, 64) for kernel in (Packing("reference"), Packing("native")))
+    expected, found = (proposed(code, query, posted) for code in (postings, compiled.docstore_native))
     assert found == expected
     numbers, candidates, _, further, *_ = found
     assert len(set(numbers)) == len(numbers) <= LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST + 2 * more

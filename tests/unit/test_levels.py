@@ -79,7 +79,7 @@ def load(groups: int, seed: int = 0) -> Load:
 def play(levels: RunLevels, groups: Load, first: int = 0) -> None:
     for number, group in enumerate(groups, start=first):
         for text, keys in group:
-            levels.post(text, levels.log_keys(keys))
+            levels.post(text, keys)
         levels.end_group(number)
 
 
@@ -129,7 +129,7 @@ def test_look_ups_give_every_text_in_order_of_arrival_whenever_merges_end(every:
 
 def test_a_posted_text_is_seen_before_its_group_ends() -> None:
     levels = small(HeapStorage())
-    levels.post(77, levels.log_keys(np.array([5, 6], np.uint64)))
+    levels.post(77, np.array([5, 6], np.uint64))
     assert found_in(levels, [5, 7]) == {5: [77], 7: []}
 
 
@@ -205,7 +205,7 @@ def test_few_texts_with_very_many_keys_become_a_run_too(monkeypatch: pytest.Monk
     monkeypatch.setattr("docstore.dedup.runbuckets.FLUSH_POSTINGS", 5000)
     levels = RunLevels(HeapStorage(), flush_texts=1000)
     for group in range(4):
-        levels.post(group, levels.log_keys(np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group)))
+        levels.post(group, np.arange(3000, dtype=np.uint64) + np.uint64(3000 * group))
         levels.end_group(group)
     assert (levels.run_count, levels.end) == (2, 4)
     owner, texts = levels.find(np.array([1, 11_999], np.uint64))
@@ -214,9 +214,9 @@ def test_few_texts_with_very_many_keys_become_a_run_too(monkeypatch: pytest.Monk
 
 def test_keys_of_one_text_that_agree_after_mixing_are_one_posting() -> None:
     levels = small(HeapStorage())
-    key = levels.log_keys(np.array([7], np.uint64))
+    key = np.array([7], np.uint64)
     for group in range(30):
-        levels.post(group, key * 3)
+        levels.post(group, np.repeat(key, 3))
         levels.end_group(group)
     levels.flush()
     levels.finish_merges()
@@ -230,7 +230,7 @@ def test_groups_out_of_order_and_flushes_inside_a_group_are_refused() -> None:
     levels.end_group(0)
     with pytest.raises(InvalidArgument, match="does not follow"):
         levels.end_group(0)
-    levels.post(1, levels.log_keys(np.array([1], np.uint64)))
+    levels.post(1, np.array([1], np.uint64))
     with pytest.raises(InvalidArgument, match="in flight"):
         levels.flush()
     with pytest.raises(InvalidArgument, match="fan_in"):

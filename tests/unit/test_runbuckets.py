@@ -60,7 +60,7 @@ class Store:
             group = [query(n) for n in range(first, first + group_texts)]
             new = NewPostings()
             for each in group:
-                buckets.post(new, each.own_number, each.first_keys())
+                buckets.post(new, each.own_number, *each.first_keys())
             self.committed += group
             commit_postings(self.engine, buckets, new)
 
@@ -351,7 +351,7 @@ def put(store: Store, buckets: RunBuckets, number: int) -> None:
     """A text as its page would be posted."""
     asked, new = query(number), NewPostings()
     if not buckets.propose(asked, new).has_own:
-        buckets.post(new, number, asked.first_keys())
+        buckets.post(new, number, *asked.first_keys())
     commit_postings(store.engine, buckets, new)
     store.committed.append(asked)
 
@@ -361,7 +361,7 @@ def test_a_text_of_a_group_that_failed_is_in_the_log_once_it_is_written_again(st
     buckets = store.open()
     put(store, buckets, 0)
     new = NewPostings()
-    buckets.post(new, 1, query(1).first_keys())
+    buckets.post(new, 1, *query(1).first_keys())
     if not known:
         commit_postings(store.engine, buckets, new, known=False, is_applied=False)
     assert not buckets.propose(query(1)).has_own
@@ -377,7 +377,7 @@ def test_a_group_of_unknown_outcome_that_was_written_is_found_after_the_next_com
     put(store, buckets, 0)
     for number in (1, 2):
         new = NewPostings()
-        buckets.post(new, number, query(number).first_keys())
+        buckets.post(new, number, *query(number).first_keys())
         commit_postings(store.engine, buckets, new, known=False)
         store.committed.append(query(number))
     put(store, buckets, 3)
@@ -394,7 +394,7 @@ def test_a_group_of_unknown_outcome_that_was_written_is_found_before_the_next_co
     buckets = store.open()
     put(store, buckets, 0)
     new = NewPostings()
-    buckets.post(new, 1, query(1).first_keys())
+    buckets.post(new, 1, *query(1).first_keys())
     commit_postings(store.engine, buckets, new, known=False)
     assert buckets.propose(query(1)).has_own
 
@@ -517,7 +517,7 @@ def test_postings_of_a_batch_survive_half_a_pruning(store: Store) -> None:
 
     def begun(buckets: RunBuckets) -> None:
         new.append(NewPostings())
-        buckets.post(new[0], 9000, query(9000).first_keys())
+        buckets.post(new[0], 9000, *query(9000).first_keys())
 
     buckets = half_pruned(store, begun)
     assert buckets.propose(query(9000), new[0]).has_own and not buckets.propose(query(9000)).has_own
@@ -543,7 +543,7 @@ def test_a_text_under_longer_keys_is_found_after_a_full_bucket_has_lost_texts(st
     buckets = store.open()
     for number in range(1, 201):
         proposal, new = buckets.propose(chained(number)), NewPostings()
-        buckets.post(new, number, chained(number).first_keys(), proposal.further_keys)
+        buckets.post(new, number, *chained(number).first_keys(), proposal.further_keys)
         commit_postings(store.engine, buckets, new)
     assert buckets.damaged() == []
     live = np.arange(66, 129, dtype=np.uint64)

@@ -20,7 +20,7 @@ from docstore.storage.files import Files
 def fill(levels: RunLevels, first: int, end: int) -> None:
     for group in range(first, end):
         for text in range(group * 5, group * 5 + 5):
-            levels.post(text, levels.log_keys(np.array([text % 7, 1000 + text], np.uint64)))
+            levels.post(text, np.array([text % 7, 1000 + text], np.uint64))
         levels.end_group(group)
 
 

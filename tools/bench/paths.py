@@ -255,7 +255,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("its own row", ((GroupPages, "history_at"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
-        ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_qualifiers")),
+        ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_first")),
     ),
     (
         "rows of candidates",

@@ -7,7 +7,7 @@ use crate::slices::{encode_slice, Damaged, Found, Run, Shape, KEY_BITS, LIST_LIM
 
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
-const NONE: u32 = u32::MAX;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 
 /// `postings.mix` of one key.
 #[inline]
@@ -19,13 +19,32 @@ pub fn mix_key(key: u64) -> u64 {
     mixed >> 24
 }
 
-/// Bytes of a mixed key in a log.
-pub const KEY_BYTES: usize = KEY_BITS as usize / 8;
+/// Bytes of a mixed key in a log, lowest first.
+const KEY_BYTES: usize = KEY_BITS as usize / 8;
 
-/// A mixed key from a log: `KEY_BYTES`, lowest first.
-#[inline]
-pub fn key_of_bytes(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |key, &byte| key << 8 | u64::from(byte))
+/// Bytes of a text number in a log, highest first.
+const TEXT_BYTES: usize = 6;
+
+fn push_varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Take a varint from the front.
+fn take_varint(rest: &mut &[u8]) -> Result<u64, Damaged> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, behind) = rest.split_first().ok_or(Damaged)?;
+        *rest = behind;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Damaged)
 }
 
 /// Slices as bytes, the length of each in units of 8 bytes, and what is in them.
@@ -323,36 +342,25 @@ pub fn propose(
     Ok(Answer { proposal, is_crowded, further_keys })
 }
 
-/// One posting, and where its chain goes on.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    /// `key << 24 | place`.
-    posting: u64,
-    next: u32,
-    /// Of the first of a chain: the last one.
-    last: u32,
-}
+/// A slot without a key.
+const EMPTY: u64 = u64::MAX;
+/// In a slot whose key has several postings: the rest names a list of places.
+const MANY: u64 = 1 << (PLACE_BITS - 1);
+/// Lists are as long as powers of two, from this one on; a list begins at a multiple of it.
+const LIST_UNIT: usize = 4;
 
-/// Where a chain begins; `tag` is part of its key, so that nearly no other key is looked at.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    first: u32,
-    tag: u32,
-}
-
-const EMPTY: Slot = Slot { first: NONE, tag: 0 };
-
-fn tag_of(key: u64) -> u32 {
-    (key >> 8) as u32
-}
-
-/// Postings that no run holds yet: chains of equal keys behind an open-addressed table.
+/// Postings that no run holds yet, in an open-addressed table: most keys have one posting, which their slot holds.
 #[derive(Debug, Default)]
 pub struct Recent {
-    links: Vec<Link>,
-    slots: Vec<Slot>,
+    /// All postings, `key << 24 | place`, in order of arrival.
+    postings: Vec<u64>,
+    /// `key << 24 | place`, or `key << 24 | MANY | list`.
+    slots: Vec<u64>,
+    /// Slots that have a key.
+    keys: usize,
+    /// Lists: the number of places, the places, and room for more up to a power of two.
+    lists: Vec<u32>,
     texts: Vec<u64>,
-    chains: usize,
 }
 
 impl Recent {
@@ -362,130 +370,187 @@ impl Recent {
 
     /// How many postings there are.
     pub fn len(&self) -> usize {
-        self.links.len()
+        self.postings.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.postings.is_empty()
     }
 
     /// All postings, `key << 24 | place`, in order of arrival.
-    pub fn postings(&self) -> impl Iterator<Item = u64> + '_ {
-        self.links.iter().map(|link| link.posting)
+    pub fn postings(&self) -> &[u64] {
+        &self.postings
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>()
-            + self.slots.capacity() * size_of::<Slot>()
-            + self.texts.capacity() * size_of::<u64>()
+        (self.postings.capacity() + self.slots.capacity() + self.texts.capacity()) * size_of::<u64>()
+            + self.lists.capacity() * size_of::<u32>()
     }
 
     /// Add a text under mixed keys, different ones; false where there is no room for another.
-    pub fn post(&mut self, text: u64, keys: impl Iterator<Item = u64>) -> bool {
+    pub fn post(&mut self, text: u64, keys: &[u64]) -> bool {
         let place = self.texts.len() as u64;
-        if place >> PLACE_BITS != 0 {
-            return false;
-        }
-        let keys: Vec<u64> = keys.collect();
-        if self.links.len() + keys.len() > NONE as usize {
+        // Each key may double the list that it has.
+        let list_end = self.lists.len() + 4 * self.postings.len() + 2 * LIST_UNIT * keys.len();
+        if place >= MANY || list_end >= MANY as usize * LIST_UNIT {
             return false;
         }
         self.texts.push(text);
-        while (self.chains + keys.len()) * 2 > self.slots.len() {
+        while (self.keys + keys.len()) * 2 > self.slots.len() {
             self.grow();
         }
-        let heads = self.chains(&keys);
-        for (&key, head) in keys.iter().zip(heads) {
-            let number = self.links.len() as u32;
-            self.links.push(Link { posting: key << PLACE_BITS | place, next: NONE, last: number });
-            if head == NONE {
-                self.link(key, number);
-            } else {
-                self.append(head, number);
-            }
+        for (at, &key) in self.ends(keys).into_iter().zip(keys) {
+            self.postings.push(key << PLACE_BITS | place);
+            self.insert(at, key, place as u32);
         }
         true
     }
 
-    /// The slot of a key: its own, or the empty one where it would be.
+    /// All texts with their keys as cells of a row of a log, so many texts in each; one cell if there is none.
+    ///
+    /// A cell is the varint `durable_end`, then for each text its number, the varint of how many keys, and these.
+    pub fn log(&self, durable_end: u64, cell_texts: usize) -> Vec<Vec<u8>> {
+        let mut cells = Vec::new();
+        let mut postings = &self.postings[..];
+        for (place, text) in self.texts.iter().enumerate() {
+            if place % cell_texts == 0 {
+                cells.push(Vec::new());
+                push_varint(durable_end, &mut cells[place / cell_texts]);
+            }
+            let cell = &mut cells[place / cell_texts];
+            let keys = postings.iter().take_while(|&&posting| posting & PLACE_MASK == place as u64).count();
+            let (its, behind) = postings.split_at(keys);
+            postings = behind;
+            cell.extend_from_slice(&text.to_be_bytes()[8 - TEXT_BYTES..]);
+            push_varint(keys as u64, cell);
+            for posting in its {
+                cell.extend_from_slice(&(posting >> PLACE_BITS).to_le_bytes()[..KEY_BYTES]);
+            }
+        }
+        if cells.is_empty() {
+            cells.push(Vec::new());
+            push_varint(durable_end, &mut cells[0]);
+        }
+        cells
+    }
+
+    /// Post the texts of a cell of a log.
+    pub fn replay(&mut self, cell: &[u8]) -> Result<(), Damaged> {
+        let mut rest = cell;
+        take_varint(&mut rest)?;
+        let mut keys = Vec::new();
+        while !rest.is_empty() {
+            let (number, behind) = rest.split_at_checked(TEXT_BYTES).ok_or(Damaged)?;
+            rest = behind;
+            let count = usize::try_from(take_varint(&mut rest)?).map_err(|_| Damaged)?;
+            let bytes = count.checked_mul(KEY_BYTES).ok_or(Damaged)?;
+            let (its, behind) = rest.split_at_checked(bytes).ok_or(Damaged)?;
+            rest = behind;
+            keys.clear();
+            let key = |bytes: &[u8]| bytes.iter().rev().fold(0, |key, &byte| key << 8 | u64::from(byte));
+            keys.extend(its.chunks_exact(KEY_BYTES).map(key));
+            if !self.post(number.iter().fold(0, |text, &byte| text << 8 | u64::from(byte)), &keys) {
+                return Err(Damaged);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a search for a key ends at a slot.
     #[inline]
-    fn slot(&self, key: u64) -> usize {
+    fn is_end(slot: u64, key: u64) -> bool {
+        slot == EMPTY || slot >> PLACE_BITS == key
+    }
+
+    /// The slot of a key, from a slot on: its own, or the empty one where it would be.
+    #[inline]
+    fn end(&self, key: u64, from: usize) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = key as usize & mask;
-        while !self.is_end(self.slots[at], key) {
+        let mut at = from & mask;
+        while !Self::is_end(self.slots[at], key) {
             at = (at + 1) & mask;
         }
         at
     }
 
-    /// Whether a search for a key ends at a slot.
-    #[inline]
-    fn is_end(&self, Slot { first, tag }: Slot, key: u64) -> bool {
-        first == NONE || tag == tag_of(key) && self.links[first as usize].posting >> PLACE_BITS == key
-    }
-
-    /// Where the chain of each key begins.
+    /// The slots of keys; none in an empty table.
     ///
-    /// Step by step for all of them, so that the reads of one step, each of which may miss every cache, overlap.
-    fn chains(&self, keys: &[u64]) -> Vec<u32> {
+    /// Each first slot may miss every cache, so they are read one after the other, without a branch between.
+    fn ends(&self, keys: &[u64]) -> Vec<usize> {
         if self.slots.is_empty() {
-            return vec![NONE; keys.len()];
+            return Vec::new();
         }
         let mask = self.slots.len() - 1;
-        let slots: Vec<Slot> = keys.iter().map(|&key| self.slots[key as usize & mask]).collect();
-        let resolve = |(slot, &key): (Slot, &u64)| {
-            if self.is_end(slot, key) {
-                slot.first
+        let firsts: Vec<u64> = keys.iter().map(|&key| self.slots[key as usize & mask]).collect();
+        let resolve = |(slot, &key): (u64, &u64)| {
+            let at = key as usize;
+            if Self::is_end(slot, key) {
+                at & mask
             } else {
-                self.slots[self.slot(key)].first
+                self.end(key, at + 1)
             }
         };
-        slots.into_iter().zip(keys).map(resolve).collect()
+        firsts.into_iter().zip(keys).map(resolve).collect()
     }
 
-    fn link(&mut self, key: u64, number: u32) {
-        let at = self.slot(key);
-        let Slot { first, .. } = self.slots[at];
-        if first == NONE {
-            self.slots[at] = Slot { first: number, tag: tag_of(key) };
-            self.chains += 1;
-        } else {
-            self.append(first, number);
+    /// Add a place to a key; `at` is its slot, or was before other keys of the text were added.
+    fn insert(&mut self, at: usize, key: u64, place: u32) {
+        let at = self.end(key, at);
+        let slot = self.slots[at];
+        if slot == EMPTY {
+            self.keys += 1;
+            self.slots[at] = key << PLACE_BITS | u64::from(place);
+            return;
         }
-    }
-
-    fn append(&mut self, first: u32, number: u32) {
-        let last = std::mem::replace(&mut self.links[first as usize].last, number);
-        self.links[last as usize].next = number;
+        let list = if slot & MANY == 0 {
+            let list = self.lists.len();
+            self.lists.extend_from_slice(&[1, (slot & PLACE_MASK) as u32, 0, 0]);
+            list
+        } else {
+            (slot & (MANY - 1)) as usize * LIST_UNIT
+        };
+        let used = 1 + self.lists[list] as usize;
+        let list = if used >= LIST_UNIT && used.is_power_of_two() {
+            let moved = self.lists.len();
+            self.lists.extend_from_within(list..list + used);
+            self.lists.resize(moved + 2 * used, 0);
+            moved
+        } else {
+            list
+        };
+        self.lists[list + used] = place;
+        self.lists[list] += 1;
+        self.slots[at] = key << PLACE_BITS | MANY | (list / LIST_UNIT) as u64;
     }
 
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(1024);
-        let chains = std::mem::replace(&mut self.slots, vec![EMPTY; size]);
-        for chain in chains.into_iter().filter(|chain| chain.first != NONE) {
-            let at = self.slot(self.links[chain.first as usize].posting >> PLACE_BITS);
-            self.slots[at] = chain;
+        let slots = std::mem::replace(&mut self.slots, vec![EMPTY; size]);
+        for slot in slots.into_iter().filter(|&slot| slot != EMPTY) {
+            let key = slot >> PLACE_BITS;
+            let at = self.end(key, key as usize);
+            self.slots[at] = slot;
         }
     }
 
     /// Append the texts of each key with the number of the key, as many as `left` says of it; one key's in order of
     /// arrival.
-    ///
-    /// All chains are gone along together, for the same reason.
     fn texts_of(&self, keys: &[u64], left: &mut [usize], found: &mut Vec<(u32, u64)>) {
-        let begin = |(owner, (first, left)): (usize, (u32, _))| (owner as u32, first, left);
-        let mut chains: Vec<_> = self.chains(keys).into_iter().zip(left).enumerate().map(begin).collect();
-        loop {
-            chains.retain(|(_, number, left)| *number != NONE && **left > 0);
-            if chains.is_empty() {
-                return;
+        for ((owner, at), left) in self.ends(keys).into_iter().enumerate().zip(left) {
+            let slot = self.slots[at];
+            if slot == EMPTY {
+                continue;
             }
-            for (owner, number, left) in &mut chains {
-                let Link { posting, next, .. } = self.links[*number as usize];
-                found.push((*owner, self.texts[(posting & ((1 << PLACE_BITS) - 1)) as usize]));
-                *number = next;
-                **left -= 1;
-            }
+            let one = [(slot & PLACE_MASK) as u32];
+            let places = if slot & MANY == 0 {
+                &one[..]
+            } else {
+                let list = (slot & (MANY - 1)) as usize * LIST_UNIT;
+                &self.lists[list + 1..=list + self.lists[list] as usize]
+            };
+            let places = &places[..places.len().min(*left)];
+            found.extend(places.iter().map(|&place| (owner as u32, self.texts[place as usize])));
+            *left -= places.len();
         }
     }
 }

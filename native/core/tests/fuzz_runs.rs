@@ -121,11 +121,17 @@ fn check_runs(chance: &mut Chance) {
     let mut posted = (Vec::new(), Vec::new());
     for place in 0..chance.below(40) as u64 {
         let keys: Vec<u64> = (0..chance.below(30)).map(|_| key(chance, 1 + place as usize % 7)).collect();
-        assert!(recent.post(place + 1000, keys.iter().copied()));
+        assert!(recent.post(place + 1000, &keys));
         posted.0.extend(keys.iter().map(|key| key << PLACE_BITS | place));
         posted.1.push(place + 1000);
     }
-    assert_eq!(recent.postings().collect::<Vec<_>>(), posted.0);
+    assert_eq!(recent.postings(), posted.0);
+    let mut replayed = Recent::default();
+    for cell in recent.log(chance.number() >> chance.below(64), 1 + chance.below(9)) {
+        assert_eq!(replayed.replay(&cell), Ok(()));
+        let _ = Recent::default().replay(&cell[..chance.below(cell.len())]);
+    }
+    assert_eq!((replayed.postings(), replayed.texts()), (&posted.0[..], &posted.1[..]));
     let some =
         |postings: &Vec<u64>| postings.iter().step_by(7).map(|posting| posting >> PLACE_BITS).collect::<Vec<_>>();
     let mut keys: Vec<u64> = parts.iter().flat_map(|part| some(&part.0)).chain(some(&posted.0)).collect();

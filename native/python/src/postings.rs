@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use docstore_kernel::postings::{self, key_of_bytes, mix_key, Asked, Encoded, KEY_BYTES};
+use docstore_kernel::postings::{self, mix_key, Asked, Encoded, Recent};
 use docstore_kernel::ranking::{self, Looks};
 use docstore_kernel::slices::{self, Damaged, Shape};
 use pyo3::buffer::PyBuffer;
@@ -13,7 +13,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::words_as_bytes;
+use crate::{words_as_bytes, WORDS};
 
 fn damaged(_: Damaged) -> PyErr {
     PyIndexError::new_err("a run of postings leads outside itself")
@@ -54,88 +54,6 @@ impl RunView {
     }
 }
 
-/// Postings that no run holds yet.
-#[pyclass(module = "docstore.dedup.docstore_native")]
-#[derive(Default)]
-pub struct Recent(postings::Recent);
-
-#[pymethods]
-impl Recent {
-    #[new]
-    fn new() -> Self {
-        Self::default()
-    }
-
-    fn __len__(&self) -> usize {
-        self.0.texts().len()
-    }
-
-    #[getter]
-    fn postings(&self) -> usize {
-        self.0.len()
-    }
-
-    #[getter]
-    fn memory_bytes(&self) -> usize {
-        self.0.memory_bytes()
-    }
-
-    /// Keys as `log_keys` gives them.
-    fn post(&mut self, text: u64, logged: &[u8]) -> PyResult<()> {
-        if !logged.len().is_multiple_of(KEY_BYTES) {
-            return Err(PyValueError::new_err(format!("{} bytes are no keys of {KEY_BYTES} bytes each", logged.len())));
-        }
-        if self.0.post(text, logged.chunks_exact(KEY_BYTES).map(key_of_bytes)) {
-            return Ok(());
-        }
-        Err(PyValueError::new_err("no room for another text: make a run of those posted"))
-    }
-
-    fn packed<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, &self.0.postings().collect::<Vec<_>>())
-    }
-
-    fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, self.0.texts())
-    }
-}
-
-/// Keys spread evenly, as bytes of uint64.
-#[pyfunction]
-pub fn mix_keys<'py>(python: Python<'py>, keys: PyBuffer<u64>) -> PyResult<Bound<'py, PyBytes>> {
-    let mut mixed = keys.to_vec(python)?;
-    mixed.iter_mut().for_each(|key| *key = mix_key(*key));
-    words_as_bytes(python, &mixed)
-}
-
-/// Keys of several arrays spread evenly, `KEY_BYTES` of each, lowest first.
-#[pyfunction]
-#[pyo3(signature = (*parts))]
-pub fn log_keys<'py>(python: Python<'py>, parts: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyBytes>> {
-    let mut logged = Vec::new();
-    for part in parts {
-        for key in part.extract::<PyBuffer<u64>>()?.to_vec(python)? {
-            logged.extend_from_slice(&mix_key(key).to_le_bytes()[..KEY_BYTES]);
-        }
-    }
-    Ok(PyBytes::new(python, &logged))
-}
-
-/// Mixed keys in runs, oldest first, then in tables: (which key, text number), each as bytes of uint64.
-#[pyfunction]
-pub fn find_postings<'py>(
-    python: Python<'py>,
-    runs: Vec<PyRef<'py, RunView>>,
-    tables: Vec<PyRef<'py, Recent>>,
-    mixed: PyBuffer<u64>,
-    limit: usize,
-) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
-    let tables: Vec<_> = tables.iter().map(|table| &table.0).collect();
-    let (owners, texts) = postings::find(&views, &tables, &mixed.to_vec(python)?, limit).map_err(damaged)?;
-    Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
-}
-
 /// What a page asks: band keys, fingerprints and runs, not mixed, the number of its own text, and how many more texts are
 /// wanted than `looks`.
 type Question = (PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u64>, u64, usize);
@@ -143,28 +61,140 @@ type Question = (PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u64>, u64, usize);
 /// further keys.
 type Proposal<'py> = (Vec<u64>, usize, bool, Vec<u64>, bool, Bound<'py, PyBytes>);
 
-/// The chains of a page looked up, and what they lead to ranked.
+/// Postings by mixed key: of runs, oldest first, then those that no run has.  Those of a batch have no runs.
+#[pyclass(module = "docstore.dedup.docstore_native")]
+pub struct Postings {
+    runs: Vec<Py<RunView>>,
+    recent: Recent,
+}
+
+impl Postings {
+    fn views(&self) -> PyResult<Vec<slices::Run<'_>>> {
+        self.runs.iter().map(|run| run.get().run()).collect()
+    }
+}
+
+#[pymethods]
+impl Postings {
+    #[new]
+    #[pyo3(signature = (runs = Vec::new()))]
+    fn new(runs: Vec<Py<RunView>>) -> Self {
+        Self { runs, recent: Recent::default() }
+    }
+
+    /// Texts that no run has.
+    fn __len__(&self) -> usize {
+        self.recent.texts().len()
+    }
+
+    #[getter]
+    fn postings(&self) -> usize {
+        self.recent.len()
+    }
+
+    #[getter]
+    fn memory_bytes(&self) -> usize {
+        self.recent.memory_bytes()
+    }
+
+    fn read(&mut self, runs: Vec<Py<RunView>>) {
+        self.runs = runs;
+    }
+
+    #[pyo3(signature = (text, *parts))]
+    fn post<'py>(&mut self, python: Python<'py>, text: u64, parts: &Bound<'py, PyTuple>) -> PyResult<()> {
+        let mut keys = Vec::new();
+        for part in parts {
+            keys.extend(part.extract::<PyBuffer<u64>>()?.to_vec(python)?.into_iter().map(mix_key));
+        }
+        if self.recent.post(text, &keys) {
+            return Ok(());
+        }
+        Err(PyValueError::new_err("no room for another text: make a run of those posted"))
+    }
+
+    /// The texts that no run has with their keys, as cells of a row of the log.
+    fn log<'py>(&self, python: Python<'py>, durable_end: u64, cell_texts: usize) -> Vec<Bound<'py, PyBytes>> {
+        self.recent.log(durable_end, cell_texts).iter().map(|cell| PyBytes::new(python, cell)).collect()
+    }
+
+    /// Post what a cell of the log has.
+    fn replay(&mut self, cell: &[u8]) -> PyResult<()> {
+        self.recent.replay(cell).map_err(|_| PyIndexError::new_err("a cell of the log ends inside a text"))
+    }
+
+    /// Look up keys, those of a batch last: (which key, text number), each as bytes of uint64.
+    fn find<'py>(
+        &self,
+        python: Python<'py>,
+        keys: PyBuffer<u64>,
+        limit: usize,
+        batch: Option<PyRef<'py, Self>>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let mixed: Vec<u64> = keys.to_vec(python)?.into_iter().map(mix_key).collect();
+        let tables: Vec<_> =
+            [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
+        let (owners, texts) = postings::find(&self.views()?, &tables, &mixed, limit).map_err(damaged)?;
+        Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
+    }
+
+    /// The chains of a page looked up, and what they lead to ranked.
+    fn propose<'py>(
+        &self,
+        python: Python<'py>,
+        asked: Question,
+        limit: usize,
+        looks: (usize, usize, usize, usize),
+        batch: Option<PyRef<'py, Self>>,
+    ) -> PyResult<Proposal<'py>> {
+        let (band_keys, fingerprints, of_runs, own, more) = asked;
+        let (band_keys, fingerprints) = (band_keys.to_vec(python)?, fingerprints.to_vec(python)?);
+        let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
+        let (near, inside, most, further) = looks;
+        let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
+        let tables: Vec<_> =
+            [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
+        let found = postings::propose(&self.views()?, &tables, asked, limit, looks).map_err(damaged)?;
+        let further_keys = words_as_bytes(python, &found.further_keys)?;
+        let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
+        Ok((numbers, candidates, holds_own, further, found.is_crowded, further_keys))
+    }
+
+    fn packed<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        words_as_bytes(python, self.recent.postings())
+    }
+
+    fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        words_as_bytes(python, self.recent.texts())
+    }
+}
+
+const BODY_HEAD_BYTES: usize = 9;
+const TEXT_NUMBER_BYTES: usize = 6;
+const TITLE_KEY_BYTES: usize = 4;
+const POSTING_BODY: u8 = 0x01;
+const POSTING_TEXT: u8 = 0x07;
+
+/// The rows of postings of a page: by its body, its text, and its text and title; b"" for a text that is not compared.
 #[pyfunction]
-#[pyo3(signature = (runs, tables, asked, limit, looks))]
-pub fn propose_texts<'py>(
+pub fn posting_rows<'py>(
     python: Python<'py>,
-    runs: Vec<PyRef<'py, RunView>>,
-    tables: Vec<PyRef<'py, Recent>>,
-    asked: Question,
-    limit: usize,
-    looks: (usize, usize, usize, usize),
-) -> PyResult<Proposal<'py>> {
-    let views = runs.iter().map(|run| run.run()).collect::<PyResult<Vec<_>>>()?;
-    let (band_keys, fingerprints, of_runs, own, more) = asked;
-    let (band_keys, fingerprints) = (band_keys.to_vec(python)?, fingerprints.to_vec(python)?);
-    let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
-    let (near, inside, most, further) = looks;
-    let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
-    let tables: Vec<_> = tables.iter().map(|table| &table.0).collect();
-    let found = postings::propose(&views, &tables, asked, limit, looks).map_err(damaged)?;
-    let further_keys = words_as_bytes(python, &found.further_keys)?;
-    let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
-    Ok((numbers, candidates, holds_own, further, found.is_crowded, further_keys))
+    body_checksum: &[u8],
+    text_checksum: &[u8],
+    title: &str,
+) -> Vec<Bound<'py, PyBytes>> {
+    let named = |kind: u8, name: &[u8]| [&[kind], name].concat();
+    let mut rows = vec![named(POSTING_BODY, &body_checksum[..body_checksum.len().min(BODY_HEAD_BYTES)])];
+    if !text_checksum.is_empty() {
+        let number = &text_checksum[1..text_checksum.len().min(1 + TEXT_NUMBER_BYTES)];
+        rows.push(named(POSTING_TEXT, number));
+        let (mut words, folded) = WORDS.take();
+        words.cut(title.as_bytes());
+        let title_key = blake3::hash(words.joined());
+        rows.push(named(POSTING_TEXT, &[number, &title_key.as_bytes()[..TITLE_KEY_BYTES]].concat()));
+        WORDS.set((words, folded));
+    }
+    rows.iter().map(|row| PyBytes::new(python, row)).collect()
 }
 
 /// Bytes that Python reads in place: to copy a megabyte would hold the GIL for as long, and whoever waits for it.
@@ -228,12 +258,9 @@ pub fn merge_slices<'py>(
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RunView>()?;
-    module.add_class::<Recent>()?;
+    module.add_class::<Postings>()?;
     module.add_class::<Packed>()?;
-    module.add_function(wrap_pyfunction!(mix_keys, module)?)?;
-    module.add_function(wrap_pyfunction!(log_keys, module)?)?;
-    module.add_function(wrap_pyfunction!(find_postings, module)?)?;
-    module.add_function(wrap_pyfunction!(propose_texts, module)?)?;
+    module.add_function(wrap_pyfunction!(posting_rows, module)?)?;
     module.add_function(wrap_pyfunction!(encode_slices, module)?)?;
     module.add_function(wrap_pyfunction!(merge_slices, module)?)
 }
