@@ -286,11 +286,9 @@ class ValueCodec:
             Delta, dictionary, zstd or stored: the first whose bytes, checksum counted, are fewer than the raw ones.
         """
         if base is not None and 0 < len(base[1]) <= BASE_LIMIT_BYTES:
-            if len(base[0]) != RECORD_RELATED_BYTES:
-                raise InvalidArgument(f"a base is named by {RECORD_RELATED_BYTES} bytes, not {len(base[0])}")
-            payload = self._delta_frame(raw, base[1])
-            if len(payload) + RECORD_RELATED_BYTES < len(raw):
-                return Encoded(CODEC_ZSTD_DELTA, base[0], payload)
+            delta = self._delta(raw, *base)
+            if delta is not None:
+                return delta
         elif dictionary is not None:
             encoded = self._with_dictionary(raw, dictionary, None, text)
             if encoded is not None:
@@ -333,15 +331,17 @@ class ValueCodec:
         best, chosen = now if now is not None and self._quick is None else (None, None)
         if best is not None and len(best.payload) * small < len(raw):
             return best, chosen
+        weighed = text if may_be_base(raw, text) else b""
+        # Body and text together are smaller without a base, mostly, if the delta is not small.
+        guessed = len(raw) // small if weighed and self._guesses and self._quick is None else None
         for base in islice(bases, self._tries):
-            encoded = (self._quick or self).encode(raw, base=(base.name, base.raw))
-            if encoded.codec == CODEC_ZSTD_DELTA and (best is None or len(encoded.payload) < len(best.payload)):
-                best, chosen = encoded, base
+            delta = (self._quick or self)._delta(raw, base.name, base.raw, guessed)
+            if delta is not None and (best is None or len(delta.payload) < len(best.payload)):
+                best, chosen = delta, base
                 if self._quick is None and len(best.payload) * small < len(raw):
                     return best, chosen
         if chosen is not None and self._quick is not None:
-            again = self.encode(raw, base=(chosen.name, chosen.raw))
-            best = again if again.codec == CODEC_ZSTD_DELTA else best
+            best = self._delta(raw, chosen.name, chosen.raw) or best
             if best is not None and len(best.payload) * small < len(raw):
                 return best, chosen
         if body is not None and may_be_base(body[0], raw):
@@ -355,12 +355,14 @@ class ValueCodec:
             made = self.encode(raw, dictionary=dictionary(), text=text)
         else:
             limit = len(best.payload) + cost_bytes - (saves(chosen) if saves and chosen else 0)
-            plain = self.encode_within(raw, dictionary(), limit)
+            # The text of a delta is a delta, too, of as large a part of its bytes, or a larger one.
+            limit += len(best.payload) * len(weighed) // len(raw)
+            plain = self.encode_within(raw, dictionary(), limit, weighed)
             if plain is None:
                 return best, chosen
             made = plain
-        if text and not made.text and may_be_base(raw, text):
-            made = made._replace(text=self._delta_frame(text, raw))
+        if weighed and not made.text:
+            made = made._replace(text=self._delta_frame(weighed, raw))
         return made, None
 
     def choose_many(self, values: Sequence[NewValue]) -> list[Chosen]:
@@ -407,24 +409,25 @@ class ValueCodec:
             )
             return [None] * len(values)
 
-    def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int) -> Encoded | None:
+    def encode_within(self, raw: bytes, dictionary: Dictionary | None, limit: int, text: bytes = b"") -> Encoded | None:
         """Encode a value as `encode` does without a base, but only where its payload may be of use.
 
-        If the codec guesses, a hopeless one is not made to its end: native code looks at an eighth of a long value.
-        That is right but for payloads near the limit.
+        If the codec guesses, a hopeless one is not made to its end: native code looks from an eighth of it on how long
+        it will be.  That is right but for payloads near the limit.
 
         Args:
             raw: the value.
             dictionary: compress with it.
-            limit: payloads of more bytes are of no use.
+            limit: more bytes, with those of the text's frame, are of no use.
+            text: see `encode`.
         Returns:
             None where the payload would be longer.
         """
         guessed = limit if self._guesses else None
-        encoded = None if dictionary is None else self._with_dictionary(raw, dictionary, guessed)
+        encoded = None if dictionary is None else self._with_dictionary(raw, dictionary, guessed, text)
         if encoded is None:
             encoded = self.encode(raw)
-        return encoded if 0 < len(encoded.payload) <= limit else None
+        return encoded if 0 < len(encoded.payload) <= limit - len(encoded.text) else None
 
     def decode(self, record: Record, resolve: Resolve | None = None) -> bytes:
         """The raw value of a record.
@@ -472,8 +475,18 @@ class ValueCodec:
             self._contexts.renew_decompressor()  # the one that failed may still refer to this base
             raise _damaged(record, f"{record.raw_bytes} raw bytes", str(error)) from error
 
-    def _delta_frame(self, raw: bytes, base: bytes) -> bytes:
-        made: bytes | None = import_module(FRAMES).delta(raw, base) if self._level <= LEVEL else None
+    def _delta(self, raw: bytes, name: bytes, base: bytes, limit: int | None = None) -> Encoded | None:
+        """None where a delta does not pay, or would be clearly longer than the limit."""
+        if not 0 < len(base) <= BASE_LIMIT_BYTES:
+            return None
+        if len(name) != RECORD_RELATED_BYTES:
+            raise InvalidArgument(f"a base is named by {RECORD_RELATED_BYTES} bytes, not {len(name)}")
+        payload = self._delta_frame(raw, base, limit)
+        is_used = 0 < len(payload) < len(raw) - RECORD_RELATED_BYTES
+        return Encoded(CODEC_ZSTD_DELTA, name, payload) if is_used else None
+
+    def _delta_frame(self, raw: bytes, base: bytes, limit: int | None = None) -> bytes:
+        made: bytes | None = import_module(FRAMES).delta(raw, base, limit) if self._level <= LEVEL else None
         return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
 
     def _with_dictionary(
@@ -484,7 +497,7 @@ class ValueCodec:
         payload: bytes | None = None
         text_frame = b""
         if indexed is not None and text and may_be_base(raw, text):
-            payload, text_frame = indexed.frames(raw, text) or (None, b"")
+            payload, text_frame = indexed.frames(raw, text, limit) or (None, b"")
         elif indexed is not None:
             payload = indexed.frame(raw, limit)
         if payload is None:

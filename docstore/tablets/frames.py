@@ -33,7 +33,7 @@ class IndexedDictionary:
 
         Args:
             raw: the value.
-            limit: where the value's beginning says that its frame would be clearly longer, b"" is given in its place.
+            limit: where a part of the value says that its frame would be clearly longer, b"" is given in its place.
         """
         try:
             return self.native.frame(raw, limit)
@@ -41,10 +41,13 @@ class IndexedDictionary:
             _report(error, raw)
             return None
 
-    def frames(self, body: bytes, text: bytes) -> tuple[bytes, bytes] | None:
-        """The frame of a body with it, and that of the body's text against the body: one search for copies."""
+    def frames(self, body: bytes, text: bytes, limit: int | None = None) -> tuple[bytes, bytes] | None:
+        """The frame of a body with it, and that of the body's text against the body: one search for copies.
+
+        Two times b"" if the body's frame would be clearly longer than the limit.
+        """
         try:
-            return self.native.frames(body, text)
+            return self.native.frames(body, text, limit)
         except RuntimeError as error:
             _report(error, body)
             return None
@@ -61,12 +64,12 @@ def index(content: bytes) -> IndexedDictionary | None:
         return None
 
 
-def delta(raw: bytes, base: bytes) -> bytes | None:
-    """The frame of a delta against a base; None if the reference has to make one."""
+def delta(raw: bytes, base: bytes, limit: int | None = None) -> bytes | None:
+    """The frame of a delta against a base; None if the reference has to make one, b"" as in `frame`."""
     if compiled.WHY_NOT:
         return None
     try:
-        return docstore_native.delta_frame(raw, base)
+        return docstore_native.delta_frame(raw, base, limit)
     except RuntimeError as error:
         _report(error, raw)
         return None

@@ -17,7 +17,7 @@ from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.model.capture import BODY, MAIN
-from docstore.model.format import CODEC_ZSTD, CODEC_ZSTD_DELTA, RECORD_VALUE, ZSTD_FRAME_MAGIC
+from docstore.model.format import CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE, ZSTD_FRAME_MAGIC
 from docstore.model.pointers import PagePointer
 from docstore.storage.bases import Base
 from docstore.tablets import frames
@@ -243,7 +243,15 @@ def test_a_frame_within_its_limit_is_the_same_and_one_far_beyond_is_given_up() -
     assert indexed.frame(raw, len(whole)) == whole
     assert indexed.frame(raw, 1 << 62) == whole
     assert indexed.frame(raw, len(whole) * 2 // 3) == b""
-    assert indexed.frame(raw[:2000], 1) == indexed.frame(raw[:2000]) != b""
+    pair = indexed.frames(raw, raw[::-1])
+    assert pair is not None and all(pair)
+    assert indexed.frames(raw, raw[::-1], len(whole)) == pair
+    assert indexed.frames(raw, raw[::-1], len(whole) * 2 // 3) == (b"", b"")
+    delta = frames.delta(raw, content)
+    assert delta
+    assert frames.delta(raw, content, len(delta)) == delta
+    assert frames.delta(raw, content, len(delta) * 2 // 3) == b""
+    assert indexed.frame(raw[:1000], 1) == indexed.frame(raw[:1000]) != b""
 
 
 @pytest.mark.parametrize("is_native", [True, False])
@@ -293,6 +301,25 @@ def group_of(seed: int, bodies: list[bytes]) -> list[NewValue]:
         name = checksum16(raw) if source.random() < 0.9 else b""
         values.append(NewValue(column, raw, name, bases, source.choice(dictionaries), text, body))
     return values
+
+
+@pytest.mark.parametrize("is_native", [True, False])
+def test_a_body_is_a_delta_only_if_it_and_its_text_take_fewer_bytes_so(is_native: bool) -> None:
+    source = random.Random(4)
+    words = [source.randbytes(5).hex().encode() for _ in range(3000)]
+    tags = [b"<p class='%d'>" % number for number in range(40)]
+
+    def page(said: list[bytes]) -> bytes:
+        return b"".join(tags[number % 40] + word for number, word in enumerate(said))
+
+    said, other = source.choices(words, k=1500), source.choices(words, k=1500)
+    body, text = page(said), b" ".join(said)
+    offered = [Base(NAME, page(other), b"stored", PagePointer(1, b""))]
+    values = [NewValue(BODY, body, b"", offered, Dictionary(b" ".join(words)), part) for part in (b"", text)]
+    with mock.patch.object(compiled, "WHY_NOT", "" if is_native else "switched off"):
+        (alone, _, _), (with_text, _, _) = ValueCodec().choose_many(values)
+    assert with_text.codec == CODEC_ZSTD_DICTIONARY
+    assert alone.codec == CODEC_ZSTD_DELTA
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -3,7 +3,7 @@
 //! The module with unsafe code (`places` has one instruction besides): calls of libzstd's C functions.  What they trust
 //! blindly is checked first, in `check`: sequences that cover the value block by block, and copy from where there is
 //! something.  Pointers go into a call with the lengths of the slices that they are of, and none outlives it; the context
-//! belongs to `Context` alone.
+//! belongs to `Zstd` alone.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -76,34 +76,71 @@ impl fmt::Display for Refused {
     }
 }
 
-/// A libzstd context that is set up to write frames of given sequences, and room for a frame.
-pub struct Context {
+/// A libzstd context that is set up once, and room for a frame.
+struct Zstd {
     context: NonNull<zstd::ZSTD_CCtx>,
     frame: Vec<u8>,
 }
 
 // SAFETY: a context may be used by any thread, by one at a time; every use takes `&mut self`.
-unsafe impl Send for Context {}
+unsafe impl Send for Zstd {}
 
-impl Drop for Context {
+impl Drop for Zstd {
     fn drop(&mut self) {
         // SAFETY: it was made by ZSTD_createCCtx, and is freed here alone.
         unsafe { zstd::ZSTD_freeCCtx(self.context.as_ptr()) };
     }
 }
 
-impl Context {
+impl Zstd {
     /// None where libzstd has no memory, or knows a parameter no more.
-    pub fn new() -> Option<Self> {
+    fn new(parameters: &[(Parameter, i32)]) -> Option<Self> {
         // SAFETY: takes nothing; null is told apart.
         let context = NonNull::new(unsafe { zstd::ZSTD_createCCtx() })?;
         let made = Self { context, frame: Vec::new() };
-        let parameters = [
+        for (parameter, value) in parameters {
+            // SAFETY: the context is live; parameters are checked by libzstd.
+            let code = unsafe { zstd::ZSTD_CCtx_setParameter(made.context.as_ptr(), *parameter, *value) };
+            if error_of(code).is_some() {
+                return None;
+            }
+        }
+        Some(made)
+    }
+
+    /// What a call writes into the room for the frame of a value; it gives the bytes written, or libzstd's error.
+    fn write(
+        &mut self,
+        value: &[u8],
+        call: impl FnOnce(*mut zstd::ZSTD_CCtx, &mut [u8]) -> usize,
+    ) -> Result<&mut [u8], Refused> {
+        // SAFETY: pure arithmetic.
+        let bound = unsafe { zstd::ZSTD_compressBound(value.len()) };
+        if self.frame.len() < bound {
+            self.frame.resize(bound, 0);
+        }
+        // What there is room for decides in rare cases how a block is written: it must not depend on earlier values.
+        let frame = &mut self.frame[..bound];
+        let code = call(self.context.as_ptr(), frame);
+        match error_of(code) {
+            Some(error) => Err(Refused::Failed(error)),
+            None => Ok(&mut frame[..code]),
+        }
+    }
+}
+
+/// Writes frames of given sequences.
+pub struct Context(Zstd);
+
+impl Context {
+    /// None where libzstd has no memory, or knows a parameter no more.
+    pub fn new() -> Option<Self> {
+        let made = Zstd::new(&[
             (Parameter::ZSTD_c_experimentalParam2, 1), // format: without magic
             (Parameter::ZSTD_c_contentSizeFlag, 0),
             (Parameter::ZSTD_c_checksumFlag, 0),
             (Parameter::ZSTD_c_dictIDFlag, 0),
-            (Parameter::ZSTD_c_strategy, zstd::ZSTD_strategy::ZSTD_lazy as i32), // how well tables are weighed
+            (Parameter::ZSTD_c_strategy, zstd::ZSTD_strategy::ZSTD_dfast as i32), // how well tables are weighed
             (Parameter::ZSTD_c_windowLog, *WINDOW_BITS.end() as i32),
             (Parameter::ZSTD_c_hashLog, 6), // tables of its own that are not used
             (Parameter::ZSTD_c_chainLog, 6),
@@ -112,37 +149,23 @@ impl Context {
             (Parameter::ZSTD_c_experimentalParam12, 0), // they are not checked: a base is unknown there
             (Parameter::ZSTD_c_experimentalParam14, 2), // no row match finder
             (Parameter::ZSTD_c_experimentalParam19, 1), // repeated distances are looked for
-        ];
-        for (parameter, value) in parameters {
-            // SAFETY: the context is live; parameters are checked by libzstd.
-            let code = unsafe { zstd::ZSTD_CCtx_setParameter(made.context.as_ptr(), parameter, value) };
-            if error_of(code).is_some() {
-                return None;
-            }
-        }
-        Some(made)
+        ])?;
+        Some(Self(made))
     }
 
     /// Bytes that are kept for a frame.
     pub fn capacity(&self) -> usize {
-        self.frame.capacity()
+        self.0.frame.capacity()
     }
 
     /// The frame of a value, given its copies; `before` bytes stand before it.
     pub fn frame(&mut self, copies: &[Copy], value: &[u8], before: usize) -> Result<&[u8], Refused> {
         check(copies, value.len(), before)?;
-        // SAFETY: pure arithmetic.
-        let bound = unsafe { zstd::ZSTD_compressBound(value.len()) };
-        if self.frame.len() < bound {
-            self.frame.resize(bound, 0);
-        }
-        // What there is room for decides in rare cases how a block is written: it must not depend on earlier values.
-        let frame = &mut self.frame[..bound];
         // SAFETY: pointers and lengths are of live slices; `Copy` is laid out as a sequence; `check` has made sure of
         // what libzstd asks of sequences: blocks of at most BLOCK_BYTES that make up the value, each with an end.
-        let code = unsafe {
+        let frame = self.0.write(value, |context, frame| unsafe {
             zstd::ZSTD_compressSequences(
-                self.context.as_ptr(),
+                context,
                 frame.as_mut_ptr().cast(),
                 frame.len(),
                 copies.as_ptr().cast(),
@@ -150,11 +173,7 @@ impl Context {
                 value.as_ptr().cast(),
                 value.len(),
             )
-        };
-        if let Some(error) = error_of(code) {
-            return Err(Refused::Failed(error));
-        }
-        let frame = &mut frame[..code];
+        })?;
         if frame.len() < 2 || frame[0] != DESCRIPTOR {
             return Err(Refused::Failed(format!("a frame begins with {:02x?}", &frame[..frame.len().min(2)])));
         }
@@ -166,70 +185,33 @@ impl Context {
     }
 }
 
-/// A libzstd context that makes frames by itself, at its own default level.
-pub struct Plain {
-    context: NonNull<zstd::ZSTD_CCtx>,
-    frame: Vec<u8>,
-}
-
-// SAFETY: as of `Context`.
-unsafe impl Send for Plain {}
-
-impl Drop for Plain {
-    fn drop(&mut self) {
-        // SAFETY: it was made by ZSTD_createCCtx, and is freed here alone.
-        unsafe { zstd::ZSTD_freeCCtx(self.context.as_ptr()) };
-    }
-}
+/// Makes frames as libzstd does by itself, at its own default level.
+pub struct Plain(Zstd);
 
 impl Plain {
     /// None where libzstd has no memory, or knows a parameter no more.
     pub fn new() -> Option<Self> {
-        // SAFETY: takes nothing; null is told apart.
-        let context = NonNull::new(unsafe { zstd::ZSTD_createCCtx() })?;
-        let made = Self { context, frame: Vec::new() };
-        let parameters = [
+        let made = Zstd::new(&[
             (Parameter::ZSTD_c_compressionLevel, PLAIN_LEVEL),
             (Parameter::ZSTD_c_experimentalParam2, 1), // format: without magic
             (Parameter::ZSTD_c_contentSizeFlag, 0),
-        ];
-        for (parameter, value) in parameters {
-            // SAFETY: the context is live; parameters are checked by libzstd.
-            let code = unsafe { zstd::ZSTD_CCtx_setParameter(made.context.as_ptr(), parameter, value) };
-            if error_of(code).is_some() {
-                return None;
-            }
-        }
-        Some(made)
+        ])?;
+        Some(Self(made))
     }
 
     /// Bytes that are kept for a frame.
     pub fn capacity(&self) -> usize {
-        self.frame.capacity()
+        self.0.frame.capacity()
     }
 
     /// The frame of a value.
     pub fn frame(&mut self, value: &[u8]) -> Result<&[u8], Refused> {
-        // SAFETY: pure arithmetic.
-        let bound = unsafe { zstd::ZSTD_compressBound(value.len()) };
-        if self.frame.len() < bound {
-            self.frame.resize(bound, 0);
-        }
-        let frame = &mut self.frame[..bound];
         // SAFETY: pointers and lengths are of live slices.
-        let code = unsafe {
-            zstd::ZSTD_compress2(
-                self.context.as_ptr(),
-                frame.as_mut_ptr().cast(),
-                frame.len(),
-                value.as_ptr().cast(),
-                value.len(),
-            )
-        };
-        match error_of(code) {
-            Some(error) => Err(Refused::Failed(error)),
-            None => Ok(&frame[..code]),
-        }
+        let frame = self.0.write(value, |context, frame| unsafe {
+            let (to, from) = (frame.as_mut_ptr().cast(), value.as_ptr().cast());
+            zstd::ZSTD_compress2(context, to, frame.len(), from, value.len())
+        })?;
+        Ok(frame)
     }
 }
 

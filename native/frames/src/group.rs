@@ -161,7 +161,7 @@ pub fn encode_group(values: &[Value<'_>], encoders: &Encoders, threads: usize) -
         is_done: Condvar::new(),
     };
     let bytes: usize = values.iter().map(|value| value.raw.len()).sum();
-    let more = threads.min(1 + bytes / BYTES_A_THREAD).saturating_sub(1);
+    let more = threads.min(values.len()).min(1 + bytes / BYTES_A_THREAD).saturating_sub(1);
     std::thread::scope(|scope| {
         for _ in 0..more {
             // Without another thread this one does all.
@@ -181,12 +181,17 @@ fn choose(encoder: &mut Encoder, value: &Value<'_>, bases: &[&[u8]]) -> Result<E
     }
     let of = |way, base, frame: &[u8]| Encoded { way, base, frame: frame.to_vec(), text: Vec::new() };
     let mut best: Option<Encoded> = None;
+    // Body and text together are smaller without a base, mostly, if the delta is not small.
+    let limit = (!value.text.is_empty()).then_some(raw.len() / value.small);
     for (number, base) in bases.iter().enumerate() {
         let is_tried = bases[..number].iter().any(|other| ptr::eq(*other, *base));
         if is_tried || base.is_empty() || base.len() > BASE_LIMIT_BYTES {
             continue;
         }
-        let frame = encoder.with_base(raw, base)?;
+        let frame = match encoder.with_base(raw, base, limit) {
+            Err(Refused::OverLimit) => continue,
+            made => made?,
+        };
         let is_better = best.as_ref().is_none_or(|best| frame.len() < best.frame.len());
         if is_better && frame.len() + RELATED_BYTES < raw.len() {
             let is_small = frame.len() * value.small < raw.len();
@@ -203,13 +208,15 @@ fn choose(encoder: &mut Encoder, value: &Value<'_>, bases: &[&[u8]]) -> Result<E
     let mut made = match best {
         Some(best) if is_small => best,
         Some(best) => {
-            let limit = best.frame.len() + value.cost_bytes;
+            // The text of a delta is a delta, too, of as large a part of its bytes, or a larger one.
+            let text_bytes = best.frame.len() * value.text.len() / raw.len();
+            let limit = best.frame.len() + text_bytes + value.cost_bytes;
             alone(encoder, value, Some(limit))?.unwrap_or(best)
         }
         None => alone(encoder, value, None)?.ok_or_else(|| Refused::Failed("no way to encode".to_owned()))?,
     };
     if made.way != Way::Delta && made.text.is_empty() && !value.text.is_empty() {
-        made.text = encoder.with_base(value.text, raw)?.to_vec();
+        made.text = encoder.with_base(value.text, raw, None)?.to_vec();
     }
     Ok(made)
 }
@@ -219,16 +226,17 @@ fn alone(encoder: &mut Encoder, value: &Value<'_>, limit: Option<usize>) -> Resu
     let raw = value.raw;
     let is_within = |bytes: usize| limit.is_none_or(|limit| bytes <= limit);
     if let Some(dictionary) = value.dictionary {
-        let (frame, text) = if limit.is_none() && !value.text.is_empty() {
-            encoder.body_and_text(raw, value.text, dictionary)?
+        let made = if value.text.is_empty() {
+            encoder.with_dictionary(raw, dictionary, limit).map(|frame| (frame.to_vec(), Vec::new()))
         } else {
-            match encoder.with_dictionary(raw, dictionary, limit) {
-                Err(Refused::OverLimit) => return Ok(None),
-                made => (made?.to_vec(), Vec::new()),
-            }
+            encoder.body_and_text(raw, value.text, dictionary, limit)
         };
+        if matches!(made, Err(Refused::OverLimit)) {
+            return Ok(None);
+        }
+        let (frame, text) = made?;
         if frame.len() + RELATED_BYTES < raw.len() {
-            let is_within = is_within(frame.len());
+            let is_within = is_within(frame.len() + text.len());
             return Ok(is_within.then_some(Encoded { way: Way::Dictionary, base: None, frame, text }));
         }
     }
@@ -290,7 +298,7 @@ mod tests {
         ];
         let made = encode_group(&values, &encoders, 2);
         let mut encoder = Encoder::new().expect("memory");
-        let against_first = encoder.with_base(&third, &first).expect("a frame").to_vec();
+        let against_first = encoder.with_base(&third, &first, None).expect("a frame").to_vec();
         assert_eq!(made[2].as_ref().expect("made").frame, against_first);
     }
 

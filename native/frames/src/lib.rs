@@ -29,11 +29,6 @@ use places::Index;
 pub const REACH_BYTES: usize = 1 << places::PLACE_BITS;
 /// A dictionary's text keeps room for a value this long, and gives back what a longer one took.
 const ROOM_BYTES: usize = 128 << 10;
-/// One part in so many of a value is tried before the whole, where the frame has a limit; not of shorter values.
-const TRIED_PART: usize = 8;
-const LEAST_TRIED_BYTES: usize = 8 << 10;
-/// A frame is given up that would take more than so many eighths of its limit.
-const GIVEN_UP_EIGHTHS: usize = 9;
 /// Buffers of an encoder above this are given back after use.
 const KEPT_BYTES: usize = 4 << 20;
 
@@ -123,7 +118,7 @@ impl Encoder {
         Some(Self { finder: Finder::default(), text: Vec::new(), context: Context::new()?, plain: None })
     }
 
-    /// The frame of a value that leans on a dictionary; `OverLimit` where its beginning says that it would be clearly
+    /// The frame of a value that leans on a dictionary; `OverLimit` where a part of it says that it would be clearly
     /// longer than a limit, which saves most of the work.  A frame that is made may still be longer.
     pub fn with_dictionary(
         &mut self,
@@ -133,29 +128,26 @@ impl Encoder {
     ) -> Result<&[u8], Refused> {
         let start = dictionary.content_bytes;
         check_reach(start, value)?;
-        let is_over = dictionary.with_text(|text| {
+        let is_read = dictionary.with_text(|text| {
             text.reserve_exact(value.len());
             text.extend_from_slice(value);
-            let is_over = limit.is_some_and(|limit| self.is_over(text, start, &dictionary.index, limit));
-            if !is_over {
-                self.finder.recent().clear(value.len());
-                self.finder.find(text, start, Some(&dictionary.index));
-            }
-            is_over
+            self.finder.recent().clear(value.len());
+            self.finder.find(text, start, Some(&dictionary.index), limit)
         });
-        if is_over {
+        if !is_read {
             return Err(Refused::OverLimit);
         }
         self.context.frame(self.finder.copies(), value, start)
     }
 
     /// The frame of a body with a dictionary, and that of its text against the body: the places of the body are known
-    /// once it is read, so the text takes little more.
+    /// once it is read, so the text takes little more.  The limit is that of the body.
     pub fn body_and_text(
         &mut self,
         body: &[u8],
         said: &[u8],
         dictionary: &Dictionary,
+        limit: Option<usize>,
     ) -> Result<(Vec<u8>, Vec<u8>), Refused> {
         let start = dictionary.content_bytes;
         check_reach(start + said.len(), body)?;
@@ -163,7 +155,9 @@ impl Encoder {
             text.reserve_exact(body.len() + said.len());
             text.extend_from_slice(body);
             self.finder.recent().clear(body.len() + said.len());
-            self.finder.find(text, start, Some(&dictionary.index));
+            if !self.finder.find(text, start, Some(&dictionary.index), limit) {
+                return Err(Refused::OverLimit);
+            }
             let first = self.context.frame(self.finder.copies(), body, start).map(<[u8]>::to_vec);
             text.extend_from_slice(said);
             self.finder.find_after(text, start, start + body.len());
@@ -183,26 +177,17 @@ impl Encoder {
         }
     }
 
-    /// Whether the beginning of a value says that its frame would be clearly longer than a limit.
-    fn is_over(&mut self, text: &[u8], start: usize, index: &Index, limit: usize) -> bool {
-        let value_bytes = text.len() - start;
-        if value_bytes < LEAST_TRIED_BYTES {
-            return false;
-        }
-        self.finder.recent().clear(value_bytes);
-        self.finder.find(&text[..start + value_bytes / TRIED_PART], start, Some(index));
-        self.finder.estimated_bytes() * TRIED_PART * 8 > limit.saturating_mul(GIVEN_UP_EIGHTHS)
-    }
-
-    /// The frame of a value that leans on a base.
-    pub fn with_base(&mut self, value: &[u8], base: &[u8]) -> Result<&[u8], Refused> {
+    /// The frame of a value that leans on a base; `OverLimit` as with a dictionary.
+    pub fn with_base(&mut self, value: &[u8], base: &[u8], limit: Option<usize>) -> Result<&[u8], Refused> {
         check_reach(base.len(), value)?;
         self.text.clear();
         self.text.reserve_exact(base.len() + value.len());
         self.text.extend_from_slice(base);
         self.text.extend_from_slice(value);
         self.finder.recent().clear_to_base(&self.text, base.len());
-        self.finder.find(&self.text, base.len(), None);
+        if !self.finder.find(&self.text, base.len(), None, limit) {
+            return Err(Refused::OverLimit);
+        }
         self.context.frame(self.finder.copies(), value, base.len())
     }
 

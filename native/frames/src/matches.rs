@@ -5,6 +5,8 @@
 //! little of one, that one goes.  A longer copy that began inside a shorter one is so found when it is met again behind
 //! its end, on the same diagonal.
 
+use std::ops::Range;
+
 use crate::entropy::{Copy, BLOCK_BYTES};
 use crate::places::{eight, four, Index, Key, Recent, HASHED_BYTES, READ_BYTES};
 
@@ -23,6 +25,11 @@ const MARGIN_BYTES: usize = 16;
 /// which half come out within 3%, all but one of fifty within 11.
 const LITERAL_SIXTEENTHS: usize = 11;
 const COPY_SIXTEENTHS: usize = 46;
+/// A value is given up whose frame would take more than so many eighths of its limit, as far as it is read.
+const GIVEN_UP_EIGHTHS: usize = 9;
+/// That is looked at after one part in so many of the value, and again after each half of that; not of shorter parts.
+const TRIED_PART: usize = 8;
+const LEAST_TRIED_BYTES: usize = 1 << 10;
 
 /// A copy that begins at `at` and takes its bytes from `from`.
 struct Found {
@@ -39,6 +46,9 @@ pub struct Finder {
     copies: Vec<Copy>,
     /// Nothing is copied from before it.
     floor: usize,
+    /// Where it is looked next whether the frame would be clearly longer than a limit.
+    look_at: usize,
+    limit: usize,
 }
 
 impl Finder {
@@ -57,47 +67,58 @@ impl Finder {
         &self.copies
     }
 
-    /// What the frame of what was found will take, or so.
-    pub fn estimated_bytes(&self) -> usize {
+    /// Whether the part of a value up to a place says that its frame would be clearly longer than the limit.
+    fn is_over(&mut self, done: usize, value_bytes: usize) -> bool {
+        self.look_at += value_bytes / TRIED_PART / 2;
         let literals: usize = self.copies.iter().map(Copy::literals).sum();
-        (literals * LITERAL_SIXTEENTHS + self.copies.len() * COPY_SIXTEENTHS) / 16
+        let estimated_bytes = (literals * LITERAL_SIXTEENTHS + self.copies.len() * COPY_SIXTEENTHS) / 16;
+        estimated_bytes * value_bytes / done * 8 > self.limit.saturating_mul(GIVEN_UP_EIGHTHS)
     }
 
     /// Find the copies of a value, which begins at `start` of the text, in the value that was read last, from `floor` on,
     /// and in itself.
     pub fn find_after(&mut self, text: &[u8], floor: usize, start: usize) {
         self.floor = floor;
-        self.find_from(text, start, None);
+        self.find_from(text, start, None, None);
     }
 
-    /// Find the copies of a value, which begins at `start` of the text.
-    pub fn find(&mut self, text: &[u8], start: usize, index: Option<&Index>) {
+    /// Find the copies of a value, which begins at `start` of the text; false where it was given up, because its frame
+    /// would be clearly longer than a limit.
+    pub fn find(&mut self, text: &[u8], start: usize, index: Option<&Index>, limit: Option<usize>) -> bool {
         self.floor = 0;
-        self.find_from(text, start, index);
+        self.find_from(text, start, index, limit)
     }
 
-    fn find_from(&mut self, text: &[u8], start: usize, index: Option<&Index>) {
+    fn find_from(&mut self, text: &[u8], start: usize, index: Option<&Index>, limit: Option<usize>) -> bool {
         self.copies.clear();
+        self.limit = limit.unwrap_or(usize::MAX);
+        self.look_at = limit.map_or(usize::MAX, |_| LEAST_TRIED_BYTES.max((text.len() - start) / TRIED_PART));
         let mut distances = (0, 0);
         for begin in (start..text.len()).step_by(BLOCK_BYTES) {
-            let block = &text[..text.len().min(begin + BLOCK_BYTES)];
-            distances = match index {
-                Some(_) => self.find_in_block(block, begin, index, distances, SHORT_BYTES),
-                None => self.find_in_block(block, begin, None, distances, SHORT_BYTES_WITH_BASE),
+            let end = text.len().min(begin + BLOCK_BYTES);
+            let reached = match index {
+                Some(_) => self.find_in_block(text, start, begin..end, index, distances, SHORT_BYTES),
+                None => self.find_in_block(text, start, begin..end, None, distances, SHORT_BYTES_WITH_BASE),
             };
+            let Some(reached) = reached else { return false };
+            distances = reached;
         }
+        true
     }
 
-    /// Find the copies of the block that ends the text; distances are those of the last copies, and given back.
+    /// Find the copies of a block; distances are those of the last copies, and given back, but for a value given up.
     #[inline(always)]
     fn find_in_block(
         &mut self,
         text: &[u8],
-        begin: usize,
+        start: usize,
+        block: Range<usize>,
         index: Option<&Index>,
         (mut last, mut before): (usize, usize),
         short_bytes: usize,
-    ) -> (usize, usize) {
+    ) -> Option<(usize, usize)> {
+        let (begin, value_bytes) = (block.start, text.len() - start);
+        let text = &text[..block.end];
         let first = self.copies.len();
         let limit = text.len().saturating_sub(MARGIN_BYTES);
         let (mut place, mut literals_from) = (begin, begin);
@@ -142,9 +163,12 @@ impl Finder {
                 let from = place - before;
                 found = Found { at: place, from, bytes: 4 + common(text, from + 4, place + 4), gain: 0 };
             }
+            if place - start >= self.look_at && self.is_over(place - start, value_bytes) {
+                return None;
+            }
         }
         self.copies.push(Copy::end_of_block(text.len() - literals_from));
-        (last, before)
+        Some((last, before))
     }
 
     /// The best copy that begins at a place; one of no bytes where there is none.
@@ -300,10 +324,10 @@ mod tests {
             let value = noise.edited(&before);
             let text = [&before[..], &value].concat();
             finder.recent().clear_to_base(&text, before.len());
-            finder.find(&text, before.len(), None);
+            finder.find(&text, before.len(), None, None);
             assert_eq!(replayed(finder.copies(), &before, &value), value, "round {round}, by base");
             finder.recent().clear(value.len());
-            finder.find(&text, before.len(), Some(&Index::new(&before)));
+            finder.find(&text, before.len(), Some(&Index::new(&before)), None);
             assert_eq!(replayed(finder.copies(), &before, &value), value, "round {round}, by index");
         }
     }
@@ -320,7 +344,7 @@ mod tests {
             let said = [noise.edited(&body), noise.edited(&content)].concat();
             let start = content.len();
             finder.recent().clear(body.len() + said.len());
-            finder.find(&[&content[..], &body].concat(), start, Some(&Index::new(&content)));
+            finder.find(&[&content[..], &body].concat(), start, Some(&Index::new(&content)), None);
             assert_eq!(replayed(finder.copies(), &content, &body), body, "round {round}, the body");
             finder.find_after(&[&content[..], &body, &said].concat(), start, start + body.len());
             assert_eq!(replayed(finder.copies(), &body, &said), said, "round {round}, the text");
@@ -334,7 +358,7 @@ mod tests {
         let text = [&base[..], &value].concat();
         let mut finder = Finder::default();
         finder.recent().clear_to_base(&text, base.len());
-        finder.find(&text, base.len(), None);
+        finder.find(&text, base.len(), None, None);
         let lengths: Vec<usize> = finder.copies().iter().map(Copy::bytes).collect();
         assert_eq!(lengths, [9000, 11_000, 0]);
     }
@@ -347,7 +371,7 @@ mod tests {
         let text = [&before[..], &value[..]].concat();
         let mut finder = Finder::default();
         finder.recent().clear(value.len());
-        finder.find(&text, before.len(), Some(&Index::new(before)));
+        finder.find(&text, before.len(), Some(&Index::new(before)), None);
         assert_eq!((finder.copies()[0].literals(), finder.copies()[0].bytes()), (2, 27));
     }
 }

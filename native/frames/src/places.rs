@@ -21,7 +21,7 @@ const WAYS: usize = 4;
 /// hold costs more time than it saves bytes.
 const DICTIONARY_BYTES_AN_ENTRY: usize = 8;
 const VALUE_BYTES_AN_ENTRY: usize = 4;
-const INDEX_BITS: RangeInclusive<u32> = 8..=17;
+const INDEX_BITS: RangeInclusive<u32> = 8..=15;
 const RECENT_BITS: RangeInclusive<u32> = 6..=14;
 /// A base is noted as a whole, whatever its length.
 const BASE_BITS: RangeInclusive<u32> = 6..=20;

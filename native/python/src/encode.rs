@@ -48,29 +48,39 @@ impl FrameDictionary {
     }
 
     /// The frame of a body with this dictionary, and that of its text against the body; None where they are too long
-    /// together.
+    /// together, no bytes where the body's would be clearly longer than a limit.
+    #[pyo3(signature = (body, text, limit=None))]
     fn frames<'py>(
         &self,
         python: Python<'py>,
         body: &[u8],
         text: &[u8],
+        limit: Option<usize>,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
         let Some(dictionary) = &self.dictionary else { return Ok(None) };
         let mut encoder = take_encoder()?;
-        let made = worked(python, &mut encoder, |encoder| encoder.body_and_text(body, text, dictionary))?;
+        let made = worked(python, &mut encoder, |encoder| encoder.body_and_text(body, text, dictionary, limit))?;
         ENCODERS.put_back(encoder);
         match made {
             Ok((first, second)) => Ok(Some((PyBytes::new(python, &first), PyBytes::new(python, &second)))),
             Err(Refused::TooLong) => Ok(None),
+            Err(Refused::OverLimit) => Ok(Some((PyBytes::new(python, b""), PyBytes::new(python, b"")))),
             Err(refused) => Err(defect(&refused.to_string())),
         }
     }
 }
 
-/// The frame of a value against a base; None where they are too long together.
+/// The frame of a value against a base; None where they are too long together, no bytes where it would be clearly
+/// longer than a limit.
 #[pyfunction]
-pub fn delta_frame<'py>(python: Python<'py>, value: &[u8], base: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    encoded(python, |encoder| encoder.with_base(value, base))
+#[pyo3(signature = (value, base, limit=None))]
+pub fn delta_frame<'py>(
+    python: Python<'py>,
+    value: &[u8],
+    base: &[u8],
+    limit: Option<usize>,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    encoded(python, |encoder| encoder.with_base(value, base, limit))
 }
 
 /// Of a value: its bytes; what it may be a delta against, as bytes or as the number of an earlier value; its
