@@ -219,8 +219,7 @@ impl Outline {
         if self.apart_count != 0 && self.open_count.get((tag.name >> 1) as usize).is_some_and(|&count| count != 0) {
             return true;
         }
-        let attributes = tag.attributes(source);
-        tag.name & 1 == 0 && !attributes.is_empty() && self.inline_tags.stand_apart::<B>(attributes)
+        tag.name & 1 == 0 && self.inline_tags.stand_apart::<B>(source, tag.attributes as usize..tag.content as usize - 1)
     }
 
     /// Close the last open element if it is an inline one.

@@ -15,7 +15,7 @@ use crate::wide::{self, equal_of_64, Bytes};
 pub struct Tag {
     pub start: u32,
     pub end: u32,
-    attributes: u32,
+    pub attributes: u32,
     pub content: u32,
     /// As `names` numbers it; `NOTHING` for comments and for what the end of the source swallowed.
     pub name: u32,
