@@ -139,7 +139,8 @@ impl Outline {
             match kind {
                 INLINE => is_inline = true,
                 LINK => {
-                    in_link = mentions(tag.attributes(source), b"href");
+                    let attributes = tag.attributes(source);
+                    in_link = attributes.get(1..5) == Some(b"href") || mentions(attributes, b"href");
                     is_inline = true;
                 }
                 LINK_END => {

@@ -132,8 +132,9 @@ impl Sorter {
             self.throw(values, buckets, set);
             if !lanes::order_neighbours(set) {
                 // Two neighbours in the wrong order are what is left to do at most places; without a branch.
-                order_pairs(set);
-                order_pairs(&mut set[1..]);
+                for first in [0, 1, 0, 1] {
+                    order_pairs(&mut set[first..]);
+                }
                 step_into_place(set);
             }
         }
