@@ -248,7 +248,8 @@ fn tag_end<B: Bytes>(mut bytes: B, source: &[u8], mut start: usize, mut place: u
         return attributes_end(source, place);
     }
     loop {
-        let (ends, equals, double, single) = (bytes.equal(b'>'), bytes.equal(b'='), bytes.equal(b'"'), bytes.equal(b'\''));
+        let (ends, equals, double, single) =
+            (bytes.equal(b'>'), bytes.equal(b'='), bytes.equal(b'"'), bytes.equal(b'\''));
         // What is not yet passed.
         let mut left = u64::MAX << (place - start);
         loop {
