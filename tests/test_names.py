@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import docstore
-from docstore.archives.copying import CopyOptions, CopyReport
+from docstore.archives.copying import CopyReport
 from docstore.archives.export import ExportReport, Selection
 from docstore.archives.ingest import IngestOptions, IngestReport
 from docstore.cli.main import COMMANDS
@@ -36,7 +36,7 @@ from docstore.sweep.reindex import ReindexReport
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "names.md"
 WORDS = re.compile(r"`([a-z_]+)`")
 RECORDS = (
-    *(CopyOptions, CopyReport, ExportReport, Selection, IngestOptions, IngestReport, SweepOptions, SweepReport),
+    *(CopyReport, ExportReport, Selection, IngestOptions, IngestReport, SweepOptions, SweepReport),
     *(ReindexReport, Settings, About, Job, Limits, Listed, Rejected, reports.CompactionReport, reports.BackupReport),
     *(answers.Similar, answers.Orphan, cells.Row, documents.Capture, documents.Document, snippet.Snippet, search.Hit),
     *(search.SearchResults, search.SearchOptions, search.IndexReport, dedup.DedupStats, dedup.KnownDuplicate),

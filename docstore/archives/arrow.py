@@ -34,9 +34,9 @@ from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, Pag
 from docstore.archives.export import (
     NOT_MODIFIED,
     ExportReport,
-    InStep,
     Selection,
     captures,
+    in_step,
     iso_date,
     record_id,
 )
@@ -405,17 +405,15 @@ def _shown(
     store: Store, reads: set[str], selection: Selection, keep: Callable[[bytes, int], bool] | None
 ) -> Iterator[Shown]:
     """The captures of a selection with their notes and clusters."""
-    notes = InStep(_rows(store, selection, (capture.NOTE_FAMILY, b"")) if "note" in reads else iter(()))
-    places = InStep(_rows(store, selection, capture.CANONICAL_PAGE) if "cluster" in reads else iter(()))
+    notes = in_step(_rows(store, selection, (capture.NOTE_FAMILY, b"")) if "note" in reads else iter(()))
+    places = in_step(_rows(store, selection, capture.CANONICAL_PAGE) if "cluster" in reads else iter(()))
     families = reads - {"note", "cluster"}
     for row, taken, visit in captures(store, selection, families, keep, without_bodies=True):
         at = taken.timestamp
         beside = {
-            cell.qualifier.decode("utf-8", "replace"): cell.value
-            for cell in notes.cells(row.row_key)
-            if cell.timestamp == at
+            cell.qualifier.decode("utf-8", "replace"): cell.value for cell in notes(row.row_key) if cell.timestamp == at
         }
-        place = {cell.timestamp: cell.value for cell in places.cells(row.row_key)}
+        place = {cell.timestamp: cell.value for cell in places(row.row_key)}
         if visit is not None:
             taken = Capture(
                 at,

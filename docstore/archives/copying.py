@@ -59,25 +59,6 @@ Progress = Callable[[str, int], None]
 """Called with "rows" or "texts" and the number of them that is copied."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyOptions:
-    """How to copy.
-
-    Attributes:
-        threads: number of threads; each reads, writes and verifies ranges of rows.
-        verify: read every row of the copy again and compare its checksum with the source row's.
-        delete: remove pages and cells from the copy that the source does not have; else only count them.
-    """
-
-    threads: int = 2
-    verify: bool = True
-    delete: bool = False
-
-    def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise InvalidArgument(f"threads must be at least 1, not {self.threads}")
-
-
 @dataclass(slots=True)
 class CopyReport(Plain):
     """What was copied; the same names as `docstore copy --json` prints.
@@ -113,30 +94,45 @@ class CopyReport(Plain):
 def copy(
     source: DocumentStore,
     address: str | Path,
-    options: CopyOptions = CopyOptions(),
     on_progress: Progress | None = None,
     *,
+    threads: int = 2,
+    verify: bool = True,
+    delete: bool = False,
     durability: Durability = Durability.SYNC,
 ) -> CopyReport:
     """Copy a store into another one, which is created if it does not exist; the same call resumes or updates the copy.
 
+    Args:
+        source: to read.
+        address: of the copy.
+        on_progress: see `Progress`.
+        threads: number of threads; each reads, writes and verifies ranges of rows.
+        verify: read every row of the copy again and compare its checksum with the source row's.
+        delete: remove pages and cells from the copy that the source does not have; else only count them.
+        durability: of the copy.
     Raises:
         InvalidArgument: the target has another schema, or has pages and is not a copy of this store.
         StorageError: the target's disk is full or fails; ranges recorded as done stay, the same call resumes.
     """
     with open_copy(source, address, durability) as target:
-        return copy_into(source, target, options, on_progress)
+        return copy_into(source, target, on_progress, threads=threads, verify=verify, delete=delete)
 
 
 def copy_into(
     source: DocumentStore,
     target: DocumentStore,
-    options: CopyOptions = CopyOptions(),
     on_progress: Progress | None = None,
+    *,
+    threads: int = 2,
+    verify: bool = True,
+    delete: bool = False,
 ) -> CopyReport:
     """As `copy`, into an open store that has the schema of the source and no other writer."""
+    if threads < 1:
+        raise InvalidArgument(f"threads must be at least 1, not {threads}")
     with source.opened.values.unreadable.collecting() as unreadable:
-        report = _Copy(source, target, options, on_progress).run()
+        report = _Copy(source, target, on_progress, threads, verify=verify, delete=delete).run()
     report.unreadable = list(unreadable)
     return report
 
@@ -161,11 +157,18 @@ def open_copy(source: DocumentStore, address: str | Path, durability: Durability
 
 class _Copy:
     def __init__(
-        self, source: DocumentStore, target: DocumentStore, options: CopyOptions, on_progress: Progress | None
+        self,
+        source: DocumentStore,
+        target: DocumentStore,
+        on_progress: Progress | None,
+        threads: int,
+        *,
+        verify: bool,
+        delete: bool,
     ) -> None:
         self._source = source
         self._target = target
-        self._options = options
+        self._threads, self._wants_verify, self._wants_delete = threads, verify, delete
         self._on_progress = on_progress
         self._from, self._to = StoreRows(source), StoreRows(target)
         self._importer = RowImporter(target.opened, target.table, target.committer)
@@ -205,12 +208,12 @@ class _Copy:
 
     def _copied(self) -> Iterator[Done]:
         """Copy all ranges, in threads; if one fails, or on Ctrl-C, the others stop at their next group."""
-        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="docstore-copy") as pool:
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="docstore-copy") as pool:
             window: deque[Future[Done]] = deque()
             try:
                 for bounds in self._ranges():
                     window.append(pool.submit(self._copy_range, bounds))
-                    if len(window) > self._options.threads:
+                    if len(window) > self._threads:
                         yield window.popleft().result()
                 while window:
                     yield window.popleft().result()
@@ -259,7 +262,7 @@ class _Copy:
             for row_key in expected:  # after the writes: they may have made older versions expire
                 self._compare_cells(row_key, only_here)
             self._remove_rest(start, end, expected, only_here)
-        differing = self._verify(start, end, expected, only_here) if self._options.verify else []
+        differing = self._verify(start, end, expected, only_here) if self._wants_verify else []
         done = Done(start, end, len(expected), cells)
         if not differing:
             self._state.record(done)
@@ -290,16 +293,16 @@ class _Copy:
     def _remove_rest(
         self, start: bytes, end: bytes | None, expected: dict[bytes, int], only_here: dict[bytes, set[CellKey]]
     ) -> None:
-        """Count what only the copy has; remove it with the option `delete`."""
+        """Count what only the copy has; remove it with `delete`."""
         gone = [row_key for row_key in self._to.row_keys(start, end) if row_key not in expected]
-        if self._options.delete:
+        if self._wants_delete:
             for row_key in gone:
                 self._target.delete(url_of(row_key))
             for row_key, keys in only_here.items():
                 self._importer.remove(row_key, sorted(keys), now_micros())
         with self._lock:
             self.report.only_here += len(gone) + len(only_here)
-            if self._options.delete:
+            if self._wants_delete:
                 self.report.deleted += len(gone) + len(only_here)
 
     # --- verifying

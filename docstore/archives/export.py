@@ -205,45 +205,45 @@ def _row_cells(store: Store, row_key: bytes, spec: ReadSpec, timestamp: int) -> 
     return row.cells if row else ()
 
 
-class InStep:
-    """Rows of a scan that are asked for in row-key order, next to another scan."""
+def in_step(rows: Iterator[Row]) -> Callable[[bytes], tuple[Cell, ...]]:
+    """The cells of a row of a scan, () if it does not have it; call it in row-key order, next to another scan."""
+    row = next(rows, None)
 
-    def __init__(self, rows: Iterator[Row]) -> None:
-        self._rows = rows
-        self._row = next(rows, None)
+    def cells(row_key: bytes) -> tuple[Cell, ...]:
+        nonlocal row
+        while row is not None and row.row_key < row_key:
+            row = next(rows, None)
+        return row.cells if row is not None and row.row_key == row_key else ()
 
-    def cells(self, row_key: bytes) -> tuple[Cell, ...]:
-        """The cells of a row; () if the scan does not have it."""
-        while self._row is not None and self._row.row_key < row_key:
-            self._row = next(self._rows, None)
-        return self._row.cells if self._row is not None and self._row.row_key == row_key else ()
+    return cells
 
 
-class Languages:
+def in_language(store: Store, wanted: str, **within: Any) -> Callable[[bytes, int | None], bool]:
     """Which captures are in a language: by their note `lang`, else as the page declares it.
 
     Args:
         store: to read.
         wanted: the language; "en" matches "en-GB".
         within: range of rows, as in `CellStore.scan`.
+    Returns:
+        Whether a capture of a row, or with None its newest one with a language, is in it; call it in row-key order.
     """
+    wanted = wanted.lower()
+    spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
+    cells = in_step(store.cells.scan(spec=spec, **within))
 
-    def __init__(self, store: Store, wanted: str, **within: Any) -> None:
-        self._wanted = wanted.lower()
-        spec = ReadSpec(families=(capture.NOTE_FAMILY, capture.LANG[0]), qualifier_prefix=capture.LANG[1])
-        self._rows = InStep(store.cells.scan(spec=spec, **within))
-
-    def has(self, row_key: bytes, timestamp: int | None = None) -> bool:
-        """Whether a capture of a row, or its newest one with a language, is in it; call it in row-key order."""
+    def has(row_key: bytes, timestamp: int | None) -> bool:
         languages: dict[int, str] = {}
-        for cell in self._rows.cells(row_key):  # notes come before texts
+        for cell in cells(row_key):  # notes come before texts
             if cell.qualifier == capture.LANG[1] and cell.timestamp not in languages:
                 is_note = cell.family == capture.NOTE_FAMILY
                 lang = capture.decode_note(cell.value).get("lang") if is_note else cell.value.decode("utf-8", "replace")
                 if lang:
                     languages[cell.timestamp] = str(lang).lower()
         lang = languages.get(max(languages, default=0) if timestamp is None else timestamp, "")
-        return lang == self._wanted or lang.startswith(self._wanted + "-")
+        return lang == wanted or lang.startswith(wanted + "-")
+
+    return has
 
 
 def _with_cells(rows: Iterable[Row], keep: Callable[[bytes, int], bool]) -> Iterator[Row]:
@@ -285,8 +285,7 @@ def captures(
     )
     rows = store.cells.scan(prefix=selection.prefix, host=selection.host, spec=spec)
     if selection.lang:
-        languages = Languages(store, selection.lang, prefix=selection.prefix, host=selection.host)
-        rows = _with_cells(rows, languages.has)
+        rows = _with_cells(rows, in_language(store, selection.lang, prefix=selection.prefix, host=selection.host))
     if keep is not None:
         rows = _with_cells(rows, keep)
     last = b""
@@ -478,21 +477,6 @@ class _Writer(WARCWriter):  # type: ignore[misc]
         super().ensure_digest(record, block, payload and has_payload)
 
 
-class WrittenRecord(NamedTuple):
-    """The record of a page, as an index of the file describes it.
-
-    Attributes:
-        kind: response, resource or revisit.
-        digest: of its payload, or "".
-        offset, length: of its gzip member, in bytes.
-    """
-
-    kind: str
-    digest: str
-    offset: int
-    length: int
-
-
 class _Counted(io.RawIOBase):
     """A stream that counts what it writes; it need not be seekable."""
 
@@ -520,14 +504,15 @@ class WarcExport(PageWriter):
     only if its body is not encoded: the headers of a revisit say how the body that it repeats is encoded.
 
     Args:
-        on_record: called with each page and its record after it is written, for an index.
+        on_record: called after each page, for an index: with the page, the kind of its record (response, resource or
+            revisit), the digest of its payload or "", and offset and length of its gzip member, in bytes.
     """
 
     def __init__(
         self,
         stream: SupportsWrite[bytes],
         software: str = "docstore",
-        on_record: Callable[[Page, WrittenRecord], None] | None = None,
+        on_record: Callable[[Page, str, str, int, int], None] | None = None,
     ) -> None:
         self._stream = _Counted(stream)
         self._writer = _Writer(self._stream, gzip=True, warc_version="1.1")
@@ -616,7 +601,7 @@ class WarcExport(PageWriter):
 
     def _index(self, page: Page, kind: str, digest: str, start: int) -> None:
         if self._on_record is not None:
-            self._on_record(page, WrittenRecord(kind, digest, start, self._stream.written_bytes - start))
+            self._on_record(page, kind, digest, start, self._stream.written_bytes - start)
 
     def _record(
         self,

@@ -17,14 +17,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import repeat
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeGuard
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import msgpack
 
 from docstore.archives import readahead
 from docstore.archives.entries import BODY_LIMIT_BYTES, ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
-from docstore.archives.readahead import Job, Pages, Place, Portion, Rest, portions
+from docstore.archives.readahead import Job, Pages, Place, Portion, portions
 from docstore.archives.reader import why_no_archive
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import store_exists
@@ -383,7 +383,7 @@ class _Run:
     def counted(self, portions_read: Iterable[Portion[Pages]]) -> Iterator[Pages]:
         """Pages of all sources; revisits are spooled, everything else is counted."""
         for portion in portions_read:
-            self._count_rest(portion.rest)
+            self._count_rest(portion)
             recorded = portion.recorded or repeat(None)
             for page, place, record in zip(portion.pages, portion.places, recorded, strict=False):
                 self._origins.append((place, len((page if isinstance(page, Page) else page.page).body), record))
@@ -402,7 +402,8 @@ class _Run:
         source = self.sources[number]
         return source if isinstance(source, str) else "-"
 
-    def _count_rest(self, rest: Rest) -> None:
+    def _count_rest(self, rest: Portion[Any]) -> None:
+        """Count what is not a page."""
         self._skipped.update(rest.skipped)
         self.report.passwords += rest.passwords
         for (source, offset), reason, url in rest.errors:
@@ -452,7 +453,7 @@ class _Run:
                     self._skipped[UNRESOLVED] += 1
                     self.report.add_error(self._name(source), entry.offset, _unresolved_reason(entry), entry.url)
                     continue
-                self._origins.append((Place(source, entry.offset), len(page.body), entry.recorded))
+                self._origins.append(((source, entry.offset), len(page.body), entry.recorded))
                 yield self._labelled(page)
                 del page
 

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BufferedReader
-from typing import IO, TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from docstore.archives.entries import (
     DamagedEntry,
@@ -52,18 +52,19 @@ MAX_REST = 256
 _WEB_SCHEMES = ("http:", "https:", "ftp:", "gemini:")
 
 
-class Place(NamedTuple):
-    """Where a record is: the index of its source, and its offset there."""
-
-    source: int
-    offset: int
+Place: TypeAlias = tuple[int, int]
+"""Where a record is: the index of its source, and its offset there."""
+Pages = TypeVar("Pages", bound="Page | Prepared")
 
 
 @dataclass(slots=True)
-class Rest:
-    """Records of a portion that are not pages.
+class Portion(Generic[Pages]):
+    """Records in input order: some pages, and what is between them.
 
     Attributes:
+        pages: as read or analysed.
+        places: of the pages.
+        recorded: the records of the pages as they were recorded; empty if no page has its record.
         skipped: number of skipped records by reason, with damaged ones.
         errors: place, reason and URL of damaged records, and of flaws of accepted pages.
         revisits: with the indices of their sources.
@@ -71,26 +72,14 @@ class Rest:
         passwords: number of pages and revisits whose URL has a user and a password.
     """
 
+    pages: list[Pages] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    recorded: list[Recorded | None] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     errors: list[tuple[Place, str, str]] = field(default_factory=list)
     revisits: list[tuple[int, RevisitEntry]] = field(default_factory=list)
     records: list[RecordedEntry] = field(default_factory=list)
     passwords: int = 0
-
-
-Pages = TypeVar("Pages", bound="Page | Prepared")
-
-
-class Portion(NamedTuple, Generic[Pages]):
-    """Pages in input order, as read or analysed, their places, the rest, and the records of the pages.
-
-    `recorded` is empty if no page has its record.
-    """
-
-    pages: list[Pages]
-    places: list[Place]
-    rest: Rest
-    recorded: Sequence[Recorded | None] = ()
 
 
 def portions(
@@ -108,11 +97,8 @@ def portions(
         most_pages, most_bytes: limits of a portion, in pages and in bytes of bodies and kept records.
         strip_passwords: as in `IngestOptions`.
     """
-    pages: list[Page] = []
-    places: list[Place] = []
-    recorded: list[Recorded | None] = []
-    rest = Rest()
-    pages_bytes = 0
+    portion = Portion[Page]()
+    portion_bytes = 0
     for number, source in enumerate(sources):
         try:
             entries = read(source, options) if options.mirror is None else saved_page(str(source), options)
@@ -120,40 +106,41 @@ def portions(
                 if not isinstance(entry, SkippedEntry):
                     url = entry.page.url if isinstance(entry, PageEntry) else entry.url
                     if holds_password(url):
-                        rest.passwords += 1
+                        portion.passwords += 1
                         entry = _without_password(entry) if strip_passwords else entry
-                place = Place(number, entry.offset)
+                place = number, entry.offset
                 if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
-                    pages.append(entry.page)
-                    places.append(place)
-                    pages_bytes += len(entry.page.body)
+                    portion.pages.append(entry.page)
+                    portion.places.append(place)
+                    portion_bytes += len(entry.page.body)
                     if options.keep_encoded:
-                        recorded.append(entry.recorded)
-                        pages_bytes += len(entry.recorded.value) if entry.recorded else 0
+                        portion.recorded.append(entry.recorded)
+                        portion_bytes += len(entry.recorded.value) if entry.recorded else 0
                     if entry.flaw:
-                        rest.errors.append((place, f"taken as it is: {entry.flaw}", entry.page.url))
-                    is_full = len(pages) >= most_pages or pages_bytes >= most_bytes
+                        portion.errors.append((place, f"taken as it is: {entry.flaw}", entry.page.url))
+                    is_full = len(portion.pages) >= most_pages or portion_bytes >= most_bytes
                 else:
                     if isinstance(entry, RevisitEntry):
-                        rest.revisits.append((number, entry))
+                        portion.revisits.append((number, entry))
                     elif isinstance(entry, RecordedEntry) and entry.url.lower().startswith(_WEB_SCHEMES):
-                        rest.records.append(entry)
-                        pages_bytes += len(entry.recorded.value)
+                        portion.records.append(entry)
+                        portion_bytes += len(entry.recorded.value)
                     elif isinstance(entry, DamagedEntry):
-                        rest.skipped["damaged"] += 1
-                        rest.errors.append((place, entry.reason, entry.url))
+                        portion.skipped["damaged"] += 1
+                        portion.errors.append((place, entry.reason, entry.url))
                     else:
-                        rest.skipped[entry.reason if isinstance(entry, SkippedEntry) else "not_a_web_url"] += 1
-                    count = len(rest.errors) + len(rest.revisits) + len(rest.records)
-                    is_full = count >= MAX_REST or pages_bytes >= most_bytes
+                        portion.skipped[entry.reason if isinstance(entry, SkippedEntry) else "not_a_web_url"] += 1
+                    count = len(portion.errors) + len(portion.revisits) + len(portion.records)
+                    is_full = count >= MAX_REST or portion_bytes >= most_bytes
                 del entry  # frees a large page before the next one is read
                 if is_full:
-                    yield Portion(pages, places, rest, recorded)
-                    pages, places, rest, recorded, pages_bytes = [], [], Rest(), [], 0
+                    full, portion, portion_bytes = portion, Portion[Page](), 0
+                    yield full
+                    del full
         except (DocstoreError, OSError) as error:
-            rest.skipped["unreadable_file"] += 1
-            rest.errors.append((Place(number, 0), str(error), ""))
-    yield Portion(pages, places, rest, recorded)
+            portion.skipped["unreadable_file"] += 1
+            portion.errors.append(((number, 0), str(error), ""))
+    yield portion
 
 
 def _without_password(entry: PageEntry | RevisitEntry | RecordedEntry | DamagedEntry) -> Entry:
@@ -208,7 +195,7 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
             OSError: it cannot be started.
         """
         self._job = job
-        self._last = Place(0, 0)
+        self._last = 0, 0
         if getattr(sys, "frozen", False) or not sys.executable:
             raise OSError("this program is not run by a Python interpreter")
         self._process = subprocess.Popen(
@@ -257,10 +244,10 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
 
     def _death(self) -> StorageError:
         how = _describe_exit(self._process.wait())
-        file = self._job.files[self._last.source] if self._job.files else "nothing"
+        file = self._job.files[self._last[0]] if self._job.files else "nothing"
         return StorageError(
             f"the process that reads the archives {how}; its last page is in {file} at offset "
-            f"{self._last.offset}. Every counted page is stored: free memory if it ran out, and run the same command "
+            f"{self._last[1]}. Every counted page is stored: free memory if it ran out, and run the same command "
             "again, with --no-reader to read in one process"
         )
 

@@ -19,13 +19,14 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields
 from io import BufferedReader
 from queue import SimpleQueue
 from typing import IO, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from docstore.archives.readahead import HELLO, Job, Place, Portion, portions
+from docstore.archives.readahead import HELLO, Job, Portion, portions
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
@@ -111,7 +112,7 @@ def _frames(job: Job) -> Iterator[Parts]:
             for portion in portions_read:
                 count_bytes = sum(len(page.body) for page in portion.pages)
                 count_bytes += sum(len(record.value) for record in portion.recorded if record)
-                count_bytes += sum(len(record.recorded.value) for record in portion.rest.records)
+                count_bytes += sum(len(record.recorded.value) for record in portion.records)
                 allowance.take(count_bytes)
                 waiting.put((pool.submit(ready, portion), count_bytes))
                 del portion
@@ -192,8 +193,8 @@ def encode_portion(portion: Portion[Page], prepared: list[Prepared]) -> Parts:
     """A portion and its analysed pages as the parts of a frame."""
     plain = [_plain(page) for page in prepared]
     long: list[pickle.PickleBuffer] = []
-    places = [tuple(place) for place in portion.places]
-    raw = pickle.dumps((plain, places, portion.rest, portion.recorded), 5, buffer_callback=long.append)
+    message = (plain, *(getattr(portion, one.name) for one in fields(portion) if one.name != "pages"))
+    raw = pickle.dumps(message, 5, buffer_callback=long.append)
     return [raw, *[buffer.raw() for buffer in long]]
 
 
@@ -214,8 +215,8 @@ def decode(parts: Parts) -> Message:
     if type(message) is not tuple:
         other: BaseException | Literal["end"] = message
         return other
-    plain, places, rest, recorded = message
-    return Portion([_prepared(page) for page in plain], [Place(*place) for place in places], rest, recorded)
+    plain, *others = message
+    return Portion([_prepared(page) for page in plain], *others)
 
 
 def write(stream: IO[bytes], parts: Parts) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
 from docstore.archives.source import (
@@ -46,20 +46,6 @@ FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, ReadOptions], Iter
 has the format whose pattern matches first), and a reader."""
 
 
-class Container(NamedTuple):
-    """A format whose reader seeks in the file.
-
-    Attributes:
-        magic: its first bytes.
-        refusal: why a file that begins so has other content, or ""; a damaged file is left to `entries`.
-        entries: the reader, called with the open file.
-    """
-
-    magic: bytes
-    refusal: Callable[[IO[bytes]], str]
-    entries: Callable[[IO[bytes], ReadOptions], Iterator[Entry]]
-
-
 def read(source: str | Path | SupportsRead[bytes], options: ReadOptions = ReadOptions()) -> Iterator[Entry]:
     """Every record of an archive file, in order; damage is an entry, never an exception.
 
@@ -82,7 +68,7 @@ def read(source: str | Path | SupportsRead[bytes], options: ReadOptions = ReadOp
     name, reason, feed = detect(source)
     if name in CONTAINERS:
         stream: Any = source  # `detect` has found that it can be sought
-        yield from CONTAINERS[name].entries(stream, options)
+        yield from CONTAINERS[name][2](stream, options)
     elif name:
         yield from FORMATS[name][1](Source(feed, options.body_limit_bytes), options)
     else:
@@ -182,12 +168,12 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
         if head.startswith(magic):
             reason = f"{name} compression is not supported: recompress with gzip or zstd, one record in each member"
             return "", reason, Feed(stream, head)
-    for name, container in CONTAINERS.items():
-        if head.startswith(container.magic):
+    for name, (first_bytes, refusal, _) in CONTAINERS.items():
+        if head.startswith(first_bytes):
             opened: Any = stream
             if not (hasattr(stream, "seekable") and opened.seekable()):
                 return "", f"a {name} file cannot be read from a pipe: save it and name the file", Feed(stream, head)
-            reason = container.refusal(opened)
+            reason = refusal(opened)
             return "" if reason else name, reason, Feed(stream, head)
     feed, damage = Feed(stream, head), ""
     if head.startswith((GZIP_MAGIC, ZSTD_MAGIC)) or is_skippable(head):
@@ -365,8 +351,9 @@ def _read_parquet(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
     return entries
 
 
-CONTAINERS: dict[str, Container] = {
-    "WACZ": Container(b"PK\x03\x04", _refusal_of_zip, _read_wacz),
-    "Parquet": Container(b"PAR1", lambda stream: "", _read_parquet),
+CONTAINERS: dict[str, tuple[bytes, Callable[[IO[bytes]], str], Callable[[IO[bytes], ReadOptions], Iterator[Entry]]]] = {
+    "WACZ": (b"PK\x03\x04", _refusal_of_zip, _read_wacz),
+    "Parquet": (b"PAR1", lambda stream: "", _read_parquet),
 }
-"""Every format of a `Container` by its name in messages."""
+"""Every format whose reader seeks in the file, by its name in messages: its first bytes; why a file that begins so has
+other content, or "" (a damaged file is left to the reader); the reader, called with the open file."""

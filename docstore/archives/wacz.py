@@ -31,7 +31,7 @@ from itertools import islice
 from typing import IO, BinaryIO
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from docstore.archives.export import ExportPage, PageWriter, WarcExport, WrittenRecord, iso_date, moment
+from docstore.archives.export import ExportPage, PageWriter, WarcExport, iso_date, moment
 from docstore.model.types import Page
 
 INDEX_LINES = 300
@@ -121,19 +121,19 @@ class CdxjIndex:
         self._spill: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - ends with this object
         self._ends = [0]
 
-    def add(self, page: Page, record: WrittenRecord) -> None:
-        """Add the line of a page's record."""
+    def add(self, page: Page, kind: str, digest: str, offset: int, length: int) -> None:
+        """Add the line of a page's record; see `WarcExport`."""
         fields = {"url": page.url}
         media_type = media_type_of(page)
-        if record.kind == "revisit":
+        if kind == "revisit":
             fields["mime"] = "warc/revisit"
         elif media_type:
             fields["mime"] = media_type
-        if record.kind != "resource":
+        if kind != "resource":
             fields["status"] = str(page.status)
-        if record.digest:
-            fields["digest"] = record.digest
-        fields |= {"length": str(record.length), "offset": str(record.offset), "filename": self._filename}
+        if digest:
+            fields["digest"] = digest
+        fields |= {"length": str(length), "offset": str(offset), "filename": self._filename}
         digits = f"{moment(page.fetched_at or 0):%Y%m%d%H%M%S}".zfill(14)
         line = f"{surt(page.url)} {digits} {json.dumps(fields)}\n".encode()
         self._lines.append(line)

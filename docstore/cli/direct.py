@@ -19,8 +19,8 @@ import time
 from importlib import import_module
 
 from docstore import compiled
-from docstore.cli.capture import print_capture
 from docstore.cli.main import DEFAULT_STORE, STORE_VARIABLE
+from docstore.cli.output import print_capture
 from docstore.model import format as layout
 from docstore.model.codec import crc32, decode_timestamp, escape
 from docstore.reading.shown import shown_text
@@ -50,15 +50,8 @@ class Unknown(Exception):
     """Only the whole command can answer."""
 
 
-class Options:
-    """The options of `get`, with the names of argparse."""
-
-    body = headers = json = outline = False
-    store = url = ""
-
-
 class Shown:
-    """A page, capture or verdict: known fields as attributes."""
+    """A page, capture or verdict, or the options of `get` as argparse names them: known fields as attributes."""
 
     def __init__(self, **fields: Any) -> None:
         vars(self).update(fields)
@@ -85,8 +78,8 @@ def get(words: list[str]) -> int | None:
 
 
 def _options(words: list[str]) -> Any:
-    args = Options()
-    args.store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    store = os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+    args: Any = Shown(store=store, url="", body=False, headers=False, json=False, outline=False)
     left = iter(words)
     for word in left:
         if word in ("--body", "--headers", "--json"):
@@ -246,7 +239,7 @@ class Store:
             fields["body"] = fetch("page", "body")
         if "http" in wanted:
             headers = fetch("http", "headers")
-            fields["headers"] = _native.unpack_message(headers) if headers else []
+            fields["headers"] = _native.decode_headers(headers, layout.HEADER_NAMES, layout.HEADER_VALUES)
             fields["status"] = int(fetch("http", "status") or b"0")
             fields |= {name: fetch("http", column).decode() for name, column in _HTTP.items()}
             fields["fetched_url"] = fetch("http", "url").decode()
@@ -255,7 +248,9 @@ class Store:
             fields |= texts | {"text": texts["main"], "entries": fetch("text", "entries")}
         verdict = fetch("dedup", "verdict") if "dedup" in wanted else b""
         if verdict:
-            fields["verdict"] = _native.unpack_message(verdict)
+            fields["verdict"] = said = _native.unpack_message(verdict)
+            said[0], said[8] = layout.VERDICT_KINDS[said[0]], layout.VERDICT_PREVIOUS[said[8]]
+            said[3], said[9], said[10] = float(said[3]), float(said[9]), layout.VERDICT_STORED[said[10]]
         return _shown_page(fields)
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from itertools import islice
 
 from docstore.model import plain
+from docstore.reading.shown import capture_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import ExitStack
     from typing import IO, Any
+
+    from docstore.reading.documents import Capture, Document
 
 NOTHING = "-"
 """Shown for a missing value of a column."""
@@ -303,6 +306,39 @@ def _print_row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], 
             width = min(width, room - len(written))
             cell = cut_middle(cell, width)
             written += cell.rjust(width) if index in right else cell.ljust(width)
+
+
+# --- a capture, as `docstore get` prints it, by the whole command and by `direct`
+
+
+def print_capture(args: argparse.Namespace, document: Document, capture: Capture) -> bool:
+    """Print the parts of a capture that the options of `get` select; False if that is the text and it is empty."""
+    if args.json:
+        fields = {"url": document.url, **capture_fields(capture)}
+        if document.via:
+            fields["via"] = list(document.via)
+        if args.outline:
+            fields["outline"] = [section._asdict() for section in capture.outline]
+        if args.body:
+            fields["body"] = plain.textual(capture.body or b"")
+        json_line(fields)
+    elif args.body:
+        write_bytes(capture.body or b"")
+    elif args.headers:
+        line(f"HTTP {capture.status}")
+        for name, value in capture.headers or ():
+            line(f"{name}: {value}")
+    elif args.outline and capture.text:
+        for heading, text in capture.outline:
+            if heading:
+                styled_line([Styled(heading, "bold", "## ")])
+            if text:
+                line(text)
+    elif capture.title or capture.text:
+        line("\n\n".join(part for part in (capture.title, capture.shown_text) if part))
+    else:
+        return False
+    return True
 
 
 # --- progress bars on stderr, with `--progress` (default: on a terminal)

@@ -15,7 +15,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.capture import print_capture
 from docstore.cli.opening import open_in, open_named, stored_url
 from docstore.cli.page_commands import SHOWN_CHARACTERS
 from docstore.model import keys
@@ -97,7 +96,7 @@ def run_get(args: argparse.Namespace) -> int:
         for number, capture in enumerate(document.captures):
             if args.versions > 1 and not (args.json or args.body):
                 output.line(f"{chr(10) if number else ''}--- {output.iso(capture.timestamp)}")
-            if not print_capture(args, document, capture):
+            if not output.print_capture(args, document, capture):
                 _say_no_text(store, document, capture)
     return EXIT_OK
 
@@ -263,8 +262,8 @@ def run_scan(args: argparse.Namespace) -> int:
         limit = args.limit if args.lang is None else None
         rows = store.cells.scan(qualifier_regex=args.qualifier_regex, limit=limit, spec=spec, **within)
         if args.lang is not None:
-            languages = import_module("docstore.archives.export").Languages(store, args.lang, **within)
-            rows = islice((row for row in rows if languages.has(row.row_key)), args.limit)
+            in_language = import_module("docstore.archives.export").in_language(store, args.lang, **within)
+            rows = islice((row for row in rows if in_language(row.row_key, None)), args.limit)
         for row in rows:
             count += 1
             _print_row(args, row)

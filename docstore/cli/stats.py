@@ -50,10 +50,10 @@ def run_stats(args: argparse.Namespace) -> int:
         raise InvalidArgument("--host and --limit need --words")
     if args.png is not None and not args.dedup:
         raise InvalidArgument("--png needs --words or --dedup")
+    if args.png is not None and args.by == "pattern":
+        raise InvalidArgument("--png cannot be used with --by pattern; leave one of them out")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
-    if args.dedup and args.by == "pattern":
-        return _run_patterns(args)
     if args.dedup:
         return _run_dedup(args)
     with open_named(args) as store:
@@ -115,11 +115,13 @@ def _run_dedup(args: argparse.Namespace) -> int:
     with open_named(args) as store:
         stats: DedupStats
         if isinstance(store, DocumentStore):
-            stats = dedupstats.dedup_stats(store, None if args.by is None else dedupstats.By(args.by), args.crawl or "")
+            stats = dedupstats.dedup_stats(store, args.by, args.crawl or "")
         else:
             report_of = import_module("docstore.serving.wire").report_of
             stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, report_of(dedupstats.DedupStats))
         pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
+    if args.by == "pattern":
+        return _print_patterns(args, stats)
     if args.png is not None:
         arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
@@ -162,12 +164,9 @@ def _run_dedup(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _run_patterns(args: argparse.Namespace) -> int:
+def _print_patterns(args: argparse.Namespace, stats: DedupStats) -> int:
     """Print shapes of URLs."""
-    if args.png is not None:
-        raise InvalidArgument("--png (--plot) cannot be used with --by pattern; leave one of them out")
-    with open_named(args) as store:
-        patterns, same = import_module("docstore.reports.patterns").url_patterns(store)
+    patterns, same = stats.patterns, stats.same_texts
     if args.json:
         shown = [{**asdict(pattern), "share": pattern.duplicates / pattern.urls} for pattern in patterns]
         output.json_line({"patterns": shown, "same_texts": [asdict(text) for text in same]})

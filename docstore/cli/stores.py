@@ -111,14 +111,20 @@ def run_copy(args: argparse.Namespace) -> int:
                 "(`docstore backup`, `docstore restore`), stop the server, or name a store on HBase by its own address"
             )
     copying = import_module("docstore.archives.copying")  # imports numpy
-    options = copying.CopyOptions(threads=args.threads, verify=args.verify, delete=args.delete)
     with ExitStack() as stack:
         source = stack.enter_context(
             open_files(
                 argparse.Namespace(store=args.source, read_only=True), "a copy reads the rows of a store directly"
             )
         )
-        report = copying.copy(source, args.target, options, output.progress_of_stages(args, stack, counts_stages=True))
+        report = copying.copy(
+            source,
+            args.target,
+            output.progress_of_stages(args, stack, counts_stages=True),
+            threads=args.threads,
+            verify=args.verify,
+            delete=args.delete,
+        )
     if args.json:
         output.json_line(report.asdict())
     else:

@@ -15,6 +15,7 @@ from typing import Any
 from docstore.cluster.client import Client, messages
 from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
 from docstore.cluster.commit import SlotCommitter
+from docstore.cluster.counts import totals
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows, KnownScopes
@@ -22,7 +23,6 @@ from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavail
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.counts import totals
 from docstore.storage.files import read_only_error
 from docstore.storage.port import Backend, Closing, Upkeep
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage

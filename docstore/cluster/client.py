@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -242,10 +241,8 @@ class Conditional(NamedTuple):
     size_bytes: int = 0
 
 
-class _Kind(Enum):
-    READ = "read"
-    WRITE = "write"
-    CONDITION = "condition"
+_READ, _WRITE, _CONDITION = "read", "write", "condition"
+"""Kinds of calls."""
 
 
 class Client:
@@ -315,31 +312,31 @@ class Client:
 
     def get_many(self, table: str, gets: Sequence[Any]) -> list[list[HBaseCell]]:
         """Cells of many rows, in the order of the gets."""
-        results = self._call(_Kind.READ, "getMultiple", table.encode(), gets)
+        results = self._call(_READ, "getMultiple", table.encode(), gets)
         return [cells_of(result) for result in results]
 
     def exist(self, table: str, gets: Sequence[Any]) -> list[bool]:
         """Whether each get matches a cell; any number of gets."""
         parts = [gets[at : at + GETS_A_CALL] for at in range(0, len(gets), GETS_A_CALL)]
-        results = self.in_parallel(lambda part: self._call(_Kind.READ, "existsAll", table.encode(), part), parts)
+        results = self.in_parallel(lambda part: self._call(_READ, "existsAll", table.encode(), part), parts)
         return [exists for part in results for exists in part]
 
     def scan(self, table: str, scan: Any, rows: int) -> list[tuple[bytes, list[HBaseCell]]]:
         """The first rows of a scan; a row with more cells than the scan's batch size comes in several parts."""
-        results = self._call(_Kind.READ, "getScannerResults", table.encode(), scan, rows)
+        results = self._call(_READ, "getScannerResults", table.encode(), scan, rows)
         return [(result.row, cells_of(result)) for result in results]
 
     def put_many(self, table: str, puts: Sequence[Any], size_bytes: int = 0) -> None:
         """Write cells of many rows, each row atomically."""
-        self._call(_Kind.WRITE, "putMultiple", table.encode(), puts, size_bytes=size_bytes)
+        self._call(_WRITE, "putMultiple", table.encode(), puts, size_bytes=size_bytes)
 
     def delete_many(self, table: str, deletes: Sequence[Any]) -> None:
         """Delete cells of many rows."""
-        self._call(_Kind.WRITE, "deleteMultiple", table.encode(), deletes)
+        self._call(_WRITE, "deleteMultiple", table.encode(), deletes)
 
     def mutate_row(self, table: str, mutations: Any, size_bytes: int = 0) -> None:
         """Put and delete cells of one row atomically."""
-        self._call(_Kind.WRITE, "mutateRow", table.encode(), mutations, size_bytes=size_bytes)
+        self._call(_WRITE, "mutateRow", table.encode(), mutations, size_bytes=size_bytes)
 
     def check_and_mutate(
         self, table: str, column: tuple[bytes, bytes], expected: bytes | None, mutations: Any, *, equal: bool = True
@@ -359,7 +356,7 @@ class Client:
         """
         operators = messages().TCompareOp
         applied: bool = self._call(
-            _Kind.CONDITION,
+            _CONDITION,
             "checkAndMutate",
             table.encode(),
             mutations.row,
@@ -447,43 +444,43 @@ class Client:
 
     def _make(self, method: str, *arguments: Any) -> None:
         try:
-            self._call(_Kind.WRITE, method, *arguments, timeout_seconds=30)
+            self._call(_WRITE, method, *arguments, timeout_seconds=30)
         except InvalidArgument as error:
             if not any(word in str(error) for word in _EXISTS):
                 raise
 
     def has_table(self, namespace: str, name: str) -> bool:
         """Whether a table exists."""
-        exists: bool = self._call(_Kind.READ, "tableExists", _table_name(namespace, name))
+        exists: bool = self._call(_READ, "tableExists", _table_name(namespace, name))
         return exists
 
     def has_namespace(self, name: str) -> bool:
         """Whether a namespace exists."""
-        return name in self._call(_Kind.READ, "listNamespaces")
+        return name in self._call(_READ, "listNamespaces")
 
     def disable_table(self, namespace: str, name: str) -> None:
         """Take a table out of service, which flushes its memstores."""
         with suppress(InvalidArgument, StoreUnavailable):  # it is disabled already
-            self._call(_Kind.WRITE, "disableTable", _table_name(namespace, name), timeout_seconds=30)
+            self._call(_WRITE, "disableTable", _table_name(namespace, name), timeout_seconds=30)
 
     def drop_table(self, namespace: str, name: str) -> None:
         """Remove a table with all its rows."""
         self.disable_table(namespace, name)
-        self._call(_Kind.WRITE, "deleteTable", _table_name(namespace, name), timeout_seconds=30)
+        self._call(_WRITE, "deleteTable", _table_name(namespace, name), timeout_seconds=30)
 
     def drop_namespace(self, name: str) -> None:
         """Remove a namespace without tables."""
-        self._call(_Kind.WRITE, "deleteNamespace", name, timeout_seconds=30)
+        self._call(_WRITE, "deleteNamespace", name, timeout_seconds=30)
 
     def servers_of(self, table: str) -> dict[bytes, int]:
         """The port of the RegionServer of each region of a table, by the region's first row key."""
-        regions = self._call(_Kind.READ, "getAllRegionLocations", table.encode())
+        regions = self._call(_READ, "getAllRegionLocations", table.encode())
         return {region.regionInfo.startKey or b"": region.serverName.port for region in regions}
 
     # --- one call
 
     def _call(
-        self, kind: _Kind, method: str, *arguments: Any, size_bytes: int = 0, timeout_seconds: float | None = None
+        self, kind: str, method: str, *arguments: Any, size_bytes: int = 0, timeout_seconds: float | None = None
     ) -> Any:
         self.check_open()
         timeout = timeout_seconds or self._timeout_seconds + SECONDS_A_MEGABYTE * size_bytes / (1 << 20)
@@ -501,7 +498,7 @@ class Client:
                 refused = _refusal(error)
                 if refused is not None:
                     raise refused from error
-                if was_sent and kind is _Kind.CONDITION:
+                if was_sent and kind == _CONDITION:
                     raise Unknown(str(error)) from error
                 self.check_open()
                 if isinstance(error, TimeoutError):
@@ -553,12 +550,12 @@ class Client:
             with suppress(Exception):
                 unused.close()
 
-    def _deadline_error(self, kind: _Kind, error: Exception, *, was_sent: bool) -> Exception:
+    def _deadline_error(self, kind: str, error: Exception, *, was_sent: bool) -> Exception:
         what = str(getattr(error, "message", None) or error).split("\n", maxsplit=1)[0][:200]
         names = ", ".join(f"{host}:{port}" for host, port in self._gateways)
         if not was_sent:
             return StoreUnavailable(f"no gateway answers at {names} ({what}); start it, or name another")
-        if kind is _Kind.READ:
+        if kind == _READ:
             return StorageError(errno.EIO, f"the cluster at {names} does not answer ({what}); try again")
         return CommitUnknown(f"the cluster at {names} does not answer ({what}); the same write again is safe")
 

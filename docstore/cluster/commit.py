@@ -17,13 +17,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from docstore.cluster.client import HBaseCell
 from docstore.cluster.coding import encode_cell
+from docstore.cluster.counts import Counts
 from docstore.cluster.engine import HBaseEngine, new_generation
-from docstore.cluster.protocol import SLOT, Claimed, Read, Running, claim, claim_name, fill, slot_name
+from docstore.cluster.protocol import SLOT, Running, claim, claim_name, fill, slot_name
 from docstore.cluster.values import CellValues
 from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.pointers import PagePointer
@@ -66,6 +67,7 @@ class SlotCommitter:
         self._engine = engine
         self._values = values
         self._check_writable = check_writable
+        self._counts = Counts(engine, session)
         self._requests = engine.requests(durability)
         self._tokens: Iterator[str] = (f"{session.hex()}.{number}" for number in itertools.count())
         self._expected: dict[PagePointer, str] = {}
@@ -89,11 +91,15 @@ class SlotCommitter:
             known = True
         finally:
             self._values.drop_placed()
+            if plan.counts:
+                self._counts.follow(known)
             for follower in self.followers:
                 follower(plan, known)
 
     def _write(self, plan: Plan) -> None:
         plan.write(Stage.ALLOCATION, self._values.mutations())
+        if plan.counts:
+            plan.write(Stage.COUNTS, self._counts.rows(plan.counts))
         rounds = list(plan.slots())
         tokens = {slot.pointer: next(self._tokens) for slots in rounds for slot in slots}
         lost = self._prepare(plan, [slot for slots in rounds for slot in slots if slot.claim], tokens)
@@ -108,7 +114,7 @@ class SlotCommitter:
             self._expected.clear()
             self._overruled.clear()
             self._pending_since.clear()
-        for rows in plan.from_pages():
+        for rows in plan.stages(Stage.PAGES):
             try:
                 self._engine.mutate_rows([self._values.with_values(row) for row in rows], self.durability)
             except StorageError as error:
@@ -119,7 +125,7 @@ class SlotCommitter:
 
         No order is needed, because nothing uses these rows and claims before their page exists.
         """
-        rows = [row for stage in plan.before_pages() for row in stage]
+        rows = [row for stage in plan.stages(end=Stage.PAGES) for row in stage]
         lost: set[PagePointer] = set()
 
         def write_rows() -> None:
@@ -156,7 +162,7 @@ class SlotCommitter:
         name = slot_name(slot.pointer)
         expected = self._expected.pop(slot.pointer, None)
         if expected is None and slot.rewrites:
-            reply = yield Read(name)
+            reply = yield name
             assert isinstance(reply, Mapping)
             expected = reply.get(SLOT)
         return (yield from fill(name, token, expected, ()))
@@ -182,11 +188,11 @@ class SlotCommitter:
                     self._expected[slot.pointer] = fence
         return lost
 
-    def _claiming(self, slot: Slot, token: str) -> Running[Claimed]:
+    def _claiming(self, slot: Slot, token: str) -> Running[tuple[str, str, str]]:
         name = slot_name(slot.pointer)
         expected = self._expected.get(slot.pointer)
         if expected is None and slot.rewrites:
-            reply = yield Read(name)
+            reply = yield name
             assert isinstance(reply, Mapping)
             expected = reply.get(SLOT)
             if expected is not None:
@@ -208,9 +214,6 @@ class SlotCommitter:
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         else:
             self._pause = FIRST_PAUSE_SECONDS
-
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """See `Committer`: HBase splits regions by itself."""
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer`: the cluster's disks need no reserve."""

@@ -1,6 +1,6 @@
 """The protocol by which many writers share claims and slots: programs without I/O, and their requests to HBase.
 
-A program is a generator: it yields one request on one row, `Read` or `CheckAndMutate`, and is sent the reply.
+A program is a generator: it yields one request on one row, its name or `CheckAndMutate`, and is sent the reply.
 `tests/model/` runs the programs in every order; `Requests` runs many of them against HBase at a time.
 
 Faults: a reply may be lost, a request may be applied twice or long after its caller gave up, and a process may stop
@@ -47,12 +47,6 @@ CLAIM: Final = "claim"
 FENCE: Final = "fence "
 
 
-class Read(NamedTuple):
-    """Read a row; the reply is its columns."""
-
-    row: str
-
-
 class CheckAndMutate(NamedTuple):
     """Change a row if a column has a value, None for no cell; the reply is whether it did, None if unknown."""
 
@@ -63,22 +57,9 @@ class CheckAndMutate(NamedTuple):
     deletes: tuple[str, ...] = ()
 
 
-class Claimed(NamedTuple):
-    """The outcome of a claim.
-
-    Attributes:
-        verdict: "new", "exact", "pending" or "lost".
-        content: of the claim's row; if lost, of the slot.
-        fence: put into the claimant's own slot against an earlier attempt; "" for none.
-    """
-
-    verdict: str
-    content: str
-    fence: str = ""
-
-
 Columns: TypeAlias = Mapping[str, str]
-Request: TypeAlias = Read | CheckAndMutate
+Request: TypeAlias = str | CheckAndMutate
+"""A row to read, whose reply is its columns, or a change."""
 Result = TypeVar("Result")
 Running: TypeAlias = Generator[Request, Columns | bool | None, Result]
 """Yields requests, is sent their replies, and returns its result."""
@@ -90,7 +71,7 @@ def is_fence(content: str | None) -> bool:
 
 
 def _read(row: str) -> Running[Columns]:
-    reply = yield Read(row)
+    reply = yield row
     assert isinstance(reply, Mapping)
     return reply
 
@@ -104,7 +85,7 @@ def claim(
     over: str = "",
     patient: bool = False,
     expected: str | None = None,
-) -> Running[Claimed]:
+) -> Running[tuple[str, str, str]]:
     """Claim a body.
 
     Args:
@@ -116,34 +97,36 @@ def claim(
         patient: do not fence a page that has claimed the body and does not exist yet.
         expected: content of the page's slot: None, or a fence.
     Returns:
-        "new" if this attempt has the claim; "exact" if a page that exists has it; "pending" if a page has it that may
-        still be written; "lost" if an earlier attempt for the slot has it, and the slot is not as expected.
+        The verdict: "new" if this attempt has the claim; "exact" if a page that exists has it; "pending" if a page has
+        it that may still be written; "lost" if an earlier attempt for the slot has it, and the slot is not as expected.
+        Then the content of the claim's row, if lost of the slot; and the fence that was put into the claimant's own
+        slot against an earlier attempt, "" for none.
     """
     mine = f"{slot} {token}"
     if (yield CheckAndMutate(checksum, CLAIM, None, ((CLAIM, mine),))) is True:  # most bodies have no claim
-        return Claimed("new", mine)
+        return "new", mine, ""
     fence = ""
     while True:
         claimed = (yield from _read(checksum)).get(CLAIM)
         if claimed == mine:
-            return Claimed("new", mine, fence)
+            return "new", mine, fence
         if claimed is not None and claimed != over:
             other_slot, _, other_token = claimed.rpartition(" ")
             if patient and other_slot != slot and (yield from _is_pending(other_slot, other_token)):
-                return Claimed("pending", claimed)
+                return "pending", claimed, ""
             if other_slot == slot:
                 mark = FENCE + next(fences)
                 content = yield from _end_attempt(slot, other_token, expected, mark)
                 if content == mark:
                     expected = fence = mark
                 elif content != expected and content is not None:
-                    return Claimed("lost", content)
+                    return "lost", content, ""
             else:
                 content = yield from fence_slot(other_slot, other_token, fences)
             if content is None:
-                return Claimed("exact", claimed)
+                return "exact", claimed, ""
         if (yield CheckAndMutate(checksum, CLAIM, claimed, ((CLAIM, mine),))) is True:
-            return Claimed("new", mine, fence)
+            return "new", mine, fence
 
 
 def _is_pending(slot: str, token: str) -> Running[bool]:
@@ -285,7 +268,7 @@ class Requests:
         unknown_since: dict[int, float] = {}
         replies: dict[int, Columns | bool | None] = dict.fromkeys(range(len(programs)))
         while replies:
-            reads: dict[int, Read] = {}
+            reads: dict[int, str] = {}
             changes: dict[int, CheckAndMutate] = {}
             for number, reply in replies.items():
                 try:
@@ -293,7 +276,7 @@ class Requests:
                 except StopIteration as ended:
                     results[number] = ended.value
                     continue
-                if isinstance(request, Read):
+                if isinstance(request, str):
                     reads[number] = request
                 else:
                     changes[number] = request
@@ -310,21 +293,21 @@ class Requests:
                     )
         return [results[number] for number in range(len(programs))]
 
-    def read(self, request: Read) -> Mapping[str, str]:
+    def read(self, row: str) -> Mapping[str, str]:
         """The columns of a row."""
-        return self.read_all([request])[0]
+        return self.read_all([row])[0]
 
-    def read_all(self, requests: Sequence[Read]) -> list[Mapping[str, str]]:
+    def read_all(self, rows: Sequence[str]) -> list[Mapping[str, str]]:
         """The columns of rows."""
         make = messages()
-        places = [_Place(request.row) for request in requests]
+        places = [_Place(row) for row in rows]
         replies: dict[int, Mapping[str, str]] = {}
         for table in dict.fromkeys(place.table for place in places):
             here = [(number, place) for number, place in enumerate(places) if place.table == table]
             gets = [make.TGet(row=place.row, columns=[make.TColumn(family=place.family)]) for _, place in here]
-            rows = self._client.get_many(f"{self._namespace}:{table}", gets)
-            replies |= {number: place.columns(row) for (number, place), row in zip(here, rows, strict=True)}
-        return [replies[number] for number in range(len(requests))]
+            found = self._client.get_many(f"{self._namespace}:{table}", gets)
+            replies |= {number: place.columns(cells) for (number, place), cells in zip(here, found, strict=True)}
+        return [replies[number] for number in range(len(rows))]
 
     def check_and_mutate(self, request: CheckAndMutate, cells: Sequence[HBaseCell] = ()) -> bool | None:
         """As `check_and_mutate_all`, for one row."""

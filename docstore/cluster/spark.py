@@ -85,7 +85,7 @@ class SparkEngine(Engine):
     def candidates(self, sketches: NDArray[np.uint8], sizes: Numbers, chosen: Numbers, threshold: float) -> Candidates:
         count = len(chosen)
         if not count:
-            return Candidates(chosen, chosen, 0)
+            return chosen, chosen, 0
         stages, folder = self._stages, self._job_folder()
         plan = stages.Plan(
             str(folder),
@@ -112,7 +112,7 @@ class SparkEngine(Engine):
         codes = np.concatenate([np.empty(0, np.int64), *blocks])
         crowded = len(_codes(stages, plan.codes(stages.CROWDED)))
         shutil.rmtree(folder)
-        return Candidates(chosen[codes // count], chosen[codes % count], crowded)
+        return chosen[codes // count], chosen[codes % count], crowded
 
     def map(
         self, stage: str, load: Callable[[Part], Columns], kernel: Callable[[Columns], Columns], parts: Iterable[Part]

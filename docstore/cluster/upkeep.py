@@ -26,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -43,18 +43,18 @@ from docstore.cluster.coding import (
     encode_key,
     encode_timestamp,
 )
+from docstore.cluster.counts import FAMILY as COUNTS_FAMILY
+from docstore.cluster.counts import TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
-from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep, Target
-from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owned, Owner, cell_named, chunks_named
+from docstore.cluster.upkeep_postings import GRACE_SECONDS, KINDS, MOST_TRIES, Pages, PostingUpkeep
+from docstore.cluster.values import CHUNK_NAME_BYTES, VALUE_ROWS, ChunkRows, Owner, cell_named, chunks_named
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_ROW, PURGED_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
-from docstore.storage.counts import FAMILY as COUNTS_FAMILY
-from docstore.storage.counts import TAKEN, TOTALS, fold_shared
 from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
@@ -103,28 +103,27 @@ class ChunkUpkeep:
             seen: called with row keys up to which all is done.
             dry_run: only count.
         """
-        for chunks in self._chunks.owned(max(after, VALUE_ROWS), END):
-            self._check(chunks, dry_run=dry_run)
-            seen(chunks.row)
+        for row, owner, idle_since in self._chunks.owned(max(after, VALUE_ROWS), END):
+            self._check(row, Owner.decode(owner), idle_since, dry_run=dry_run)
+            seen(row)
 
-    def _check(self, chunks: Owned, *, dry_run: bool) -> None:
-        name = chunks.row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
-        owner = Owner.decode(chunks.owner)
+    def _check(self, row: bytes, owner: Owner, idle_since: int | None, *, dry_run: bool) -> None:
+        name = row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
         now = int(self._clock())
         if self._is_used(name, owner):
-            if chunks.idle_since is not None and not dry_run:
-                self._chunks.mark_idle(chunks.row, None)
+            if idle_since is not None and not dry_run:
+                self._chunks.mark_idle(row, None)
             return
-        if dry_run or chunks.idle_since is None or now - chunks.idle_since < CHUNK_GRACE_SECONDS:
+        if dry_run or idle_since is None or now - idle_since < CHUNK_GRACE_SECONDS:
             self.waiting += 1
-            if chunks.idle_since is None and not dry_run:
-                self._chunks.mark_idle(chunks.row, now)
+            if idle_since is None and not dry_run:
+                self._chunks.mark_idle(row, now)
             return
         self._pages.fence([PagePointer(owner.timestamp, owner.row_key)])
         if self._is_used(name, owner):
-            self._chunks.mark_idle(chunks.row, None)
+            self._chunks.mark_idle(row, None)
             return
-        self.removed_bytes += self._chunks.remove(chunks.row)
+        self.removed_bytes += self._chunks.remove(row)
         self.removed += 1
 
     def _is_used(self, name: bytes, owner: Owner) -> bool:
@@ -164,35 +163,13 @@ _RECORDS: Final = ReadSpec((CAPTURE_FAMILY,))
 _KEYS: Final = ReadSpec(keys_only=True)
 
 
-class _Change(NamedTuple):
-    """A change of a row: cells to delete, and records that replace those whose body is dropped."""
-
-    gone: list[Cell]
-    changed: list[CaptureRecord]
-
-    def parts(self, row: bytes, level: int) -> list[Any]:
-        """The delete and the put in HBase; they need no order, because their cells are different."""
-        cell_keys = [
-            (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp))
-            for cell in self.gone
-        ]
-        cells = [encode_cell(_PAGES, *record.cell()) for record in self.changed]
-        return [
-            *([thrift.delete_versions(row, cell_keys, level)] if cell_keys else []),
-            *([thrift.put(row, cells, level)] if cells else []),
-        ]
+_Claim: TypeAlias = tuple[bytes, str]
+"""A claim: the key of its row, and the slot and token in it."""
 
 
-class _Claim(NamedTuple):
-    """A claim: the key of its row, and the slot and token in it."""
-
-    row: bytes
-    content: str
-
-    @property
-    def pointer(self) -> PagePointer:
-        """The page that made the claim."""
-        return slot_pointer(self.content.rpartition(" ")[0])
+def _pointer_of(claim: _Claim) -> PagePointer:
+    """The page that made a claim."""
+    return slot_pointer(claim[1].rpartition(" ")[0])
 
 
 class StoreUpkeep:
@@ -369,14 +346,23 @@ class StoreUpkeep:
         for _ in range(MOST_TRIES):
             generation = self._engine.generation(_PAGES, row)
             cells = self._engine.read_row(_PAGES, row_key, _KEYS)
-            change = self._change_of(row_key, cells, self._engine.read_row(_PAGES, row_key, _RECORDS))
-            parts = change.parts(row, self._level)
+            gone, changed = self._change_of(row_key, cells, self._engine.read_row(_PAGES, row_key, _RECORDS))
+            cell_keys = [
+                (*encode_column(_PAGES, cell.family, cell.qualifier), encode_timestamp(cell.timestamp)) for cell in gone
+            ]
+            puts = [encode_cell(_PAGES, *record.cell()) for record in changed]
+            parts = [  # they need no order, because their cells are different
+                *([thrift.delete_versions(row, cell_keys, self._level)] if cell_keys else []),
+                *([thrift.put(row, puts, self._level)] if puts else []),
+            ]
             if self._dry_run or not parts or self._engine.change_row(_PAGES, row, generation, parts, self._level):
-                return len(change.gone)
+                return len(gone)
         raise CommitUnknown(f"row {row_key!r} changed {MOST_TRIES} times meanwhile; run compact again")
 
-    def _change_of(self, row_key: bytes, keys: Sequence[Cell], stored: Sequence[Cell]) -> _Change:
-        """The change that a row needs.
+    def _change_of(
+        self, row_key: bytes, keys: Sequence[Cell], stored: Sequence[Cell]
+    ) -> tuple[list[Cell], list[CaptureRecord]]:
+        """The change that a row needs: cells to delete, and records that replace those whose body is dropped.
 
         Args:
             row_key: of the row.
@@ -391,7 +377,7 @@ class StoreUpkeep:
             kept = {record.timestamp: record for record in [*records, *changed] if record.timestamp not in dropped}
             values = [cell_named(value) for record in kept.values() for value in record.columns.values()]
         except CorruptionError:  # `check` reports it
-            return _Change([], [])
+            return [], []
         needed = {(*cell.column, cell.timestamp) for cell in values if cell is not None and cell.row_key == row_key}
         gone = [
             cell
@@ -405,7 +391,7 @@ class StoreUpkeep:
         differing = [cell._replace(value=encode_inline(b"%d" % number)) for number, cell in enumerate(others)]
         if families := tuple(sorted({cell.family for cell in self._table.dropped_of(differing)})):
             gone += self._table.dropped_of(self._engine.read_row(_PAGES, row_key, ReadSpec(families)))
-        return _Change(gone, changed)
+        return gone, changed
 
     # --- claims
 
@@ -413,13 +399,13 @@ class StoreUpkeep:
         """Drop claims whose page does not exist, after a grace period and a fence for that page."""
         pending: list[_Claim] = []
         for claims in self._claims(after):
-            live = self._pages.live([Target(claim.pointer) for claim in claims])
+            live = self._pages.live([(_pointer_of(claim), b"") for claim in claims])
             pending += [claim for claim, is_live in zip(claims, live, strict=True) if not is_live]
             if len(pending) >= MAX_PENDING_CLAIMS:
                 self._drop(pending)
                 pending = []
             if not pending:
-                seen(claims[-1].row)
+                seen(claims[-1][0])
         self._drop(pending)
 
     def _drop(self, claims: Sequence[_Claim]) -> None:
@@ -431,10 +417,10 @@ class StoreUpkeep:
 
     def _drop_claim(self, claim: _Claim) -> bool:
         """Drop a claim if its page does not exist and its slot is fenced."""
-        if not self._pages.fence([claim.pointer])[0]:
+        if not self._pages.fence([_pointer_of(claim)])[0]:
             return False
-        name = CLAIMS + claim.row.decode("latin-1")
-        delete = CheckAndMutate(name, CLAIM_COLUMN, claim.content, (), (CLAIM_COLUMN,))
+        name = CLAIMS + claim[0].decode("latin-1")
+        delete = CheckAndMutate(name, CLAIM_COLUMN, claim[1], (), (CLAIM_COLUMN,))
         return self._requests.check_and_mutate(delete) is True
 
     def _claims(self, after: bytes) -> Iterator[list[_Claim]]:
@@ -444,7 +430,7 @@ class StoreUpkeep:
             request = make.TScan(startRow=start, columns=[make.TColumn(family=CLAIM)], limit=CLAIMS_AT_ONCE)
             rows = self._client.scan(self._engine.name(CLAIMS_TABLE), request, CLAIMS_AT_ONCE)
             claims = [
-                _Claim(row, cell.value.decode("latin-1"))
+                (row, cell.value.decode("latin-1"))
                 for row, cells in rows
                 for cell in cells
                 if cell.qualifier == CLAIM_COLUMN.encode()

@@ -21,7 +21,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -35,7 +35,7 @@ from docstore.cluster.coding import (
     encode_qualifier,
 )
 from docstore.cluster.engine import HBaseEngine
-from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, Read, slot_name
+from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
 from docstore.dedup.buckets import FAMILY, TABLE
 from docstore.dedup.index import page_of
 from docstore.model.capture import CHECKSUM
@@ -270,7 +270,7 @@ class PostingUpkeep:
         self._client.delete_many(
             self._table, [thrift.delete_versions(row, cell_keys, self._level) for row, cell_keys in rows.items()]
         )
-        pages = dict.fromkeys(_page_of(posting).pointer for posting in gone if posting.row_key[0] in _TO_PAGES)
+        pages = dict.fromkeys(_page_of(posting)[0] for posting in gone if posting.row_key[0] in _TO_PAGES)
         self._pages.fence(list(pages))
         self._existing = LruCache(MAX_CACHED_ROWS)
         self._restore(gone)
@@ -280,7 +280,7 @@ class PostingUpkeep:
 def _page_of(posting: Posting) -> Target:
     """The page of a posting."""
     row_key = posting.row_key
-    return Target(page_of(*posting), row_key[1:] if row_key[:1] == _BODY else b"")
+    return page_of(*posting), row_key[1:] if row_key[:1] == _BODY else b""
 
 
 # --- pages that other processes write meanwhile
@@ -291,16 +291,8 @@ MOST_TRIES = 1000
 """Of a change of one row on a condition."""
 
 
-class Target(NamedTuple):
-    """The page of a posting or a claim.
-
-    Attributes:
-        pointer: its row and timestamp.
-        body: the beginning of its body's checksum; b"" for any.
-    """
-
-    pointer: PagePointer
-    body: bytes = b""
+Target: TypeAlias = tuple[PagePointer, bytes]
+"""The page of a posting or a claim, and the beginning of its body's checksum; b"" for any."""
 
 
 class Pages:
@@ -324,7 +316,7 @@ class Pages:
             for (timestamp, row_key), _ in targets
         ]
         rows = self._engine.read_rows(_PAGES, reads)
-        return [_is_page(cells, target.body) for cells, target in zip(rows, targets, strict=True)]
+        return [_is_page(cells, body) for cells, (_, body) in zip(rows, targets, strict=True)]
 
     def fence(self, pointers: Sequence[PagePointer]) -> list[bool]:
         """Fence the slots of pages: a writer that is about to write one finds its slot changed and judges it again.
@@ -338,8 +330,8 @@ class Pages:
         """As `protocol.fence_slot`, but a page whose cells are deleted counts as gone."""
         name = slot_name(pointer)
         for _ in range(MOST_TRIES):
-            content = self._requests.read(Read(name)).get(SLOT)
-            if self.live([Target(pointer)])[0]:
+            content = self._requests.read(name).get(SLOT)
+            if self.live([(pointer, b"")])[0]:
                 return False
             # A token in the slot is of a deleted page, and is never used again.
             fence = next(self._fences)

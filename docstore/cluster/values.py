@@ -58,20 +58,6 @@ _AT: Final = 1
 _ROWS_A_CALL: Final = 200
 
 
-class Owned(NamedTuple):
-    """Chunks with an owner.
-
-    Attributes:
-        row: key of the first chunk.
-        owner: the encoded cell that refers to them.
-        idle_since: when maintenance first saw that it does not, in seconds; None if it does.
-    """
-
-    row: bytes
-    owner: bytes
-    idle_since: int | None
-
-
 class ChunkRows:
     """The rows of table `chunks`.
 
@@ -106,8 +92,13 @@ class ChunkRows:
 
     # --- maintenance
 
-    def owned(self, start: bytes, end: bytes) -> Iterator[Owned]:
-        """Chunks with an owner, in the order of their keys."""
+    def owned(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes, int | None]]:
+        """Chunks with an owner, in the order of their keys.
+
+        Yields:
+            The key of the first chunk; the encoded cell that refers to them; when maintenance first saw that it does
+            not, in seconds, or None if it does.
+        """
         make = messages()
         columns = [make.TColumn(family=LARGE, qualifier=qualifier) for qualifier in (_IDLE, _OWNER)]
         while True:
@@ -116,7 +107,7 @@ class ChunkRows:
             for row, cells in rows:
                 values = {cell.qualifier: cell.value for cell in cells}
                 if _OWNER in values:
-                    yield Owned(row, values[_OWNER], int(values[_IDLE]) if _IDLE in values else None)
+                    yield row, values[_OWNER], int(values[_IDLE]) if _IDLE in values else None
             if len(rows) < _ROWS_A_CALL:
                 return
             start = rows[-1][0] + b"\x00"
@@ -314,8 +305,8 @@ class CellValues:
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         if len(raw) <= INLINE_LIMIT_BYTES:
             return encode_inline(raw)
-        codec, related, payload, _ = self._codec.encode(raw, dictionary=self._dictionaries.get(row_key, column))
-        self._dictionaries.learn(row_key, column, raw)
+        dictionary = self._dictionaries.choose(row_key, column, raw)
+        codec, related, payload, _ = self._codec.encode(raw, dictionary=dictionary)
         if codec == CODEC_ZSTD_DICTIONARY:
             self._dictionaries.judge(row_key, column, len(raw), len(payload), related)
         cell = Owner(row_key, timestamp, column)
@@ -338,8 +329,9 @@ class CellValues:
     def append_pages(self, pages: Sequence[NewPage]) -> None:
         """See `Values`: no value is a delta."""
         for page in pages:
+            timestamp, row_key = page.pointer
             for column, raw in page.values.items():
-                page.cell_values[column] = self.append(page.row_key, column, page.timestamp, raw)
+                page.cell_values[column] = self.append(row_key, column, timestamp, raw)
 
     def with_values(self, row: RowMutations) -> RowMutations:
         """A row with the pending cells to which its capture records refer."""

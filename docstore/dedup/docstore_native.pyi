@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.types import Headers
+
 INTERFACE: int
 
 Numbers: TypeAlias = tuple[int, bytes, int, bytes, bytes, bytes, bytes, bytes]
@@ -119,6 +121,8 @@ def encode_capture(
     confirms: int,
     body_name: bytes,
 ) -> bytes | None: ...
+def encode_headers(headers: Headers, names: dict[str, int], values: dict[str, int]) -> bytes | None: ...
+def decode_headers(value: bytes, names: tuple[str, ...], values: tuple[str, ...]) -> Headers | None: ...
 def value_place(envelope: bytes) -> tuple[int, int, int] | None: ...
 def decode_value(
     source: bytes,

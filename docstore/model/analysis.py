@@ -45,7 +45,7 @@ class Analysis(NamedTuple):
         text_checksum: scheme byte and digest of the normalised words; b"" without words.
         shingle_count: distinct shingles.
         simhash: 64 bits.
-        sketch: scheme byte and one byte a bin.
+        sketch: scheme byte and half a byte a bin; see `capture.sketch_bins`.
         band_keys: (depths * bands,) uint64, depth by depth.
         fingerprints: (n,) uint64, ascending: the shingles that are 0 mod p.
         runs: (3n,) uint64: keys of the runs of shingles that begin with each fingerprint, length by length.

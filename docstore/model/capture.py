@@ -13,9 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgpack
 from blake3 import blake3
 
+from docstore import compiled
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, UnsupportedFormat
-from docstore.model.format import SCHEME_SIMHASH64_1, SKETCH_BYTES
+from docstore.model.format import (
+    HEADER_LOWER_CASE,
+    HEADER_NAMES,
+    HEADER_TEXT,
+    HEADER_VALUES,
+    SCHEME_SIMHASH64_1,
+    SKETCH_BYTES,
+    VERDICT_KINDS,
+    VERDICT_PREVIOUS,
+    VERDICT_STORED,
+)
 from docstore.model.keys import url_of
 from docstore.model.types import Headers, Page, Previous, Verdict, VerdictKind
 
@@ -79,10 +90,20 @@ COLUMNS = frozenset(
 )
 """All built-in columns; other cells in these families are the user's own."""
 
-_KINDS = {str(kind): kind for kind in VerdictKind}
-_PREVIOUS = {str(previous): previous for previous in Previous}
-VERDICT_KINDS = frozenset(_KINDS)
+_KINDS = tuple(map(VerdictKind, VERDICT_KINDS))
+_PREVIOUS = tuple(map(Previous, VERDICT_PREVIOUS))
+_KIND_NUMBERS, _PREVIOUS_NUMBERS, _STORED_NUMBERS = (
+    {word: number for number, word in enumerate(words)} for words in (VERDICT_KINDS, VERDICT_PREVIOUS, VERDICT_STORED)
+)
+_NAME_NUMBERS = {name: number for number, name in enumerate(HEADER_NAMES, 1)}
+_NAME_NUMBERS |= {name.lower(): number | HEADER_LOWER_CASE for name, number in _NAME_NUMBERS.items()}
+_NAMES = {number: name for name, number in _NAME_NUMBERS.items()}
+_VALUE_NUMBERS = {value: number for number, value in enumerate(HEADER_VALUES, 1)}
+_encode_headers = None if compiled.WHY_NOT else compiled.docstore_native.encode_headers
+_decode_headers = None if compiled.WHY_NOT else compiled.docstore_native.decode_headers
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
+_LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
+_HIGH_HALVES = bytes(byte >> 4 for byte in range(256))
 
 _PACKER = msgpack.Packer(unicode_errors="surrogateescape")
 """Shared, because creating a packer costs more than packing.  Packing plain values calls no Python, so it is safe in
@@ -125,7 +146,16 @@ class StoredVerdict(NamedTuple):
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:
     """Encode for `dedup:verdict`."""
-    return bytes(_PACKER.pack(verdict))
+    fields: list[Any] = list(verdict)
+    fields[0], fields[8], fields[10] = (
+        _KIND_NUMBERS[fields[0]],
+        _PREVIOUS_NUMBERS[fields[8]],
+        _STORED_NUMBERS[fields[10]],
+    )
+    for place in (3, 9):
+        if fields[place] in (0.0, 1.0):  # msgpack writes it in one byte
+            fields[place] = int(fields[place])
+    return bytes(_PACKER.pack(fields))
 
 
 def decode_verdict(value: bytes) -> StoredVerdict:
@@ -137,14 +167,15 @@ def decode_verdict(value: bytes) -> StoredVerdict:
     """
     try:
         fields = msgpack.unpackb(value)
-        if isinstance(fields[0], str) and fields[0] not in VERDICT_KINDS:
+        if not 0 <= fields[0] < len(_KINDS):
             raise UnsupportedFormat(
-                f"dedup:verdict is {fields[0]!r}, this docstore knows {', '.join(VerdictKind)}; open the store with a "
-                "newer docstore"
+                f"dedup:verdict has the number {fields[0]}, this docstore knows 0 to {len(_KINDS) - 1}; open the store "
+                "with a newer docstore"
             )
-        fields[0], fields[8] = _KINDS[fields[0]], _PREVIOUS[fields[8]]
+        fields[0], fields[8], fields[10] = _KINDS[fields[0]], _PREVIOUS[fields[8]], VERDICT_STORED[fields[10]]
+        fields[3], fields[9] = float(fields[3]), float(fields[9])
         return StoredVerdict(*fields)
-    except (KeyError, ValueError, TypeError, IndexError) as error:
+    except (ValueError, TypeError, IndexError) as error:
         raise CorruptionError(f"dedup:verdict does not decode: {error}") from error
 
 
@@ -186,8 +217,42 @@ def decode_cluster_place(value: bytes) -> ClusterPlace:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode for `http:headers`: order and repeats kept."""
-    return bytes(_PACKER.pack(headers))
+    """Encode for `http:headers`: order, case and repeats kept."""
+    made = None if _encode_headers is None else _encode_headers(headers, _NAME_NUMBERS, _VALUE_NUMBERS)
+    return encode_headers_reference(headers) if made is None else made
+
+
+def encode_headers_reference(headers: Headers) -> bytes:
+    """The definition of the result: what native code is to give, and what is done where it gives nothing."""
+    parts = []
+    for name, text in headers:
+        number = _NAME_NUMBERS.get(name, 0)
+        parts.append(bytes((number,)))
+        if not number:
+            raw = _encoded(name)
+            parts += (encode_varint(len(raw)), raw)
+        number = _VALUE_NUMBERS.get(text, 0)
+        seconds = None if number else _seconds_of(text)
+        if number:
+            parts.append(bytes((number,)))
+        elif seconds is not None:
+            parts.append(b"\0" + seconds.to_bytes(4, "big"))
+        else:
+            raw = _encoded(text)
+            parts += (encode_varint(HEADER_TEXT + len(raw)), raw)
+    return b"".join(parts)
+
+
+def _seconds_of(text: str) -> int | None:
+    """Seconds since 1970 of a date as HTTP writes it now; None for any other text."""
+    if len(text) != 29 or not text.endswith(" GMT"):
+        return None
+    mail = import_module("email.utils")
+    try:
+        seconds: int = import_module("calendar").timegm(mail.parsedate(text))
+        return seconds if 0 <= seconds < 1 << 32 and mail.formatdate(seconds, usegmt=True) == text else None
+    except (ValueError, OverflowError, IndexError, TypeError):
+        return None
 
 
 def decode_headers(value: bytes) -> Headers:
@@ -196,10 +261,41 @@ def decode_headers(value: bytes) -> Headers:
     Raises:
         CorruptionError: not a list of pairs.
     """
+    found: Headers | None = None if _decode_headers is None else _decode_headers(value, HEADER_NAMES, HEADER_VALUES)
+    return decode_headers_reference(value) if found is None else found
+
+
+def decode_headers_reference(value: bytes) -> Headers:
+    """The definition of the result: what native code is to give, and what is done where it gives nothing."""
+    headers = []
+    place = 0
     try:
-        return tuple([(name, text) for name, text in msgpack.unpackb(value, unicode_errors="surrogateescape")])
-    except (ValueError, TypeError) as error:
+        while place < len(value):
+            number, place = value[place], place + 1
+            name = _NAMES.get(number, "")
+            if not number:
+                name, place = _text_at(value, *decode_varint(value, place))
+            elif not name:
+                raise IndexError(f"no name has the number {number}")
+            number, place = decode_varint(value, place)
+            if not number:
+                seconds, place = value[place : place + 4], place + 4
+                text = import_module("email.utils").formatdate(int.from_bytes(seconds, "big"), usegmt=True)
+            elif number < HEADER_TEXT:
+                text = HEADER_VALUES[number - 1]
+            else:
+                text, place = _text_at(value, number - HEADER_TEXT, place)
+            headers.append((name, text))
+    except (IndexError, CorruptionError) as error:
         raise CorruptionError(f"http:headers does not decode: {error}") from error
+    if place != len(value):
+        raise CorruptionError("http:headers does not decode: it is cut off")
+    return tuple(headers)
+
+
+def _text_at(value: bytes, length: int, start: int) -> tuple[str, int]:
+    """A text of a header, and where it ends."""
+    return value[start : start + length].decode("utf-8", "surrogateescape"), start + length
 
 
 def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Values:
@@ -280,7 +376,7 @@ def fingerprint_values(analysis: Analysis) -> Values:
 
 
 def encode_sketch(sketch: bytes, shingle_count: int) -> bytes:
-    """Encode for `dedup:sketch`: scheme byte, one byte a bin, and the number of shingles."""
+    """Encode for `dedup:sketch`: scheme byte, half a byte a bin, and the number of shingles."""
     return sketch + encode_varint(shingle_count)
 
 
@@ -293,6 +389,12 @@ def decode_sketch(value: bytes) -> tuple[bytes, int]:
     if not value:
         return b"", 0
     return value[:SKETCH_BYTES], decode_varint(value, SKETCH_BYTES)[0]
+
+
+def sketch_bins(sketch: bytes) -> bytes:
+    """The 256 bins of a sketch, one byte each."""
+    halves = sketch[1:]
+    return halves.translate(_LOW_HALVES) + halves.translate(_HIGH_HALVES)
 
 
 def decode_simhash(value: bytes) -> int | None:
@@ -348,7 +450,7 @@ def decode_note(value: bytes) -> dict[str, Any]:
 
 def encode_visit(status: int, headers: Headers) -> bytes:
     """Encode for `http:visit`: a visit of an unchanged page."""
-    return bytes(_PACKER.pack((status, headers)))
+    return encode_varint(status) + encode_headers(headers)
 
 
 def decode_visit(value: bytes) -> tuple[int, Headers]:
@@ -357,11 +459,8 @@ def decode_visit(value: bytes) -> tuple[int, Headers]:
     Raises:
         CorruptionError: not a status with headers.
     """
-    try:
-        status, headers = msgpack.unpackb(value, unicode_errors="surrogateescape")
-        return int(status), tuple((name, text) for name, text in headers)
-    except (ValueError, TypeError) as error:
-        raise CorruptionError(f"http:visit does not decode: {error}") from error
+    status, end = decode_varint(value)
+    return status, decode_headers(value[end:])
 
 
 def shown_verdict(stored: StoredVerdict) -> Verdict:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
@@ -105,6 +105,52 @@ CAPTURE_CONFIRMS = 65
 """Of a visit: the time of the capture that it confirmed when it was written, a varint."""
 CAPTURE_BODY_NAME = 66
 """First 16 bytes of the BLAKE3 of the body; only for checksums that do not decide alone."""
+
+CAPTURE_SHA1 = 67
+"""20 bytes: in place of an `http:payload_digest` that is "sha1:" and their 32 letters of base32."""
+
+VERDICT_KINDS = ("exact", "same_text", "near", "contained", "similar", "new")
+VERDICT_PREVIOUS = ("none", "same_bytes", "same_text", "changed")
+VERDICT_STORED = ("body", "reference", "text", "confirmed", "rejected", "known", "refused", "visit")
+"""Words of `dedup:verdict`, stored as their numbers from 0 on."""
+
+HEADER_NAMES = (
+    *("Age", "Content-Disposition", "Content-Length", "Cookie", "Date", "ETag", "If-Modified-Since", "If-None-Match"),
+    *("Last-Modified", "Link", "Location", "Referer", "Set-Cookie", "Accept", "Accept-Encoding", "Accept-Ranges"),
+    *("Access-Control-Allow-Headers", "Access-Control-Allow-Origin", "Cache-Control", "Content-Encoding"),
+    *("Content-Type", "Range", "Strict-Transport-Security", "Vary", "X-Content-Type-Options", "X-XSS-Protection"),
+    *("Accept-Language", "Access-Control-Allow-Credentials", "Access-Control-Allow-Methods"),
+    *("Access-Control-Expose-Headers", "Access-Control-Request-Headers", "Access-Control-Request-Method", "Alt-Svc"),
+    *("Authorization", "Content-Security-Policy", "Early-Data", "Expect-CT", "Forwarded", "If-Range", "Origin"),
+    *("Purpose", "Server", "Timing-Allow-Origin", "Upgrade-Insecure-Requests", "User-Agent", "X-Forwarded-For"),
+    *("X-Frame-Options", "Accept-Charset", "Allow", "Content-Language", "Content-Location", "Content-Range", "Expect"),
+    *("Expires", "From", "Host", "If-Match", "If-Unmodified-Since", "Max-Forwards", "Proxy-Authenticate", "Refresh"),
+    *("Proxy-Authorization", "Retry-After", "Transfer-Encoding", "Via", "WWW-Authenticate", "Connection", "Keep-Alive"),
+    *("Pragma", "Trailer", "Upgrade", "Warning", "Content-MD5", "P3P", "X-Powered-By", "X-Cache", "X-Cache-Hits"),
+    *("X-Served-By", "X-Timer", "X-UA-Compatible", "X-Request-Id", "X-Robots-Tag", "X-AspNet-Version", "X-Generator"),
+    *("X-Pingback", "X-Varnish", "Referrer-Policy", "Permissions-Policy", "Report-To", "NEL", "Server-Timing"),
+    *("CF-Ray", "CF-Cache-Status", "X-Amz-Cf-Id", "X-Amz-Cf-Pop", "X-Amz-Request-Id", "X-Amz-Id-2"),
+)
+"""Names of header fields that are stored as numbers, from 1 on: those of the static tables of HPACK (RFC 7541) and
+QPACK (RFC 9204), of HTTP/1.1 (RFC 9110 to 9112), and that common servers and networks add."""
+HEADER_LOWER_CASE = 0x80
+"""Added to the number of a name that is all in lower case."""
+HEADER_VALUES = (
+    *("0", "*", "bytes", "gzip", "br", "deflate", "chunked", "close", "keep-alive", "Keep-Alive", "none", "Upgrade"),
+    *("text/html", "text/html; charset=utf-8", "text/html; charset=UTF-8", "text/html;charset=utf-8", "text/plain"),
+    *("text/html;charset=UTF-8", "text/html; charset=iso-8859-1", "text/html; charset=ISO-8859-1", "application/json"),
+    *("text/plain;charset=utf-8", "text/plain; charset=utf-8", "application/xhtml+xml", "application/xml", "text/xml"),
+    *("max-age=0", "max-age=2592000", "max-age=604800", "no-cache", "no-store", "public, max-age=31536000", "private"),
+    *("accept-encoding", "Accept-Encoding", "origin", "nosniff", "1; mode=block", "deny", "DENY", "sameorigin"),
+    *("max-age=31536000", "max-age=31536000; includesubdomains", "max-age=31536000; includeSubDomains", "SAMEORIGIN"),
+    *("max-age=31536000; includeSubDomains; preload", "no-store, no-cache, must-revalidate", "-1", "HIT", "MISS"),
+    *("nginx", "Apache", "cloudflare", "openresty", "LiteSpeed", "Microsoft-IIS/10.0", "AmazonS3", "GitHub.com"),
+    *("ASP.NET", "en"),
+)
+"""Values of header fields that are stored as numbers, from 1 on: of the same tables, media types, common servers."""
+HEADER_TEXT = 64
+"""A value's number from here on is the length of its text, plus this; 0 is a date, with seconds since 1970 as u32,
+big-endian."""
 
 VALUE_INLINE = 0x00
 """The value itself follows."""
@@ -207,9 +253,9 @@ compaction wrote, ascending, concatenated.  Without this row the records are rea
 DICTIONARY_ROW_PREFIX = b"dictionary:"
 """+ name of a scope ("site ..." or "tablet ...", and the column) -> stage (1 byte) and checksum of its dictionary."""
 MANIFEST_COUNTERS_ROW = b"counters"
-"""-> {"next_segment", "next_tablet", "group", "active", "tablets"}: numbers are never given twice; group is that of the
-last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of number and
-size: they replace what the rows of these say."""
+"""-> {"next_segment", "next_tablet", "group", "active", "tablets", "totals"}: numbers are never given twice; group is
+that of the last commit.  "active" has the number, committed and synced bytes of the active segment, "tablets" pairs of
+number and size: they replace what the rows of these say.  "totals" counts by name what was written."""
 
 BAND_SECRET_ROW = b"band-secret"
 """Cell m: -> BAND_SECRET_BYTES random bytes that decide which bins of a sketch make a band, with a schema that has
@@ -227,9 +273,9 @@ LOST_ROW = b"lost"
 """Cells m: of losses that an open detected, until they are acknowledged; see docs/format.md."""
 
 COUNTS_ROW = b"tally"
-"""+ name of a writer session -> msgpack of its counts by name, absolute."""
+"""+ name of a writer session on HBase -> msgpack of its counts by name, absolute."""
 COUNTS_FOLDED_ROW = b"tally-folded"
-"""-> msgpack of the counts of ended sessions, and next to it of the keys of the rows that it includes."""
+"""-> msgpack of folded counts of sessions on HBase, and next to it of the counts taken of each row."""
 COMPACTION_ROW = b"compaction"
 """Position of an unfinished maintenance run on HBase; see `cluster/upkeep.py`."""
 PURGED_ROW = b"purged"
@@ -345,5 +391,8 @@ SCHEME_TEXT_1 = 1
 """Normalised words of `reference.words`, Unicode 14.0 tables, joined by one space, BLAKE3-128."""
 SCHEME_SIMHASH64_1 = 1
 SCHEME_SKETCH_1 = 1
-SKETCH_BYTES = 257
-"""Scheme byte and 256 bins; in `dedup:sketch` a varint follows: the number of shingles."""
+SKETCH_BIN_BITS = 4
+"""Lowest bits that are kept of the minimum of each of 256 bins."""
+SKETCH_BYTES = 129
+"""Scheme byte and 256 bins: byte i has bin i in its low half and bin i + 128 in its high half.  In `dedup:sketch` a
+varint follows: the number of shingles."""

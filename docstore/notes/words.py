@@ -34,7 +34,7 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.types import ReadSpec
 from docstore.notes.annotate import GROUP, LANG, Annotator, Fields
 from docstore.reading.documents import Document
-from docstore.text.finding import UNSPACED
+from docstore.text.finding import is_unspaced
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -111,7 +111,7 @@ def stop_words(store: Store) -> dict[str, frozenset[str]]:
             if document is None or not document.text:
                 continue
             read = words(document.text)[:MAX_WORDS]
-            distinct = {*read, *(a + b for a, b in pairwise(read) if a[0] in UNSPACED and b[0] in UNSPACED)}
+            distinct = {*read, *(a + b for a, b in pairwise(read) if is_unspaced(a[0]) and is_unspaced(b[0]))}
             for lang in {"", _primary(noted_lang or document.newest.lang or "")}:
                 counts.setdefault(lang, Counter()).update(distinct)
                 sizes[lang] += 1
@@ -208,7 +208,7 @@ def _terms(sentences: Sequence[Sequence[str]], stop: frozenset[str], least: int)
 def _is_phrase(run: Phrase, stop: frozenset[str]) -> bool:
     if run[0] in stop or run[-1] in stop or all(word.isdigit() for word in run):
         return False
-    if run[0][0] in UNSPACED:  # stop words of these scripts are one or two letters
+    if is_unspaced(run[0][0]):  # stop words of these scripts are one or two letters
         return len(run) > 1 and "".join(run[:2]) not in stop and "".join(run[-2:]) not in stop
     return len(run) > 1 or len(run[0]) > 1
 
@@ -241,7 +241,7 @@ def _render(phrase: Phrase) -> str:
     """A phrase as text: with spaces, except between words of scripts without them."""
     shown = phrase[0]
     for before, word in pairwise(phrase):
-        shown += word if before[0] in UNSPACED and word[0] in UNSPACED else f" {word}"
+        shown += word if is_unspaced(before[0]) and is_unspaced(word[0]) else f" {word}"
     return shown
 
 

@@ -104,7 +104,7 @@ class Capture(NamedTuple):
         entries: the pages that a feed or site map lists.
         checksum, text_checksum: scheme byte and digest.
         simhash: of the text, 64 bits; None also if there is no word, or a policy hides it.
-        sketch: of the text: scheme byte and one byte a bin; None as for `simhash`.
+        sketch: of the text: scheme byte and half a byte a bin; None as for `simhash`.
         crawl: label of the crawl that fetched it; "" for none, and where nothing but the body was asked for.
         verdict: against other URLs when it was written, and against the version before it.
         served_from: URL whose body it shares under policy `reference`; else "".

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from docstore.dedup.kernel import checksum_matches
 from docstore.model import capture
 from docstore.model.capture import Column
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, DocstoreError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
@@ -32,6 +30,7 @@ from docstore.storage.reports import Problem
 from docstore.storage.table import Table, declared_families
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
+from docstore.sweep.stages import in_order
 from docstore.writing.importing import is_unfinished
 
 if TYPE_CHECKING:  # types alone
@@ -86,41 +85,41 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
 
     of_thread = threading.local()
 
-    def look(checked: Checked) -> list[Problem]:
-        if not hasattr(of_thread, "seen"):
-            of_thread.seen = SeenPages(opened, table)  # of this thread
-        return list(_check_capture(opened, of_thread.seen, checked))
+    found: list[Problem] = []
+    """What rows themselves show."""
 
-    # reads of another machine mostly wait; native code decodes and computes fingerprints without the GIL
-    threads = THREADS if isinstance(opened.engine, ReadsAhead) else min(THREADS, os.cpu_count() or 1)
-    with ThreadPoolExecutor(threads, "docstore-check") as pool:
-        waiting: deque[Future[list[Problem]]] = deque()
-
-        def finished(most: int) -> Iterator[Problem]:
-            while len(waiting) > most:
-                yield from waiting.popleft().result()
-
+    def batches() -> Iterator[list[Checked]]:
+        """Captures that a thread checks together."""
         batch: list[Checked] = []
         for number, row in enumerate(opened.engine.scan("pages", spec=ReadSpec(cell_limit=SLICE_CELLS)), 1):
-            cells = list(all_cells(opened.engine, "pages", row))
             records: dict[int, CaptureRecord] = {}
-            for cell in cells:
-                yield from _check_cell(opened, row.row_key, cell, families.keys(), records)
-            yield from _check_visits(row.row_key, records)
+            for cell in all_cells(opened.engine, "pages", row):
+                found.extend(_check_cell(opened, row.row_key, cell, families.keys(), records))
+            found.extend(_check_visits(row.row_key, records))
             shown = {live.timestamp: live for live in table.live(list(records.values()))}
             batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
             if len(batch) >= BATCH_CAPTURES:
-                waiting.append(pool.submit(_all_of, look, batch))
+                yield batch
                 batch = []
-                yield from finished(2 * threads)
             if on_row is not None:
                 on_row(number)
-        waiting.append(pool.submit(_all_of, look, batch))
-        yield from finished(0)
+        yield batch
 
+    def look(batch: list[Checked]) -> list[Problem]:
+        if not hasattr(of_thread, "seen"):
+            of_thread.seen = SeenPages(opened, table)  # of this thread
+        return [one for checked in batch for one in _check_capture(opened, of_thread.seen, checked)]
 
-def _all_of(look: Callable[[Checked], list[Problem]], batch: Sequence[Checked]) -> list[Problem]:
-    return [problem for checked in batch for problem in look(checked)]
+    # reads of another machine mostly wait; native code decodes and computes fingerprints without the GIL
+    threads = THREADS if isinstance(opened.engine, ReadsAhead) else min(THREADS, os.cpu_count() or 1)
+    try:
+        for problems in in_order(threads, look, batches()):
+            yield from found
+            found.clear()
+            yield from problems
+    except DocstoreError:  # rows after it cannot be read; those before it have shown this
+        yield from found
+        raise
 
 
 def _check_cell(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote_plus, urlsplit
@@ -18,11 +17,13 @@ from blake3 import blake3
 
 from docstore.model import capture
 from docstore.model.capture import Column, StoredVerdict
+from docstore.model.errors import InvalidArgument
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
 from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
 from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
+from docstore.reports.patterns import Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.values import INLINE_TAG, raw_bytes_of
@@ -33,18 +34,9 @@ if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
 
 CLUSTER_SIZES = ((2, 2), (3, 5), (6, 20), (21, 100), (101, None))
-
-
-class By(StrEnum):
-    """What pages are counted by."""
-
-    HOST = "host"
-    PREFIX = "prefix"
-    """Host and first segment of the path."""
-    PARAMETER = "parameter"
-    """Host and name of a query parameter; a page counts once for each."""
-    CRAWL = "crawl"
-    """Label of the crawl that fetched a capture."""
+BY = ("host", "prefix", "parameter", "crawl", "pattern")
+"""What captures are counted by.  A prefix is a host and the first segment of a path; with parameters a page counts once
+for each; patterns are shapes of URLs."""
 
 
 @dataclass(slots=True)
@@ -131,6 +123,7 @@ class DedupStats(Plain):
         clustered: pages in them.
         unseen: pages that the detector cannot see, of all crawls.
         traps: query parameters; those that never change the content first, then by superfluous URLs.
+        patterns, same_texts: shapes of URLs, and texts that many URLs of a host show, if requested.
     """
 
     total: GroupCounts = field(default_factory=GroupCounts)
@@ -139,6 +132,8 @@ class DedupStats(Plain):
     clustered: int = 0
     unseen: int = 0
     traps: list[Trap] = field(default_factory=list)
+    patterns: list[Pattern] = field(default_factory=list)
+    same_texts: list[SameText] = field(default_factory=list)
 
     def asdict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -148,19 +143,12 @@ class DedupStats(Plain):
         return fields
 
 
-class _Variant(NamedTuple):
-    """The captures seen so far of a URL without one of its parameters."""
-
-    urls: int
-    content: bytes
-    changing: bool
-
-
 class ParameterCounts:
     """Counts URLs by query parameter.  Memory: about 200 bytes for each parameter of each URL."""
 
     def __init__(self) -> None:
-        self._variants: dict[tuple[str, str], dict[bytes, _Variant]] = {}
+        self._variants: dict[tuple[str, str], dict[bytes, tuple[int, bytes, bool]]] = {}
+        """By host and name, and URL without it: number of URLs, content of the first, whether another differs."""
 
     def add(self, url: str, content: bytes) -> None:
         """Count a URL; `content` is a checksum of its content, or b"", with which it is not counted."""
@@ -172,17 +160,16 @@ class ParameterCounts:
             rest = "&".join(text for other, text in parameters if other != name)
             page = blake3(f"{parts.scheme}:{parts.netloc}{parts.path}?{rest}".encode()).digest(8)
             variants = self._variants.setdefault((parts.hostname or "", name), {})
-            seen = variants.get(page, _Variant(0, content, False))
-            variants[page] = _Variant(seen.urls + 1, seen.content, seen.changing or content != seen.content)
+            urls, first, changing = variants.get(page, (0, content, False))
+            variants[page] = urls + 1, first, changing or content != first
 
     def done(self) -> list[Trap]:
         """Parameters: those that never change the content first, then by superfluous URLs."""
         traps = []
         for (host, name), variants in self._variants.items():
-            compared = [variant for variant in variants.values() if variant.urls > 1]
-            urls = sum(variant.urls for variant in variants.values())
-            changing = sum(variant.changing for variant in compared)
-            traps.append(Trap(host, name, urls, len(variants), len(compared), changing))
+            compared = [is_changing for urls, _, is_changing in variants.values() if urls > 1]
+            urls = sum(urls for urls, _, _ in variants.values())
+            traps.append(Trap(host, name, urls, len(variants), len(compared), sum(compared)))
         return sorted(traps, key=Trap.rank)
 
 
@@ -212,14 +199,16 @@ def content_of(store: DocumentStore, captures: Sequence[LiveCapture], rejected: 
     return b""
 
 
-def dedup_stats(store: DocumentStore, by: By | None = None, crawl: str = "") -> DedupStats:
+def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") -> DedupStats:
     """Count duplicates in the live rows of a store.
 
     Args:
         store: to read.
-        by: also count by this.
+        by: also count by this, one of BY.
         crawl: only captures that the crawl of this label fetched.
     """
+    if by not in (None, *BY):
+        raise InvalidArgument(f"by is one of {', '.join(BY)}, not {by!r:.100}")
     counting = _Counting(store, by, crawl)
     for row in store.table.scan_captures():
         counting.take(row)
@@ -227,7 +216,7 @@ def dedup_stats(store: DocumentStore, by: By | None = None, crawl: str = "") -> 
 
 
 class _Counting:
-    def __init__(self, store: DocumentStore, by: By | None, crawl: str) -> None:
+    def __init__(self, store: DocumentStore, by: str | None, crawl: str) -> None:
         self._store = store
         self._fetch = store.opened.values.fetch
         self._by = by
@@ -235,6 +224,7 @@ class _Counting:
         self._stats = DedupStats()
         self._clusters: Counter[bytes] = Counter()
         self._parameters = ParameterCounts()
+        self._patterns = PatternCounts()
 
     def take(self, row: ScannedRow) -> None:
         """Count one row."""
@@ -243,14 +233,16 @@ class _Counting:
         if self._crawl:
             captures = [one for one in captures if _label(one) == self._crawl]
         rejected: dict[int, StoredVerdict] = {}
+        newest_verdict: StoredVerdict | None = None
         for live in captures:
             if capture.VERDICT in live.columns:
                 verdict = capture.decode_verdict(self._fetch(live.columns[capture.VERDICT]))
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
+                newest_verdict = newest_verdict or verdict
                 body = live.columns.get(capture.BODY)
                 stored_bytes = 0 if body is None else self._store.opened.values.stored_bytes(body)
-                names = [_label(live)] if self._by is By.CRAWL else self._names(url)
+                names = [_label(live)] if self._by == "crawl" else self._names(url)
                 groups = [self._stats.groups.setdefault(name, GroupCounts()) for name in names]
                 for group in (self._stats.total, *groups):
                     group.add(verdict, body, stored_bytes)
@@ -261,17 +253,21 @@ class _Counting:
             clusters = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
             if newest.source in clusters:
                 self._clusters[self._fetch(clusters[newest.source])] += 1
-        if "?" in url:
-            self._parameters.add(url, content_of(self._store, captures, rejected))
+        content = b""
+        if "?" in url or self._by == "pattern":
+            content = content_of(self._store, captures, rejected)
+            self._parameters.add(url, content)
+        if self._by == "pattern" and newest_verdict is not None:
+            self._patterns.add(url, content[:9], newest_verdict.kind in DUPLICATES)
 
     def _names(self, url: str) -> list[str]:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        if self._by is By.HOST:
+        if self._by == "host":
             return [host]
-        if self._by is By.PREFIX:
+        if self._by == "prefix":
             return [f"{host}/{parts.path.lstrip('/').partition('/')[0]}"]
-        if self._by is By.PARAMETER:
+        if self._by == "parameter":
             return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)})
         return []
 
@@ -284,6 +280,7 @@ class _Counting:
             name = f"{low}" if high == low else f"{low}-{high}" if high else f"{low} and more"
             stats.cluster_sizes[name] = sum(1 for size in sizes if size >= low and (high is None or size <= high))
         stats.traps = self._parameters.done()
+        stats.patterns, stats.same_texts = self._patterns.done()
         ordered = sorted(stats.groups.items(), key=lambda item: (-item[1].duplicates, -item[1].captures, item[0]))
         stats.groups = dict(ordered)
         stats.unseen = reindex(self._store, dry_run=True).unseen

@@ -11,18 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
-
-from docstore.model import capture
-from docstore.model.capture import Column, StoredVerdict
-from docstore.model.types import DUPLICATES, ReadSpec, VerdictKind
-from docstore.reading.cells import Row
-
-if TYPE_CHECKING:
-    from docstore.attach import Store
+from typing import Final
 
 LEAST_URLS: Final = 5
 """A text is listed if at least this many URLs of one host have it; in a report a shape, too."""
@@ -222,50 +212,3 @@ def _literal(text: str) -> str:
 
 def _host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0]
-
-
-# --- the URLs of a store
-
-
-def url_patterns(store: Store) -> tuple[list[Pattern], list[SameText]]:
-    """Patterns and repeated texts of a store's live rows; reads checksums, not texts or bodies."""
-    counts = PatternCounts()
-
-    @lru_cache(maxsize=100_000)
-    def content_at(row_key: bytes, timestamp: int) -> bytes:
-        row = store.cells.read_row(row_key, ReadSpec(("dedup",), since=timestamp, until=timestamp + 1))
-        return b"" if row is None else _content_of({cell[:2]: cell.value for cell in row.cells})
-
-    for row in store.cells.scan(spec=ReadSpec(("dedup",)), qualifier_regex="checksum|text_checksum|verdict"):
-        verdict, content = _verdict_and_content(row, content_at)
-        if verdict is not None:
-            counts.add(row.url, content[:9], verdict.kind in DUPLICATES)
-    return counts.done()
-
-
-def _verdict_and_content(row: Row, content_at: Callable[[bytes, int], bytes]) -> tuple[StoredVerdict | None, bytes]:
-    """The newest verdict of a row, and the content of its newest capture that has some, or of the page it repeats."""
-    captures: dict[int, dict[Column, bytes]] = {}
-    for cell in row.cells:
-        captures.setdefault(cell.timestamp, {})[cell.family, cell.qualifier] = cell.value
-    newest: StoredVerdict | None = None
-    content = b""
-    for _, columns in sorted(captures.items(), reverse=True):
-        verdict = capture.decode_verdict(columns[capture.VERDICT]) if capture.VERDICT in columns else None
-        if verdict is not None and verdict.reason != capture.REASON_NOT_MODIFIED:
-            newest = newest or verdict
-        content = content or _content_of(columns)
-        is_copy = verdict is not None and verdict.kind in (VerdictKind.EXACT, VerdictKind.SAME_TEXT)
-        if not content and is_copy and verdict is not None and verdict.stored == capture.STORED_REJECTED:
-            content = content_at(verdict.of_row_key, verdict.of_timestamp)
-        if newest is not None and content:
-            break
-    return newest, content
-
-
-def _content_of(columns: Mapping[Column, bytes]) -> bytes:
-    return (
-        columns[capture.TEXT_CHECKSUM] or columns.get(capture.CHECKSUM, b"")
-        if capture.TEXT_CHECKSUM in columns
-        else b""
-    )

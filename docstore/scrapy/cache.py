@@ -15,8 +15,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.misc import load_object
 
 from docstore.model.errors import DocstoreError, InvalidArgument
-from docstore.scrapy.captures import CACHED, NOT_MODIFIED, now_micros
-from docstore.scrapy.middleware import StoreMiddleware
+from docstore.scrapy.middleware import CACHED, NOT_MODIFIED, StoreMiddleware, now_micros
 from docstore.scrapy.options import acquire, options, release
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import micros
 from docstore.search.answers import SearchOptions
 from docstore.search.index import TEXT_FIELDS, search_text
-from docstore.text.finding import UNSPACED, beginning_of
+from docstore.text.finding import beginning_of, is_unspaced
 
 MOST_CHARACTERS: Final = 1000
 MAX_WORDS: Final = 64
@@ -271,7 +271,7 @@ class QueryMaker:
             ends = range(min(len(words), start + self._longest_name), start, -1)
             end = next((end for end in ends if tuple(words[start:end]) in self._synonyms), start + 1)
             others = self._synonyms.get(tuple(words[start:end]), ())
-            while end < len(words) and _is_unspaced(words[start]) and _is_unspaced(words[end]):
+            while end < len(words) and is_unspaced(words[start][0]) and is_unspaced(words[end][0]):
                 end += 1
             parts += self._words(words[start:end], fields)
             if item.sign != "-":
@@ -282,7 +282,7 @@ class QueryMaker:
 
     def _words(self, words: Sequence[str], fields: Iterable[str]) -> Iterator[Query]:
         """Queries of words; of a sequence in a script without spaces, of its pairs."""
-        if len(words) > 1 and _is_unspaced(words[0]):
+        if len(words) > 1 and is_unspaced(words[0][0]):
             pairs = [self._phrase(pair, fields, 1.0) for pair in pairwise(words)]
             yield from (query for query in pairs if query is not None)
             return
@@ -334,10 +334,6 @@ class QueryMaker:
                 if 0 < min(counts) <= self._frequent and pair[0] != pair[1]:
                     query = Query.phrase_query(self._schema, field, list(pair), NEAR_SLOP)
                     yield Query.boost_query(query, weight * self._boost(field))
-
-
-def _is_unspaced(word: str) -> bool:
-    return word[0] in UNSPACED
 
 
 def _any(queries: Sequence[Query]) -> Query | None:

@@ -22,7 +22,7 @@ from docstore.model import capture, keys, markup
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
 from docstore.model.keys import shown_url, url_of
 from docstore.model.markup import WIDTH, columns, counted, duration, moment, number, percent, size, verdict_bar
-from docstore.model.types import ReadSpec, Verdict, VerdictKind, micros
+from docstore.model.types import ReadSpec, VerdictKind, micros
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import Snippet
 from docstore.reports.html import report_html, style_sheet, style_source
@@ -456,17 +456,6 @@ SCANNED_ROWS = 20_000
 """Of one view: a few seconds.  Pages of a rare verdict may be far apart."""
 
 
-class Listed(NamedTuple):
-    """A capture in a list; `stored` says how it was stored."""
-
-    url: str
-    timestamp: int
-    title: str
-    status: str
-    verdict: Verdict | None
-    stored: str
-
-
 def listing(store: DocumentStore, given: Given) -> dict[str, Any]:
     """Values of `list.html`: of each page the newest capture that is wanted, in the order of row keys.
 
@@ -483,7 +472,7 @@ def listing(store: DocumentStore, given: Given) -> dict[str, Any]:
         raise InvalidArgument(f"verdict must be one of {', '.join(VerdictKind)}, not {verdict[:40]!r}")
     earliest = _since(since)
     start, end = keys.prefix_range(prefix) if prefix else (b"", None)
-    pages: list[Listed] = []
+    pages: list[dict[str, Any]] = []
     rows, last, is_more = 0, b"", False
     for row in store.table.scan_captures(max(start, place_after_key(after)), end):
         if rows == SCANNED_ROWS:
@@ -532,7 +521,9 @@ def _verdict_of(store: DocumentStore, live: LiveCapture) -> capture.StoredVerdic
     return None if value is None else capture.decode_verdict(store.opened.values.fetch(value))
 
 
-def _listed(store: DocumentStore, url: str, live: LiveCapture) -> Listed:
+def _listed(store: DocumentStore, url: str, live: LiveCapture) -> dict[str, Any]:
+    """What a list says of a capture."""
+
     def text(column: capture.Column) -> str:
         try:
             value = live.columns.get(column)
@@ -541,9 +532,14 @@ def _listed(store: DocumentStore, url: str, live: LiveCapture) -> Listed:
             return ""
 
     verdict = _verdict_of(store, live)
-    shown = None if verdict is None else capture.shown_verdict(verdict)
-    stored = "" if verdict is None else verdict.stored
-    return Listed(url, live.timestamp, text(capture.TITLE), text(capture.STATUS), shown, stored)
+    return {
+        "url": url,
+        "timestamp": live.timestamp,
+        "title": text(capture.TITLE),
+        "status": text(capture.STATUS),
+        "verdict": None if verdict is None else capture.shown_verdict(verdict),
+        "stored": "" if verdict is None else verdict.stored,
+    }
 
 
 # --- two captures side by side: which words went, which came

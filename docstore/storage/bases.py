@@ -56,26 +56,23 @@ class NewPage:
     """Values of one capture that are stored together; see `Values.append_pages`.
 
     Attributes:
-        row_key, timestamp, pointer: of the capture.
+        pointer: of the capture.
         values: raw, by column: the body first, then the text.
         body_name: of its body as a base, if that is known; else b"".
+        text_name: of its text as a base; set when a long text is encoded.
         offers: bases for body and text, the likeliest first.
         cell_values: of its values, by column; set when they are appended.
         bases: what body and text of a similar page can be deltas against: its own values, or their bases.  Set as
             `cell_values`, for values that may be bases.
     """
 
-    __slots__ = ("bases", "body_name", "cell_values", "offers", "pointer", "row_key", "timestamp", "values")
+    __slots__ = ("bases", "body_name", "cell_values", "offers", "pointer", "text_name", "values")
 
-    def __init__(
-        self, row_key: bytes, timestamp: int, values: dict[Column, bytes], offers: Sequence[Offers] = ()
-    ) -> None:
-        self.row_key = row_key
-        self.timestamp = timestamp
-        self.pointer = PagePointer(timestamp, row_key)
+    def __init__(self, pointer: PagePointer, values: dict[Column, bytes], offers: Sequence[Offers] = ()) -> None:
+        self.pointer = pointer
         self.values = values
         self.offers = offers
-        self.body_name = b""
+        self.body_name = self.text_name = b""
         self.cell_values: dict[Column, bytes] = {}
         self.bases: dict[Column, Base] = {}
 

@@ -18,8 +18,10 @@ capture as long as the stored capture before it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import NamedTuple
 
 from docstore import compiled
@@ -27,6 +29,7 @@ from docstore.model.capture import (
     BODY,
     CHECKSUM,
     CRAWL,
+    PAYLOAD_DIGEST,
     REASON_NOT_MODIFIED,
     SIMHASH,
     SKETCH,
@@ -48,6 +51,7 @@ from docstore.model.format import (
     CAPTURE_FIELDS,
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
+    CAPTURE_SHA1,
     CAPTURE_STORED,
 )
 from docstore.model.types import Cell, GCPolicy, Previous, SetCell
@@ -58,6 +62,9 @@ _decode = None if compiled.WHY_NOT else compiled.docstore_native.decode_capture
 _encode = None if compiled.WHY_NOT else compiled.docstore_native.encode_capture
 _NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}
 _HEADS = {column: bytes((number,)) for number, column in CAPTURE_FIELDS.items()}
+_SHA1_HEAD = INLINE_TAG + b"sha1:"
+_SHA1 = re.compile(re.escape(_SHA1_HEAD) + b"[A-Z2-7]{32}").fullmatch
+"""A payload digest as most archives have it."""
 _OF_SOURCE = frozenset((TEXT_CHECKSUM, SIMHASH, SKETCH))
 """Columns of family `dedup` that depend on the text: a visit with the same bytes shows those of its capture."""
 
@@ -110,14 +117,20 @@ class CaptureRecord(NamedTuple):
     def encode_reference(self) -> bytes:
         """The definition of the result: what native code is to give, and what is done where it gives nothing."""
         parts = [bytes((self.kind,))]
-        for column in sorted(self.columns, key=_NUMBERS.__getitem__):
-            value = self.columns[column]
+        columns, sha1 = self.columns, b""
+        digest = columns.get(PAYLOAD_DIGEST, b"")
+        if _SHA1(digest):
+            sha1 = import_module("base64").b32decode(digest[len(_SHA1_HEAD) :])
+            columns = {column: value for column, value in columns.items() if column != PAYLOAD_DIGEST}
+        for column in sorted(columns, key=_NUMBERS.__getitem__):
+            value = columns[column]
             length = len(value)
             parts += (_HEADS[column], bytes((length,)) if length < 0x80 else encode_varint(length), value)
         for number, content in (
             (CAPTURE_ARRIVED, encode_varint(self.arrived) if self.arrived else b""),
             (CAPTURE_CONFIRMS, encode_varint(self.confirms) if self.confirms else b""),
             (CAPTURE_BODY_NAME, self.body_name),
+            (CAPTURE_SHA1, sha1),
         ):
             if content:
                 parts += (bytes((number, len(content))), content)
@@ -161,6 +174,8 @@ def decode_capture_reference(timestamp: int, value: bytes) -> CaptureRecord:
                 confirms = decode_varint(value, start)[0]
             elif number == CAPTURE_BODY_NAME:
                 body_name = value[start:end]
+            elif number == CAPTURE_SHA1 and length == 20:
+                columns[PAYLOAD_DIGEST] = _SHA1_HEAD + import_module("base64").b32encode(value[start:end])
             else:
                 end = -1
                 break

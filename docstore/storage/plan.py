@@ -8,7 +8,7 @@ a page whose record, base or postings are missing.  An engine with atomic batche
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
@@ -67,14 +67,19 @@ class Plan:
     """Rows of one commit by stage.
 
     Attributes:
+        bodies: row key and length in bytes of each body that it writes.
+        counts: what its commit adds to the totals of the store, by name.
         flush_reason: why its batch was committed early; None if the group was complete, or if it writes no batch.
     """
 
-    __slots__ = ("_removed", "_slots", "_written", "flush_reason")
+    __slots__ = ("_removed", "_slots", "_written", "bodies", "counts", "flush_reason")
 
     def __init__(self) -> None:
+        self.bodies: list[tuple[bytes, int]] = []
+        self.counts: Mapping[str, int] = {}
         self.flush_reason: FlushReason | None = None
-        self._written: dict[tuple[Stage, int], list[RowMutations]] = {}
+        self._written: dict[Stage, dict[int, list[RowMutations]]] = {}
+        """By stage and order."""
         self._removed: dict[Stage, list[RowMutations]] = {}
         self._slots: dict[int, list[Slot]] = {}
 
@@ -86,7 +91,7 @@ class Plan:
             rows: each with all its mutations of this stage, applied atomically.
             order: commit order within the stage; a page comes after the pages of the plan that its verdict needs.
         """
-        self._written.setdefault((stage, order), []).extend(rows)
+        self._written.setdefault(stage, {}).setdefault(order, []).extend(rows)
         return self
 
     def remove(self, stage: Stage, rows: Iterable[RowMutations]) -> Plan:
@@ -103,25 +108,20 @@ class Plan:
         for order in sorted(self._slots):
             yield self._slots[order]
 
-    def stages(self) -> Iterator[list[RowMutations]]:
-        """The rows of each stage that has any, in order; PAGES is split by commit order."""
-        yield from self.before_pages()
-        yield from self.from_pages()
+    def stages(self, start: Stage = Stage.NUMBERS, end: Stage | None = None) -> list[list[RowMutations]]:
+        """The rows of each stage that has any, in order; PAGES is split by commit order.
 
-    def before_pages(self) -> Iterator[list[RowMutations]]:
-        """The stages before PAGES."""
-        for key in sorted(self._written):
-            if self._written[key] and key[0] < Stage.PAGES:
-                yield self._written[key]
-
-    def from_pages(self) -> Iterator[list[RowMutations]]:
-        """PAGES and the stages after it, then the removals."""
-        for key in sorted(self._written):
-            if self._written[key] and key[0] >= Stage.PAGES:
-                yield self._written[key]
-        for stage in sorted(self._removed, reverse=True):
-            if self._removed[stage]:
-                yield self._removed[stage]
+        Args:
+            start: the first stage.
+            end: the first one that is left out; None for all that follow, and the removals after them.
+        """
+        parts = []
+        for stage in sorted(self._written):
+            if start <= stage and (end is None or stage < end):
+                parts += [rows for _, rows in sorted(self._written[stage].items()) if rows]
+        if end is None:
+            parts += [self._removed[stage] for stage in sorted(self._removed, reverse=True) if self._removed[stage]]
+        return parts
 
     def rows(self) -> list[RowMutations]:
         """All rows, stage by stage."""
@@ -129,19 +129,19 @@ class Plan:
 
     def written(self, stage: Stage) -> list[RowMutations]:
         """The rows that a stage writes first."""
-        return self._written.get((stage, 0), [])
+        return self._written.get(stage, {}).get(0, [])
 
-    def changed(self, stage: Stage) -> Iterator[RowMutations]:
+    def changed(self, stage: Stage) -> list[RowMutations]:
         """All rows that a stage writes, fills as slots, or removes something of."""
-        for (written_stage, _), rows in self._written.items():
-            if written_stage is stage:
-                yield from rows
-        if stage is Stage.PAGES:
-            yield from (slot.row for slots in self._slots.values() for slot in slots)
-        yield from self._removed.get(stage, ())
+        changed: list[RowMutations] = []
+        for rows in self._written.get(stage, {}).values():
+            changed += rows
+        for slots in self._slots.values() if stage is Stage.PAGES else ():
+            changed += [slot.row for slot in slots]
+        return changed + self._removed.get(stage, [])
 
     def __bool__(self) -> bool:
-        return any(self._written.values()) or any(self._removed.values()) or any(self._slots.values())
+        return bool(self.counts or self._slots or self.stages())
 
 
 def apply(engine: Engine, plan: Plan, durability: Durability) -> None:

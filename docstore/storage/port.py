@@ -14,7 +14,7 @@ directory.  It offers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -170,10 +170,6 @@ class Committer(Protocol):
         """Wait a moment before lost pages are judged again."""
         ...
 
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """Count bodies of the plan in preparation: row key and length in bytes of each."""
-        ...
-
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """Run work that frees space; on a full disk it may use the reserve."""
         ...
@@ -191,7 +187,6 @@ class Backend(Protocol):
         runs: where an index may keep sorted runs; None if postings are rows.
         index: the index, if it is open: reading does not open it.  Closed with the backend.
         lower: for an overlay, the backend under it.
-        session: id of this writer, never used again; b"" if one process writes.
     """
 
     path: Path
@@ -202,7 +197,6 @@ class Backend(Protocol):
     runs: RunStorage | None
     index: Closing | None
     lower: Backend | None
-    session: bytes
 
     @property
     def values(self) -> Values:

@@ -1,6 +1,6 @@
 """Third stage of a sweep: candidate pairs from sketches.
 
-Pure functions of arrays with bounded memory; a page is its number 0..n-1.  A stored sketch has one byte a bin.  Bands
+Pure functions of arrays with bounded memory; a page is its number 0..n-1.  A sketch has one byte a bin here.  Bands
 are groups of these bytes over all 256 bins, so no text is read here.  Two texts that share a band are compared bin by
 bin, and dropped if the estimate is more than four standard deviations below the threshold.  The next stage verifies the
 others exactly.
@@ -17,12 +17,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.model.errors import InvalidArgument
+from docstore.model.format import SKETCH_BIN_BITS
 from docstore.reference.fingerprints import BINS, Numbers, distinct, spans
 
 ROUNDING = 1e-9
@@ -42,7 +43,6 @@ RECENT_BANDS = 4
 """A pair that shares one of the last so many bands was compared there.  Similar pairs share most bands, so few pairs
 are compared twice."""
 SIGMAS = 4.0
-_KEPT_BITS = 8
 
 
 # --- recall of bands
@@ -166,22 +166,14 @@ def _count_true(equal: NDArray[np.bool_]) -> Numbers:
 # --- the stage
 
 
-class Candidates(NamedTuple):
-    """Pairs to verify, first < second, sorted, each once.
-
-    Attributes:
-        first, second: (pairs,) int64.
-        cut: texts in buckets so large that not every pair was compared.
-    """
-
-    first: Numbers
-    second: Numbers
-    cut: int
+Candidates: TypeAlias = tuple[Numbers, Numbers, int]
+"""Pairs to verify, first < second, sorted, each once: two (pairs,) int64; and the number of texts in buckets so large
+that not every pair was compared."""
 
 
 def band_width(threshold: float) -> int:
     """The widest band with which at most MISSED pairs at the threshold share no band."""
-    agreement = bin_agreement(threshold, _KEPT_BITS)
+    agreement = bin_agreement(threshold, SKETCH_BIN_BITS)
     for width in range(WIDEST_BAND, NARROWEST_BAND, -1):
         if miss_probability(agreement, width, BINS // width) <= MISSED:
             return width
@@ -191,7 +183,7 @@ def band_width(threshold: float) -> int:
 def expected_recall(threshold: float) -> float:
     """Share of the pairs at the threshold that become candidates, for independent bins."""
     width = band_width(threshold)
-    return 1.0 - miss_probability(bin_agreement(threshold, _KEPT_BITS), width, BINS // width)
+    return 1.0 - miss_probability(bin_agreement(threshold, SKETCH_BIN_BITS), width, BINS // width)
 
 
 Seen = tuple[NDArray[np.uint64], NDArray[np.bool_]]
@@ -216,7 +208,7 @@ def candidates(
         found = list(pool.map(partial(_of_bands, sketches, sizes, chosen, threshold), some))
     codes, count = distinct(np.concatenate([codes for codes, _ in found])), max(1, len(chosen))
     cut = np.logical_or.reduce([cut for _, cut in found])
-    return Candidates(chosen[codes // count], chosen[codes % count], int(cut.sum()))
+    return chosen[codes // count], chosen[codes % count], int(cut.sum())
 
 
 def _of_bands(
@@ -329,7 +321,7 @@ def _own_bins(sizes: Numbers) -> NDArray[np.float64]:
 
 def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, threshold: float) -> NDArray[np.float64]:
     """Bins that must agree before a pair is verified: `theory.sketch_margin`, vectorised."""
-    agreement = bin_agreement(threshold, _KEPT_BITS)
+    agreement = bin_agreement(threshold, SKETCH_BIN_BITS)
     # A borrowed bin repeats the value of another bin, which then counts twice.  Three quarters is a safe factor.
     own = 0.75 * np.minimum(bins[left], bins[right])
     least: NDArray[np.float64] = BINS * (agreement - SIGMAS * np.sqrt(agreement * (1 - agreement) / own))

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
 from docstore.dedup.kernel import Kernel, joined_words, shared_members
-from docstore.reference.fingerprints import BINS, Numbers, Sets, minima
+from docstore.model.capture import sketch_bins
+from docstore.reference.fingerprints import BINS, Numbers, Sets, minima, sketch
 from docstore.sweep.candidates import Candidates, candidates
 from docstore.sweep.stages import in_order
 
@@ -140,7 +141,7 @@ def _columns(
 
 
 def _sketch(shingles: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    return minima(shingles).astype(np.uint8) if len(shingles) else np.zeros(BINS, np.uint8)
+    return np.frombuffer(sketch_bins(sketch(minima(shingles))) if len(shingles) else bytes(BINS), np.uint8)
 
 
 SetsFile: TypeAlias = tuple[str, str, str]

@@ -244,7 +244,7 @@ class _Sweep:
             canonical_policy=str(options.canonical_policy),
             expected_recall=expected_recall(self._threshold),
         )
-        self._apart = Listed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
+        self._apart: Listed = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
         self.engine = _engine(store, options)
         if options.engine != "local":
             self._stage_done("start")
@@ -313,9 +313,11 @@ class _Sweep:
         maker = self._maker(versions)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
-        proposed = self.engine.candidates(versions.sketches, versions.shingle_counts, lone, self._threshold)
-        first, second = _with_named(proposed.first, proposed.second, leader, versions)
-        self.report.candidates, self.report.crowded = len(first), proposed.cut
+        first, second, self.report.crowded = self.engine.candidates(
+            versions.sketches, versions.shingle_counts, lone, self._threshold
+        )
+        first, second = _with_named(first, second, leader, versions)
+        self.report.candidates = len(first)
         self._stage_done("candidates")
         needed = distinct(np.concatenate([first, second]))
         made = maker.make(workspace, "shingles", needed, sketches=False, on_progress=self._reporter("shingles"))
@@ -333,9 +335,9 @@ class _Sweep:
             is_near = similarity >= self._store.schema.near_threshold
             apart = set_apart(versions, maker, leader, first, second, is_near)
             shown = apart & (self._options.same_url | (versions.rows[first] != versions.rows[second]))
-            self._apart = Listed(first[shown], second[shown], similarity[shown])
+            self._apart = first[shown], second[shown], similarity[shown]
             first, second, similarity = first[~apart], second[~apart], similarity[~apart]
-        self.report.title_mismatches = len(self._apart.first)
+        self.report.title_mismatches = len(self._apart[0])
         equal = _same_bodies(versions, leader)
         first, second = np.concatenate([first, equal[0]]), np.concatenate([second, equal[1]])
         similarity = np.concatenate([similarity, np.ones(len(equal[0]))])
@@ -347,14 +349,14 @@ class _Sweep:
         listed = 0
         parts = graph.every() if self._options.all_pairs else iter([graph.star()])
         if self._options.pairs is None:
-            listed = self.report.pairs if self._options.all_pairs else sum(len(part.first) for part in parts)
+            listed = self.report.pairs if self._options.all_pairs else sum(len(first) for first, _, _ in parts)
         else:
             partial = self._options.pairs.with_name(self._options.pairs.name + ".partial")
             try:
                 with partial.open("w", encoding="utf-8", newline="\n") as stream:
                     for part in parts:
                         stream.writelines(_lines(versions, part))
-                        listed += len(part.first)
+                        listed += len(part[0])
                     stream.writelines(_lines(versions, self._apart, f"\t{REASON_TITLE_MISMATCH}"))
                 partial.replace(self._options.pairs)
             except OSError as error:
@@ -590,7 +592,5 @@ def _lines(versions: Versions, part: Listed, reason: str = "") -> list[str]:
 
     return [
         f"{shown(first)}\t{shown(second)}\t{similarity:.6f}{reason}\n"
-        for first, second, similarity in zip(
-            part.first.tolist(), part.second.tolist(), part.similarity.tolist(), strict=True
-        )
+        for first, second, similarity in zip(*(column.tolist() for column in part), strict=True)
     ]

@@ -35,7 +35,7 @@ from docstore.dedup.kernel import ALGORITHMS, decides_alone, words
 from docstore.model import capture, keys
 from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES
+from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES, VERDICT_KINDS
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers
@@ -55,7 +55,7 @@ _RULES = SimpleNamespace(
     deciding=[known.scheme for known in ALGORITHMS.values() if known.decides_alone],
     redirects=sorted(REDIRECT_STATUSES),
     blank=REASON_BLANK,
-    same_page=[str(kind) for kind in SAME_PAGE],
+    same_page=[VERDICT_KINDS.index(kind) for kind in SAME_PAGE],
     text_scheme=SCHEME_TEXT_1,
     sketch_scheme=SCHEME_SKETCH_1,
     bins=BINS,
@@ -333,7 +333,7 @@ class _Reading:
         self._good.append(good)
         self._sketched.append(sketched)
         self._shingle_counts.append(shingle_count if sketched else 0)
-        self._sketches.write(sketch[1:] if sketched else bytes(BINS))
+        self._sketches.write(capture.sketch_bins(sketch) if sketched else bytes(BINS))
         self._state.update(len(row_key).to_bytes(4, "big") + row_key + timestamp.to_bytes(8, "big") + identity)
         self._duplicate.append(False)
         self._declare(number, row_key, value(capture.CANONICAL))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 from blake3 import blake3
@@ -171,12 +171,8 @@ def set_apart(
 Similarities = NDArray[np.float64]
 
 
-class Listed(NamedTuple):
-    """Pairs of versions, sorted, first < second, with their similarities."""
-
-    first: Numbers
-    second: Numbers
-    similarity: Similarities
+Listed: TypeAlias = tuple[Numbers, Numbers, Similarities]
+"""Pairs of versions, sorted, first < second, with their similarities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +241,7 @@ class PairGraph:
         similarity = np.concatenate([np.ones(len(centre)), self.similarity[keep_edge]])
         low, high = np.minimum(first, second), np.maximum(first, second)
         _, chosen = np.unique(_codes(low, high, count), return_index=True)
-        return Listed(low[chosen], high[chosen], similarity[chosen])
+        return low[chosen], high[chosen], similarity[chosen]
 
     def _alternates(self) -> Numbers:
         """(n,) int64: for a leader the first version of its group that is of another row; -1 for none."""
@@ -289,7 +285,7 @@ class PairGraph:
                 keep &= self.rows[second] != self.rows[number]
             second, similarity = second[keep], similarity[keep]
             order = np.argsort(second)
-            yield Listed(np.full(len(second), number), second[order], similarity[order])
+            yield np.full(len(second), number), second[order], similarity[order]
 
     # --- for clusters
 

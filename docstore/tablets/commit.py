@@ -7,7 +7,7 @@ match the rows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from docstore.model.pointers import PagePointer
@@ -84,7 +84,8 @@ class Committer:
             for follower in self.followers:
                 follower(plan, known)
         self._values.records.begin_group(self.manifest.group + 1)
-        self.manifest.split_grown(self.durability)
+        if self.manifest.has_grown:
+            self.manifest.split_grown(self.durability)
 
     def drop_placed(self) -> None:
         """See `Committer` of the port: else they would be written with the next group, though the disk was full."""
@@ -92,10 +93,6 @@ class Committer:
 
     def wait(self) -> None:
         """See `Committer` of the port: there is no other process."""
-
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """See `Committer` of the port."""
-        self.manifest.count_writes(writes)
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer` of the port."""

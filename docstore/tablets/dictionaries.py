@@ -69,6 +69,8 @@ FADED = 1.5
 Column = tuple[str, bytes]
 COLUMNS: frozenset[Column] = frozenset({("page", b"body"), ("text", b"main")})
 """Columns with long and similar values; each has dictionaries of its own."""
+_COLUMN_NAMES = {column: f" {column[0]}:".encode() + column[1] for column in COLUMNS}
+"""The end of a scope's name, by column."""
 
 
 class DictionaryFiles:
@@ -235,21 +237,21 @@ class Sample:
         """Its size."""
         return len(self._kept)
 
-    def take(self, raw: bytes) -> None:
-        """Sample the next value."""
-        end = self.seen_bytes + len(raw)
+    def take(self, raw: bytes) -> int:
+        """Sample the next value; returns by how many bytes the sample grew."""
+        kept, before_bytes = self._kept, self.seen_bytes
+        size_bytes = len(kept)
+        end = self.seen_bytes = before_bytes + len(raw)
         if not self._stride_bytes:
-            self._keep(raw)
+            kept += raw
+            self._ends.append(len(kept))
         else:
             while self._next < end:
-                start = max(0, self._next - self.seen_bytes)
-                self._keep(raw[start : start + PIECE_BYTES])
+                start = max(0, self._next - before_bytes)
+                kept += raw[start : start + PIECE_BYTES]
+                self._ends.append(len(kept))
                 self._next += self._stride_bytes
-        self.seen_bytes = end
-
-    def _keep(self, piece: bytes) -> None:
-        self._kept += piece
-        self._ends.append(len(self._kept))
+        return len(kept) - size_bytes
 
     def content(self) -> bytes:
         """The whole sample, in order; only pieces of it if a long value made it larger than a dictionary."""
@@ -262,12 +264,14 @@ class Sample:
     def widen(self, stride_pieces: int) -> None:
         """Keep only pieces at this distance, now and for further values."""
         stride_bytes = stride_pieces * PIECE_BYTES
-        kept = bytes(self._kept)
-        pieces = [kept[start:end] for start, end in zip([0, *self._ends], self._ends, strict=False)]
+        kept, step = bytes(self._kept), stride_bytes // (self._stride_bytes or stride_bytes)
+        bounds = zip([0, *self._ends][::step], self._ends[::step], strict=False)
+        pieces = [kept[start:end] for start, end in bounds]
         self._kept, self._ends = bytearray(), array("Q")
         if self._stride_bytes:
-            for piece in pieces[:: stride_bytes // self._stride_bytes]:
-                self._keep(piece)
+            for piece in pieces:
+                self._kept += piece
+                self._ends.append(len(self._kept))
             self._next = len(self._ends) * stride_bytes
             self._stride_bytes = stride_bytes
         else:
@@ -352,27 +356,41 @@ class SiteDictionaries:
         self._changed: dict[bytes, bytes] = {}
         self._prepared: LruCache[bytes, Dictionary] = LruCache(PREPARED_BYTES, lambda prepared: prepared.memory_bytes)
         self._earned = LOADS_IN_STOCK * PAGES_A_LOAD
-        self._last: tuple[bytes, Column, bytes, _Scope] | None = None
-        """The last site of `get`, which is usually the next one of `learn`."""
+        self._site_name = self._site_start = b""
+        """The last site, and what all its row keys begin with: most values are of the site of the one before."""
+        self._site_scopes: dict[Column, tuple[bytes, _Scope]] = {}
+        """Names and scopes of that site."""
         self._used: set[bytes] | None = None
 
-    def get(self, row_key: bytes, column: Column) -> Dictionary | None:
-        """The dictionary for a value of a column of a row: its site's, else its tablet's, else None."""
+    def choose(self, row_key: bytes, column: Column, raw: bytes, *, samples: bool = True) -> Dictionary | None:
+        """The dictionary for a value of a column of a row: its site's, else its tablet's, else None.
+
+        Args:
+            row_key, column: of the value.
+            raw: the value.
+            samples: it is a sample for the next dictionaries; else the caller may call `sample` for it later.
+        """
         if column not in COLUMNS:
             return None
-        prepared = self._prepared_of(self._site(row_key, column)[1])
-        return prepared or self._prepared_of(self._scope(self._tablet_name(row_key, column)))
+        name, scope = self._site(row_key, column)
+        prepared = self._prepared_of(scope) if scope.checksum else None
+        if prepared is None:
+            prepared = self._prepared_of(self._scope(self._tablet_name(row_key, column)))
+        if samples:
+            self._learn(name, scope, row_key, column, raw)
+        return prepared
 
-    def learn(self, row_key: bytes, column: Column, raw: bytes) -> None:
-        """Sample a value for the next dictionaries; `get` for this value comes before."""
-        if column not in COLUMNS:
-            return
+    def sample(self, row_key: bytes, column: Column, raw: bytes) -> None:
+        """Sample a value for the next dictionaries; `choose` for this value comes before."""
+        self._learn(*self._site(row_key, column), row_key, column, raw)
+
+    def _learn(self, name: bytes, scope: _Scope, row_key: bytes, column: Column, raw: bytes) -> None:
+        """Sample a value for its site; for its tablet too while the site has no dictionary."""
         self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
-        site, scope = self._site(row_key, column)
-        self._sample(site, scope, raw)
+        self._sample(name, scope, raw)
         if not scope.checksum:
-            tablet = self._tablet_name(row_key, column)
-            self._sample(tablet, self._scope(tablet), raw)
+            name = self._tablet_name(row_key, column)
+            self._sample(name, self._scope(name), raw)
 
     def judge(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
         """Measure the gain of a dictionary by a value that was encoded with it; if it has faded, begin a new one."""
@@ -381,8 +399,17 @@ class SiteDictionaries:
         scope = self._site(row_key, column)[1]
         if dictionary != scope.checksum:
             scope = self._scope(self._tablet_name(row_key, column))
-        if dictionary == scope.checksum:
-            _judge(scope, raw_bytes, payload_bytes)
+        if dictionary != scope.checksum:
+            return
+        scope.raw_bytes += raw_bytes
+        scope.payload_bytes += payload_bytes
+        if scope.raw_bytes >= MONITOR_RAW_BYTES:
+            share = scope.payload_bytes / scope.raw_bytes
+            scope.raw_bytes = scope.payload_bytes = 0
+            if scope.best_share is not None and share > FADED * scope.best_share and scope.sample is None:
+                scope.start_again()
+            else:
+                scope.best_share = share if scope.best_share is None else min(scope.best_share, share)
 
     @contextmanager
     def recording_use(self) -> Iterator[set[bytes]]:
@@ -421,15 +448,23 @@ class SiteDictionaries:
         self._scopes.clear()
         self._sample_bytes = 0
         self._prepared.clear()
-        self._last = None
+        self._site_scopes = {}
 
     def _site(self, row_key: bytes, column: Column) -> tuple[bytes, _Scope]:
-        """The name of a row's site, and its scope."""
-        last = self._last
-        if last is None or last[0] is not row_key or last[1] is not column:
-            name = _site_name(row_key, column)
-            last = self._last = row_key, column, name, self._scope(name)
-        return last[2], last[3]
+        """The name of a row's site (host and first path segment of its row key), and its scope."""
+        if not self._site_start or not row_key.startswith(self._site_start):
+            host_end = row_key.find(b")/") + 2
+            segment_end = row_key.find(b"/", host_end)
+            self._site_name = b"site " + (row_key[:segment_end] if segment_end > 0 else row_key[:host_end])
+            # Sites with path segments begin like the site of their host without one.
+            self._site_start = row_key[: segment_end + 1] if segment_end > 0 and host_end > 1 else b""
+            self._site_scopes = {}
+        known = self._site_scopes.get(column)
+        if known is None:
+            name = self._site_name + _COLUMN_NAMES[column]
+            scope = self._scope(name)
+            known = self._site_scopes[column] = name, scope
+        return known
 
     def _scope(self, name: bytes) -> _Scope:
         scope = self._scopes.get(name)
@@ -450,23 +485,24 @@ class SiteDictionaries:
         while len(self._scopes) > MAX_CACHED_SCOPES or (self._sample_bytes > SAMPLES_BYTES and len(self._scopes) > 1):
             _, scope = self._scopes.popitem(last=False)
             self._sample_bytes -= scope.sample_bytes
-            if self._last is not None and self._last[3] is scope:
-                self._last = None
+            self._site_scopes = {}
 
     def _tablet_name(self, row_key: bytes, column: Column) -> bytes:
-        return b"tablet " + self._tablets.tablet_for(row_key).number.to_bytes(8, "big") + _column_name(column)
+        return b"tablet " + self._tablets.tablet_for(row_key).number.to_bytes(8, "big") + _COLUMN_NAMES[column]
 
     def _sample(self, name: bytes, scope: _Scope, raw: bytes) -> None:
-        if scope.sample is None:
+        sample = scope.sample
+        if sample is None:
             return
-        before = scope.sample_bytes
-        try:
-            scope.sample.take(raw)
-            if scope.sample.seen_bytes >= STAGES[scope.stage][0]:
-                self._next_stage(name, scope, scope.sample)
-        finally:
-            self._sample_bytes += scope.sample_bytes - before
-        self._evict()
+        self._sample_bytes += sample.take(raw)
+        if sample.seen_bytes >= STAGES[scope.stage][0]:
+            before = sample.sample_bytes
+            try:
+                self._next_stage(name, scope, sample)
+            finally:
+                self._sample_bytes += scope.sample_bytes - before
+        if self._sample_bytes > SAMPLES_BYTES:
+            self._evict()
 
     def _next_stage(self, name: bytes, scope: _Scope, sample: Sample) -> None:
         """Make the scope's next dictionary from its sample."""
@@ -504,37 +540,12 @@ class SiteDictionaries:
         return dictionary
 
 
-def _judge(scope: _Scope, raw_bytes: int, payload_bytes: int) -> None:
-    """Add a value to the gain of its scope's dictionary; if the gain has faded, start a new dictionary."""
-    scope.raw_bytes += raw_bytes
-    scope.payload_bytes += payload_bytes
-    if scope.raw_bytes < MONITOR_RAW_BYTES:
-        return
-    share = scope.payload_bytes / scope.raw_bytes
-    scope.raw_bytes = scope.payload_bytes = 0
-    if scope.best_share is not None and share > FADED * scope.best_share and scope.sample is None:
-        scope.start_again()
-    else:
-        scope.best_share = share if scope.best_share is None else min(scope.best_share, share)
-
-
-def _site_name(row_key: bytes, column: Column) -> bytes:
-    """Host and first path segment of a row key."""
-    host_end = row_key.find(b")/") + 2
-    segment_end = row_key.find(b"/", host_end)
-    return b"site " + (row_key[:segment_end] if segment_end > 0 else row_key[:host_end]) + _column_name(column)
-
-
-def _column_name(column: Column) -> bytes:
-    return f" {column[0]}:".encode() + column[1]
-
-
 def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, bytes]) -> Plan:
     """The plan that sets a tablet's dictionaries, and removes those of its sites."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
     sites = DICTIONARY_ROW_PREFIX + b"site "
     stop = sites + (b"\xff" if tablet.end is None else tablet.end)
-    rows = {prefix + _column_name(column): bytes((len(STAGES),)) + checksum for column, checksum in checksums.items()}
+    rows = {prefix + _COLUMN_NAMES[column]: bytes((len(STAGES),)) + checksum for column, checksum in checksums.items()}
     plan = Plan().write(Stage.ALLOCATION, map(_row, rows, rows.values()))
     for start, end in ((sites + tablet.start, stop), (prefix, prefix + b"\xff")):
         for row in engine.scan("meta", start, end, ReadSpec(keys_only=True)):
@@ -546,7 +557,7 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
 def tablet_dictionaries(engine: Engine, tablet: Tablet) -> dict[Column, bytes]:
     """The checksums of a tablet's dictionaries, by column."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
-    cells = {column: engine.read_row("meta", prefix + _column_name(column)) for column in COLUMNS}
+    cells = {column: engine.read_row("meta", prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
     return {column: stored[0].value[1:] for column, stored in cells.items() if stored}
 
 

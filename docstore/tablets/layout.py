@@ -41,7 +41,6 @@ from docstore.model.format import (
 from docstore.model.plain import asdict
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.counts import totals
 from docstore.storage.engine import Engine
 from docstore.storage.files import (
     PRIVATE,
@@ -102,8 +101,6 @@ class LocalBackend:
         reserve: disk space for work that frees space on a full disk.
         set_aside: files in the folder `set-aside`, with records that no row names.
     """
-
-    session = b""
 
     def __init__(
         self,
@@ -255,7 +252,7 @@ class LocalBackend:
         return {
             "path": str(self.path),
             "format_version": FORMAT_VERSION,
-            "totals": totals(self.engine),
+            "totals": self.manifest.totals(),
             "segments": len(segments),
             "dictionaries": len(self.dictionaries.names()),
             "segment_bytes": self.stored_bytes(),

@@ -1,8 +1,8 @@
 """Which row ranges are tablets, and how far each segment is committed: rows of the engine's table `meta`.
 
-A commit writes one row, `counters`: the number of the commit, the committed length of the active segment, and the sizes
-of tablets that grew.  Other rows are written when a segment or tablet begins or ends.  `counters` overrides the rows of
-the active segment and of the tablets that it lists.
+A commit writes one row, `counters`: the number of the commit, the committed length of the active segment, the sizes of
+tablets that grew, and the totals of the store.  Other rows are written when a segment or tablet begins or ends.
+`counters` overrides the rows of the active segment and of the tablets that it lists.
 
 A tablet's row key is the tablet's first row key, and its range ends where the next tablet starts.  So tablets cover the
 key space without gap or overlap, whichever rows reached the disk, and a split adds one row.  Sizes of tablets are
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -79,7 +80,6 @@ class _Range:
         self.number = number
         self.start = start
         self.raw_bytes = raw_bytes
-        self.pending_bytes = 0
         self.split_at_bytes = 0
         """The next size at which a split is tried, after one that was not possible."""
         self.sample_is_whole = sample_is_whole
@@ -104,8 +104,12 @@ class _Range:
 class Manifest:
     """Tablets and segments of one store.  One writer; `tablet_for` and `tablets` from any thread.
 
-    Order of calls for a group: `count_writes`, `add_to` its plan; then the plan is written; then `committed`, or
-    `aborted` if that failed.  `split_grown` is called between groups.
+    Attributes:
+        group: the number of the last committed group; 0 for none.
+        has_grown: a tablet may be too large: `split_grown` has work to do.
+
+    Order of calls for a group: `add_to` its plan; then the plan is written; then `committed`, or `aborted` if that
+    failed.  `split_grown` is called between groups.
     """
 
     def __init__(self, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> None:
@@ -113,11 +117,11 @@ class Manifest:
         self._tablet_bytes = tablet_bytes
         self._ranges: list[_Range] = []
         self._starts: list[bytes] = []
-        self._touched: set[_Range] = set()
         self._counted: set[_Range] = set()
         """Tablets with their size in the row `counters`."""
         self._without_row: set[_Range] = set()
-        self._sealed: list[tuple[_Range, int]] = []
+        self._sealed: dict[_Range, int] = {}
+        """Tablets of the group with the bytes that it adds."""
         self._segments: dict[int, SegmentRow] = {}
         self._sealed_segments: dict[int, SegmentRow] = {}
         self._unwritten: set[int] = set()
@@ -125,8 +129,11 @@ class Manifest:
         self._active: int | None = None
         self._next_segment = 1
         self._next_tablet = 1
-        self._group = 0
-        self._grown = False
+        self.group = 0
+        self.has_grown = False
+        self._totals: dict[str, int] | None = None
+        """Filled by the writer alone.  None if the row `counters` must be read, after a commit of unknown outcome."""
+        self._sealed_totals: dict[str, int] | None = None
 
     @classmethod
     def load(cls, engine: Engine, tablet_bytes: int = TABLET_BYTES) -> Manifest:
@@ -147,7 +154,7 @@ class Manifest:
             if row.state == SEGMENT_ACTIVE:
                 manifest._active = row.number
         manifest._next_segment, manifest._next_tablet = counters.next_segment, counters.next_tablet
-        manifest._group = counters.group
+        manifest.group, manifest._totals = counters.group, dict(counters.totals)
         manifest._next_segment = max(manifest._next_segment, *(number + 1 for number in manifest._segments), 1)
         manifest._next_tablet = max(manifest._next_tablet, *(item.number + 1 for item in manifest._ranges), 1)
         if not manifest._ranges or manifest._ranges[0].start:
@@ -156,7 +163,7 @@ class Manifest:
             manifest._ranges.insert(0, first)
             manifest._without_row.add(first)
         manifest._starts = [item.start for item in manifest._ranges]
-        manifest._grown = any(item.raw_bytes > tablet_bytes for item in manifest._ranges)
+        manifest.has_grown = any(item.raw_bytes > tablet_bytes for item in manifest._ranges)
         return manifest
 
     # --- reading ---
@@ -184,44 +191,41 @@ class Manifest:
         """The number of the next segment; no segment with a committed record ever had it."""
         return self._next_segment
 
-    @property
-    def group(self) -> int:
-        """The number of the last committed group; 0 for none."""
-        return self._group
+    def totals(self) -> dict[str, int]:
+        """Counts by name of what was written to the store: absolute, so that a repeated write counts once."""
+        known = self._totals
+        return dict(_Counters.load(self._engine).totals if known is None else known)
 
     def resume_at(self, group: int) -> RowMutations:
         """Continue after a group number, when commits were lost; returns the row to write."""
-        self._group = group
+        self.group = group
         return self._counters()
 
     # --- a group ---
-
-    def count_writes(self, writes: Iterable[tuple[bytes, int]]) -> None:
-        """Count bodies of the group in preparation: row key and length in bytes of each."""
-        for row_key, raw_bytes in writes:
-            item = self._ranges[bisect_right(self._starts, row_key) - 1]
-            item.pending_bytes += raw_bytes
-            item.sample(row_key)
-            self._touched.add(item)
 
     def add_to(self, plan: Plan, progress: Sequence[SegmentProgress]) -> None:
         """Add the manifest's rows to a group's plan: counters, and changed segments and tablets.
 
         Args:
-            plan: of the group.
+            plan: of the group; its bodies are added to their tablets, its counts to the totals.
             progress: from `Bodies.progress`, after the flush or sync of this group.
         """
-        self._sealed = [(item, item.pending_bytes) for item in self._touched]
-        for item in self._touched:
-            item.pending_bytes = 0
-        self._counted |= self._touched
-        self._touched = set()
-        sizes = {item: item.raw_bytes for item in self._counted} | {
-            item: item.raw_bytes + pending for item, pending in self._sealed
-        }
+        sealed = self._sealed = {}
+        for row_key, raw_bytes in plan.bodies:
+            item = self._ranges[bisect_right(self._starts, row_key) - 1]
+            sealed[item] = sealed.get(item, 0) + raw_bytes
+            item.sample(row_key)
+        self._counted.update(sealed)
+        sizes = {item: item.raw_bytes + sealed.get(item, 0) for item in self._counted}
         rows = [_tablet_mutation(item, sizes.get(item, item.raw_bytes)) for item in self._without_row]
         if len(sizes) > MAX_COUNTED:
             rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
+        if self._totals is None:
+            self._totals = self.totals()
+        if plan.counts:
+            totals = Counter(self._totals)
+            totals.update(plan.counts)
+            self._sealed_totals = {name: count for name, count in totals.items() if count}
         self._sealed_segments, begun_or_ended = self._changed_segments(progress)
         plan.write(Stage.NUMBERS, [self._counters(1, self._sealed_segments, sizes)])
         plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended))
@@ -229,16 +233,17 @@ class Manifest:
 
     def committed(self) -> None:
         """The rows of `add_to` were applied."""
-        for item, pending in self._sealed:
-            item.raw_bytes += pending
-            self._grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
+        for item, added_bytes in self._sealed.items():
+            item.raw_bytes += added_bytes
+            self.has_grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
         if len(self._counted) > MAX_COUNTED:
             self._counted = set()
         self._without_row = set()
-        self._take_sealed()
         self._unwritten.difference_update(self._sealed_segments)
-        self._group += 1
-        self._sealed, self._sealed_segments = [], {}
+        self.group += 1
+        if self._sealed_totals is not None:
+            self._totals = self._sealed_totals
+        self._drop_sealed()
 
     def aborted(self) -> None:
         """The rows of `add_to` may be applied or not: drop their counts, and write the rows again next time.
@@ -246,13 +251,15 @@ class Manifest:
         The segments keep their new length.  If the group's rows were applied, they refer to these bytes; if not, the
         bytes are garbage, as after any group that failed after its sync.  The next group has the same number.
         """
-        self._take_sealed()
         self._unwritten.update(self._sealed_segments)
-        self._sealed, self._sealed_segments = [], {}
+        self._totals = None
+        self._drop_sealed()
 
-    def _take_sealed(self) -> None:
+    def _drop_sealed(self) -> None:
+        """Keep the lengths of segments of `add_to`, and end its group."""
         self._segments.update(self._sealed_segments)
-        self._next_segment = max(self._next_segment, *(number + 1 for number in self._sealed_segments), 1)
+        self._next_segment = max(self._next_segment, max(self._sealed_segments, default=0) + 1)
+        self._sealed, self._sealed_segments, self._sealed_totals = {}, {}, None
 
     def _counters(
         self,
@@ -276,11 +283,12 @@ class Manifest:
         elif len(sizes) > MAX_COUNTED:
             sizes = {}
         value: dict[str, Any] = {
-            "next_segment": max(self._next_segment, *(number + 1 for number in segments or ()), 1),
+            "next_segment": max(self._next_segment, max(segments or (), default=0) + 1),
             "next_tablet": max(self._next_tablet, next_tablet),
-            "group": self._group + new_groups,
+            "group": self.group + new_groups,
             "active": [active.number, active.committed_bytes, active.synced_bytes] if active else [0, 0, 0],
             "tablets": [(item.number, size) for item, size in sizes.items()],
+            "totals": self.totals() if self._sealed_totals is None else self._sealed_totals,
         }
         return _mutation(MANIFEST_COUNTERS_ROW, value)
 
@@ -369,22 +377,22 @@ class Manifest:
             The right parts.
         """
         made: list[Tablet] = []
-        while self._grown:
-            self._grown = False
+        while self.has_grown:
+            self.has_grown = False
             for index in range(len(self._ranges) - 1, -1, -1):
                 item = self._ranges[index]
                 if item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes):
                     try:
                         right = self._split(index, durability)
                     except (StorageError, CommitUnknown):
-                        self._grown = True
+                        self.has_grown = True
                         self._next_tablet += 1  # the row of the right part may exist
                         return made
                     if right is None:
                         item.split_at_bytes = 2 * item.raw_bytes
                     else:
                         made.append(right)
-                        self._grown = True
+                        self.has_grown = True
         return made
 
     def _split(self, index: int, durability: Durability) -> Tablet | None:
@@ -407,10 +415,6 @@ class Manifest:
         apply(self._engine, plan.write(Stage.ALLOCATION, rows), durability)
         self._next_tablet += 1
         self._without_row.discard(left)
-        smaller.pending_bytes = left.pending_bytes
-        if left in self._touched:
-            self._touched.remove(left)
-            self._touched.add(smaller)
         ranges = [*self._ranges[:index], smaller, right, *self._ranges[index + 1 :]]
         self._ranges, self._starts = ranges, [item.start for item in ranges]
         return Tablet(right.number, right.start, end, right.raw_bytes)
@@ -430,7 +434,7 @@ class Manifest:
         for item in changed:
             item.raw_bytes = raw_bytes[item.number]
             item.split_at_bytes = 0
-            self._grown |= item.raw_bytes > self._tablet_bytes
+            self.has_grown |= item.raw_bytes > self._tablet_bytes
         if changed:
             self._write_sizes(changed, durability)
 
@@ -447,7 +451,7 @@ class Manifest:
         while index + 1 < len(self._ranges):
             left, right = self._ranges[index : index + 2]
             sum_bytes = left.raw_bytes + right.raw_bytes
-            if 2 * sum_bytes >= self._tablet_bytes or {left, right} & self._touched:
+            if 2 * sum_bytes >= self._tablet_bytes:
                 index += 1
                 continue
             self._counted -= {left, right}
@@ -540,6 +544,7 @@ class _Counters(NamedTuple):
         group: number of the last commit.
         active: number, committed_bytes and synced_bytes of the active segment; zeros if there is none.
         tablets: sizes by number.
+        totals: see `Manifest.totals`.
     """
 
     next_segment: int = 1
@@ -547,6 +552,7 @@ class _Counters(NamedTuple):
     group: int = 0
     active: tuple[int, ...] = (0, 0, 0)
     tablets: Mapping[int, int] = MappingProxyType({})
+    totals: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
     def load(cls, engine: Engine) -> _Counters:
@@ -555,10 +561,10 @@ class _Counters(NamedTuple):
             next_segment, next_tablet, group = (
                 _integer(value, name, MANIFEST_COUNTERS_ROW) for name in cls._fields[:3]
             )
-            active, tablets = value.get("active"), value.get("tablets")
-            if not isinstance(active, list) or not isinstance(tablets, list):
-                raise _damaged(MANIFEST_COUNTERS_ROW, "lists `active` and `tablets`", repr(value))
-            return cls(next_segment, next_tablet, group, tuple(active), dict(tablets))
+            active, tablets, totals = (value.get(name) for name in cls._fields[3:])
+            if not isinstance(active, list) or not isinstance(tablets, list) or not isinstance(totals, dict):
+                raise _damaged(MANIFEST_COUNTERS_ROW, "lists `active` and `tablets`, map `totals`", repr(value))
+            return cls(next_segment, next_tablet, group, tuple(active), dict(tablets), totals)
         return cls()
 
 

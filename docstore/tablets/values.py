@@ -20,13 +20,14 @@ from docstore.model.format import (
     INLINE_LIMIT_BYTES,
     RECORD_VALUE,
 )
+from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.values import (
+    INLINE_TAG,
     READ_AHEAD_BYTES,
     Column,
-    encode_inline,
     encode_ref_value,
     parse_cell_value,
     raw_bytes_of,
@@ -97,7 +98,7 @@ class LocalValues:
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """See `Values`."""
-        page = NewPage(row_key, timestamp, {column: raw})
+        page = NewPage(PagePointer(timestamp, row_key), {column: raw})
         self.append_pages([page])
         return page.cell_values[column]
 
@@ -110,14 +111,17 @@ class LocalValues:
         for page in pages:
             for column, raw in page.values.items():
                 if len(raw) <= INLINE_LIMIT_BYTES:
-                    page.cell_values[column] = encode_inline(raw)
+                    page.cell_values[column] = INLINE_TAG + raw
                 elif column == BODY:
-                    bases = [(_base_of(offers(BODY), BODY, bodies), offers) for offers in page.offers]
-                    offered[page] = [(base, offers) for base, offers in bases if base is not None]
+                    bases = offered[page] = []
+                    for offers in page.offers:
+                        base = _base_of(offers(BODY), BODY, bodies)
+                        if base is not None:
+                            bases.append((base, offers))
                     bodies[page] = len(first)
-                    first.append(self._new_value(page, column, [base for base, _ in offered[page]]))
+                    first.append(self._body_value(page, raw, [base for base, _ in bases]))
                 elif column != MAIN:
-                    first.append(self._new_value(page, column, []))
+                    first.append((page, NewValue(column, raw), True))
         encoded = self._encode(first)
         texts: dict[NewPage, int | Base] = {}
         on_body: dict[NewPage, Chosen] = {}
@@ -126,70 +130,67 @@ class LocalValues:
             raw = page.values.get(MAIN, b"")
             if len(raw) <= INLINE_LIMIT_BYTES:
                 continue
-            frame, relatives = b"", [] if BODY in page.values else list(page.offers)
+            frame, relatives = b"", () if BODY in page.values else page.offers
             if page in bodies:
                 (_, _, _, frame), base, _ = encoded[bodies[page]]
                 for other, offers in offered[page] if base is not None else ():
                     root = encoded[other][2] if isinstance(other, int) else other
-                    relatives = [offers] if base is not None and root.name == base.name else relatives
+                    relatives = (offers,) if base is not None and root.name == base.name else relatives
+            name = page.text_name = value_name(raw)
             if frame and len(frame) * ON_BODY_COST[0] < len(raw):
-                root = texts[page] = Base(value_name(raw), raw, b"", page.pointer)
+                root = texts[page] = Base(name, raw, b"", page.pointer)
                 on_body[page] = Encoded(CODEC_ZSTD_BODY, b"", frame), None, root
                 continue
-            found = [_base_of(offers(MAIN), MAIN, texts) for offers in relatives]
+            relations = [base for offers in relatives if (base := _base_of(offers(MAIN), MAIN, texts)) is not None]
             texts[page] = len(second)
-            body = (page.values[BODY], frame) if frame else None
-            second.append(self._new_value(page, MAIN, [base for base in found if base is not None], body))
+            second.append(self._text_value(page, raw, relations, (page.values[BODY], frame) if frame else None))
         rest, its_texts = iter(encoded), iter(self._encode(second))
-        stored: list[tuple[NewPage, Column, bytes, Chosen]] = []
+        records: list[Record] = []
+        placed: list[tuple[NewPage, Column, bytes, Chosen]] = []
         for page in pages:
+            timestamp, row_key = page.pointer
             for column, raw in page.values.items():
                 if len(raw) > INLINE_LIMIT_BYTES:
                     text = on_body.get(page) if column == MAIN else None
-                    stored.append((page, column, raw, text or next(its_texts if column == MAIN else rest)))
-        if stored:
-            self._append(stored)
-
-    def _new_value(
-        self, page: NewPage, column: Column, bases: list[Base | int], body: tuple[bytes, bytes] | None = None
-    ) -> _PageValue:
-        """A value to encode; it is a sample for dictionaries, unless it is a text that may do without."""
-        raw = page.values[column]
-        name = b""
-        if column in (BODY, MAIN) and len(raw) <= LARGEST_BASE_BYTES:
-            name = (page.body_name if column == BODY else b"") or value_name(raw)
-        dictionary = self.dictionaries.get(page.row_key, column)
-        is_sampled = column != MAIN or not (bases or body)
-        if is_sampled:
-            self.dictionaries.learn(page.row_key, column, raw)
-        text = page.values.get(MAIN, b"") if column == BODY else b""
-        text = text if len(text) > INLINE_LIMIT_BYTES else b""
-        return page, NewValue(column, raw, name, bases, dictionary, text, body), is_sampled
-
-    def _encode(self, values: list[_PageValue]) -> list[Chosen]:
-        encoded = self._codec.choose_many([value for _, value, _ in values]) if values else []
-        for (page, value, is_sampled), ((codec, related, payload, _), _, _) in zip(values, encoded, strict=True):
-            if codec == CODEC_ZSTD_DICTIONARY:
-                self.dictionaries.judge(page.row_key, value.column, len(value.raw), len(payload), related)
-            if not is_sampled and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
-                self.dictionaries.learn(page.row_key, value.column, value.raw)
-        return encoded
-
-    def _append(self, stored: list[tuple[NewPage, Column, bytes, Chosen]]) -> None:
-        """Append encoded values, and tell each page where they lie and what can be a delta against them."""
-        refs = self.records.append(
-            [
-                Record(RECORD_VALUE, page.row_key, *column, page.timestamp, codec, related, len(raw), payload)
-                for page, column, raw, ((codec, related, payload, _), _, _) in stored
-            ]
-        )
+                    chosen = text or next(its_texts if column == MAIN else rest)
+                    codec, related, payload, _ = chosen[0]
+                    records.append(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload))
+                    placed.append((page, column, raw, chosen))
+        if not records:
+            return
         own: dict[bytes, Base] = {}
-        for (page, column, raw, (_, base, root)), ref in zip(stored, refs, strict=True):
+        for (page, column, raw, (_, base, root)), ref in zip(placed, self.records.append(records), strict=True):
             cell_value = page.cell_values[column] = encode_ref_value(len(raw), ref)
             if base is not None:
                 page.bases[column] = base if base.cell_value else own.get(base.name, base)
             elif root.name:
                 page.bases[column] = own[root.name] = Base(root.name, raw, cell_value, page.pointer)
+
+    def _body_value(self, page: NewPage, raw: bytes, bases: list[Base | int]) -> _PageValue:
+        """A body to encode; it is a sample for dictionaries."""
+        name = (page.body_name or value_name(raw)) if len(raw) <= LARGEST_BASE_BYTES else b""
+        text = page.values.get(MAIN, b"")
+        text = text if len(text) > INLINE_LIMIT_BYTES else b""
+        dictionary = self.dictionaries.choose(page.pointer.row_key, BODY, raw)
+        return page, NewValue(BODY, raw, name, bases, dictionary, text), True
+
+    def _text_value(
+        self, page: NewPage, raw: bytes, bases: list[Base | int], body: tuple[bytes, bytes] | None
+    ) -> _PageValue:
+        """A text to encode; it is a sample for dictionaries, unless it may do without."""
+        name = page.text_name if len(raw) <= LARGEST_BASE_BYTES else b""
+        samples = not (bases or body)
+        dictionary = self.dictionaries.choose(page.pointer.row_key, MAIN, raw, samples=samples)
+        return page, NewValue(MAIN, raw, name, bases, dictionary, b"", body), samples
+
+    def _encode(self, values: list[_PageValue]) -> list[Chosen]:
+        encoded = self._codec.choose_many([value for _, value, _ in values]) if values else []
+        for (page, value, is_sampled), ((codec, related, payload, _), _, _) in zip(values, encoded, strict=True):
+            if codec == CODEC_ZSTD_DICTIONARY:
+                self.dictionaries.judge(page.pointer.row_key, value.column, len(value.raw), len(payload), related)
+            if not is_sampled and codec not in (CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA):
+                self.dictionaries.sample(page.pointer.row_key, value.column, value.raw)
+        return encoded
 
     def mark_deleted(self, row_key: bytes, mutation: Mutation, now: int) -> None:
         """See `Values`: a record of its own."""

@@ -50,21 +50,15 @@ _FOLDED_LEADS: Final = tuple(bytes((lead,)) for lead in (*range(0xC4, 0xCA), 0xE
 _FOLDED_BYTES: Final = re.compile(rb"[\xc4-\xc9\xe1\xef][\x80-\xbf]{1,2}")
 
 
-class _Unspaced:
-    """Characters of scripts that do not separate words."""
-
-    def __init__(self) -> None:
-        ends = sorted([int(end, 16) for end in item.split("-")] for item in UNICODE["unspaced"].split())
-        self._first = [item[0] for item in ends]
-        self._last = [item[-1] for item in ends]
-
-    def __contains__(self, character: str) -> bool:
-        point = ord(character)
-        number = bisect_right(self._first, point) - 1
-        return number >= 0 and point <= self._last[number]
+_UNSPACED: Final = sorted([int(end, 16) for end in item.split("-")] for item in UNICODE["unspaced"].split())
+_UNSPACED_FIRST: Final = [item[0] for item in _UNSPACED]
 
 
-UNSPACED: Final = _Unspaced()
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script that does not separate words."""
+    point = ord(character)
+    number = bisect_right(_UNSPACED_FIRST, point) - 1
+    return number >= 0 and point <= _UNSPACED[number][-1]
 
 
 _VOWEL_SIGNS: Final = "".join(
@@ -81,7 +75,7 @@ def beginning_of(word: str) -> str:
     if "\u0900" <= last < "\u0e00":
         stem = word.rstrip(_VOWEL_SIGNS)
         return stem if len(word) >= INDIC_PREFIX and len(stem) > 1 else ""
-    return word if len(word) >= PREFIX_CHARACTERS and last not in UNSPACED else ""
+    return word if len(word) >= PREFIX_CHARACTERS and not is_unspaced(last) else ""
 
 
 def fold(text: str) -> str:
@@ -148,7 +142,7 @@ def terms(query: str) -> tuple[Term, ...]:
     run: list[str] = []
     word = ""
     for character in folded + "\n":
-        if character in UNSPACED:
+        if is_unspaced(character):
             run.append(character)
         elif run and not word and unicodedata.category(character)[0] == "M":
             run[-1] += character
@@ -318,7 +312,7 @@ def _continues(character: str) -> bool:
     """Whether a character continues a word."""
     if character < "\x80":
         return character.isalnum() or character == "_"
-    return is_word_character(character) and character not in UNSPACED
+    return is_word_character(character) and not is_unspaced(character)
 
 
 # --- where text may be cut: never inside a character as a person sees it

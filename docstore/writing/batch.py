@@ -163,9 +163,10 @@ class Bases:
         self._values = values
         self._stored = rows
         self._rows: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_ROWS if caches else 0)
-        """Cell value of a base by name; b"" if there is no such row."""
+        """Cell value of a base by name; b"" if there was no such row when the value was read."""
         self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
-        """By the cell value of a body or text: the base to use for a similar page."""
+        """By the cell value of a body or text: the base to use for a similar page.  `_rows` has the row of each, as far
+        as it was stored before this object stored the value itself."""
 
     def at(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         """The base to use for a value that resembles a stored one: that value, or its base if it is a delta.
@@ -190,7 +191,9 @@ class Bases:
     def _read(self, cell_value: bytes, pointer: PagePointer) -> Base | None:
         raw, name = self._values.fetch_with_base(cell_value)
         if not name:
-            return Base(value_name(raw), raw, cell_value, pointer)
+            name = value_name(raw)
+            self._row(name)
+            return Base(name, raw, cell_value, pointer)
         inner = self._row(name)
         if not inner or raw_bytes_of(inner) > LARGEST_BASE_BYTES:
             return None
@@ -204,33 +207,41 @@ class Bases:
             self._rows.put(name, cell_value)
         return cell_value
 
-    def is_usable(self, base: Base) -> bool:
+    def is_usable(self, name: bytes, cell_value: bytes) -> bool:
         """Whether a value may become a delta against a base, or share its record.
 
         False while compaction frees the base, and if the record that its row names cannot be read.
+
+        Args:
+            name: of the base.
+            cell_value: its own; b"" if it is not stored yet.
         """
-        if base.name in self._stored.retired:
+        if name in self._stored.retired:
             return False
-        cell_value = self._row(base.name) or base.cell_value
-        if cell_value == base.cell_value:
+        known = self._rows.get(name)
+        if not known or known == cell_value:
             return True
-        return self._values.unreadable.attempt(lambda: self._verified(cell_value)) is not None
+        return self._values.unreadable.attempt(lambda: self._verified(known)) is not None
 
     def _verified(self, value: bytes) -> bool:
         self._values.verify(value)
         return True
 
     def use(self, base: Base, batch: Batch) -> None:
-        """Write the row of a base if it has none: a value of the batch is a delta against it, or shares its record."""
-        if not self._row(base.name) and base.name not in batch.base_rows:
+        """Write the row of a base, unless it is known to have one: a value of the batch needs it.
+
+        The stored row is not read: any record with the bytes of the base may stand in it.
+        """
+        if base.name not in batch.base_rows and not self._rows.get(base.name):
             batch.base_rows[base.name] = base.cell_value
             batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.cell_value)])
 
     def cache_page(self, write: Write) -> None:
         """Cache the bases of a committed page."""
         for column, base in write.new.bases.items() if write.new is not None else ():
-            if self._bases.get(write.columns[column]) is None:
-                self._bases.put(write.columns[column], base)
+            cell_value = write.columns[column]
+            if cell_value not in self._bases:
+                self._bases.put(cell_value, base)
 
     def cache_rows(self, batch: Batch) -> None:
         """Cache the base rows of a committed batch."""
@@ -369,7 +380,7 @@ class GroupPages(StoredPages):
 
     def prepare(self, row_keys: Sequence[bytes]) -> None:
         """Find out in one read which rows of the group do not exist yet: in a crawl, most of them."""
-        self._absent = self._table.absent_rows(row_keys) if self._is_alone and len(row_keys) > 1 else set()
+        self._absent = self._table.absent_rows(row_keys) if self._is_alone and row_keys else set()
 
     def is_absent(self, row_key: bytes) -> bool:
         """Whether `prepare` found that a row does not exist."""
@@ -435,14 +446,16 @@ class GroupPages(StoredPages):
         batch = self.batch
         for row in plan.changed(Stage.PAGES):
             self._absent.discard(row.row_key)
-            self._rows.drop(row.row_key)
+            if row.row_key in self._rows:
+                self._rows.drop(row.row_key)
         if plan is not batch.plan or not known:
             return
         self._bases.cache_rows(batch)
         for pointer, write in batch.pages.items() if self._caches_writes else ():
             self._bases.cache_page(write)
             assert write.seen is not None
-            self._cache(pointer, RecentPage(write.seen, write.columns, batch.titled.get(pointer)))
+            recent = RecentPage(write.seen, write.columns, batch.titled.get(pointer))
+            self._rows.put(pointer.row_key, {pointer.timestamp: recent})
 
     def clear(self) -> None:
         """Drop the cache: if other processes write, it is valid for one group of pages."""

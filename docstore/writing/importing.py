@@ -10,7 +10,6 @@ Thread-safe: a group is stored and committed under the committer's lock.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +42,6 @@ from docstore.reference.ranking import IndexQuery, Keys
 from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
-from docstore.storage.counts import Counts
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
@@ -129,8 +127,7 @@ class RowImporter:
         opened.check_writable()
         opened.make_reserve()
         self._buckets = open_buckets(opened, table)
-        self._counts = Counts(opened.engine, b"copy-" + os.urandom(8))
-        committer.followers |= {self._buckets.follow, self._counts.follow}
+        committer.followers.add(self._buckets.follow)
         self._values = opened.values
         self._base_rows = opened.base_rows
         self._committer = committer
@@ -162,7 +159,7 @@ class RowImporter:
                 plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
                 # The log has no texts yet; its row marks that there is an index.
                 plan.write(Stage.POSTINGS, [*new.mutations(), *self._buckets.log(new)])
-                plan.write(Stage.COUNTS, self._counts.rows(counts))
+                plan.counts = counts
                 self._committer.commit(plan)
                 self._commits = self._committer.commits
                 committed = True
@@ -188,7 +185,7 @@ class RowImporter:
                 cell_value = cell.stored_as
             if cell_value is None:
                 if cell.column == capture.BODY:
-                    self._committer.count_writes([(row.row_key, len(cell.value))])
+                    plan.bodies.append((row.row_key, len(cell.value)))
                 text = texts.get(cell.timestamp) if cell.column == capture.BODY else None
                 cell_value = self._place_value(row, cell, text, plan, find_base)
                 if cell.stored_as:
@@ -228,14 +225,14 @@ class RowImporter:
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
             known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
-            page = NewPage(row_key, timestamp, {column: raw}, [lambda _: known])
+            page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [lambda _: known])
             values.append_pages([page])
             return page.cell_values[column]
         text_name = b"" if text is None else value_name(text.value)
         if text is None or text.stored_as in (b"", *row.placed) or (text.is_base and self._base_value(text_name)):
             cell_value = values.append(row_key, column, timestamp, raw)
         else:
-            page = NewPage(row_key, timestamp, {column: raw, capture.MAIN: text.value})
+            page = NewPage(PagePointer(timestamp, row_key), {column: raw, capture.MAIN: text.value})
             values.append_pages([page])
             cell_value, text_value = page.cell_values[column], page.cell_values[capture.MAIN]
             row.placed[text.stored_as] = text_value

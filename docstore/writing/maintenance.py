@@ -42,7 +42,6 @@ from docstore.reference.fingerprints import text_checksum
 from docstore.reference.ranking import Keys
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
-from docstore.storage.counts import corrected, totals
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
@@ -386,16 +385,19 @@ class PageUpkeep:
 
     def prune(self) -> int:
         """See `Upkeep`; one scan of the rows gives the totals and the live pages."""
-        engine, committer = self._opened.engine, self._committer
+        committer = self._committer
         for _ in range(RECOUNTS):
             with committer.lock:
-                commits, before = committer.commits, totals(engine)
+                commits, before = committer.commits, self._opened.stats()["totals"]
             live, likely = live_pages(self._table, self._opened.values)
             with committer.lock:
                 if committer.commits == commits:
-                    committer.commit(Plan().write(Stage.COUNTS, [corrected(engine, before, live)]))
+                    plan = Plan()
+                    plan.counts = live
+                    live.subtract(before)
+                    committer.commit(plan)
                     break
-        return Pruner(engine, self._buckets, self._is_live, committer.lock, committer.commit, likely).run()
+        return Pruner(self._opened.engine, self._buckets, self._is_live, committer.lock, committer.commit, likely).run()
 
     def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""

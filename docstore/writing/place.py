@@ -114,18 +114,18 @@ class ValueWriter:
             if write.verdict.stored == capture.STORED_TEXT:
                 write.columns[capture.BODY] = encode_absent(len(body))
             elif duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
-                found = self._pages.base(duplicate)
-                if isinstance(found, Base) and found.raw == body and self._bases.is_usable(found):
-                    self._bases.use(found, batch)
-                    shared = found
+                base = self._of_page(duplicate, capture.BODY)
+                if isinstance(base, Base) and base.raw == body:
+                    self._bases.use(base, batch)
+                    shared = base
                     write.columns[capture.BODY] = shared.cell_value
-                    offers = [partial(self._usable, partial(self._pages.base, duplicate))]
+                    offers = [partial(self._of_page, duplicate)]
             if capture.BODY not in write.columns:
                 values[capture.BODY] = body
                 offers = [] if write.is_damaged else self._relatives(write)
             values[capture.MAIN] = write.page.analysed.main_bytes
         values |= write.long
-        page = write.new = NewPage(write.page.row_key, write.timestamp, values, offers)
+        page = write.new = NewPage(write.pointer, values, offers)
         if capture.BODY in values:
             page.body_name = _body_name(write.page)
         if shared is not None:
@@ -145,25 +145,26 @@ class ValueWriter:
         if write.previous is not None:
             found.append(partial(self._of_previous, write.previous, write.page.row_key))
         elif sibling is not None:
-            found.append(partial(self._pages.base, sibling))
+            found.append(partial(self._of_page, sibling))
         if write.judgement is not None and write.judgement.relative is not None:
-            found.append(partial(self._pages.base, write.judgement.relative))
-        return [partial(self._usable, offers) for offers in found]
+            found.append(partial(self._of_page, write.judgement.relative))
+        return found
 
-    def _usable(self, offers: Offers, column: Column) -> Base | NewPage | None:
-        """What a page offers, unless compaction is about to free a base of that name, or it cannot be read."""
-        base = offers(column)
+    def _of_page(self, pointer: PagePointer, column: Column) -> Base | NewPage | None:
+        """What a page offers as a base, if it may be used; of a page of the batch, that page."""
+        base = self._pages.base(pointer, column)
         if isinstance(base, NewPage):
-            raw = base.values.get(column, b"")
-            if len(raw) > LARGEST_BASE_BYTES:
+            name, cell_value = base.body_name if column == capture.BODY else base.text_name, b""
+            if len(base.values.get(column, b"")) > LARGEST_BASE_BYTES:
                 return None
-            name = base.body_name if column == capture.BODY else value_name(raw)
-            return base if self._bases.is_usable(Base(name, raw, b"", base.pointer)) else None
-        return base if base is not None and self._bases.is_usable(base) else None
+        elif base is not None:
+            name, cell_value = base.name, base.cell_value
+        return base if base is not None and self._bases.is_usable(name, cell_value) else None
 
     def _of_previous(self, previous: LiveCapture, row_key: bytes, column: Column) -> Base | None:
         value = previous.columns.get(column)
-        return None if value is None else self._bases.at(value, column, PagePointer(previous.source, row_key))
+        base = None if value is None else self._bases.at(value, column, PagePointer(previous.source, row_key))
+        return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
 
 
 def _body_name(one: Prepared) -> bytes:

@@ -39,7 +39,6 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
 from docstore.model.types import Page, PutResult, RowMutations, SetCell, VerdictKind, WriteOptions, body_bytes
 from docstore.reading.index import kernel_of, open_buckets
-from docstore.storage.counts import Counts
 from docstore.storage.engine import ReadsAhead
 from docstore.storage.plan import FlushReason, Plan, Slot, Stage
 from docstore.storage.port import Backend, Committer, Values
@@ -388,7 +387,6 @@ class Sequencer:
         values: Values,
         detector: Detector,
         value_writer: ValueWriter,
-        counts: Counts,
         reads: GroupReads | None,
         clock: Callable[[], int],
     ) -> None:
@@ -401,7 +399,6 @@ class Sequencer:
         self._bases = bases
         self._table = table
         self._taken = taken = TakenTimes(table)
-        self._counts = counts
         self._reads = reads
         """None if single reads are cheap."""
         self._clock = clock
@@ -409,7 +406,7 @@ class Sequencer:
         self.value_writer = value_writer
         self._commits = 0
         """Number of committed batches."""
-        committer.followers |= {index.follow, pages.follow, taken.follow, counts.follow, self._follow}
+        committer.followers |= {index.follow, pages.follow, taken.follow, self._follow}
         if reads is not None:
             committer.followers.add(reads.follow)
 
@@ -507,26 +504,29 @@ class Sequencer:
             return
         plan = batch.plan
         plan.flush_reason = reason
-        pages = [write for write in batch.writes if write.judgement is not None]
         self.value_writer.write(batch.writes, batch)
+        pages: list[Write] = []
+        rows: dict[int, list[RowMutations]] = {}
         for write in batch.writes:
-            if write.judgement is None:
-                plan.write(Stage.PAGES, (write.row(),))
-                continue
-            page = write.page.page
-            if page.payload_digest or page.docno:
-                post_names(batch.postings, write.pointer, page.payload_digest, page.docno)
-            if self._is_shared:
-                plan.fill(self._slot(write), order=write.commit_order)
-            else:
-                plan.write(Stage.PAGES, (write.row(),), order=write.commit_order)
-        self._committer.count_writes((write.page.row_key, len(write.page.page.body)) for write in pages)
+            if write.judgement is not None:
+                pages.append(write)
+                page = write.page.page
+                if page.payload_digest or page.docno:
+                    post_names(batch.postings, write.pointer, page.payload_digest, page.docno)
+                if self._is_shared:
+                    plan.fill(self._slot(write), order=write.commit_order)
+                    continue
+            rows.setdefault(write.commit_order, []).append(write.row())
+        for order, its_rows in rows.items():
+            plan.write(Stage.PAGES, its_rows, order=order)
+        plan.bodies = [(write.page.row_key, len(write.page.page.body)) for write in pages]
         plan.write(Stage.POSTINGS, self._index.mutations(batch.postings))
-        plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()))
+        if batch.anchors:
+            plan.write(Stage.ANCHORS, [RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()])
         visits = len(batch.writes) - len(pages)
         if not self._is_shared:
             counted = [(write.verdict, len(write.page.page.body)) for write in pages]
-            plan.write(Stage.COUNTS, self._counts.rows(counts_of(counted, visits)))
+            plan.counts = counts_of(counted, visits)
         self._committer.commit(plan)
         self._commits += 1
         self._pages.begin()
@@ -550,7 +550,9 @@ class Sequencer:
         if lost:
             self._lost |= {id(write.page): write.page.row_key for write in pages if write.pointer in lost}
             self._clear_caches()
-        self._committer.commit(Plan().write(Stage.COUNTS, self._counts.rows(counts_of(counted, visits))))
+        plan = Plan()
+        plan.counts = counts_of(counted, visits)
+        self._committer.commit(plan)
 
     def _admit(self, page: Prepared, policies: Policies) -> Write:
         """Judge a page, and add it to the batch."""
@@ -651,7 +653,6 @@ class WriteSide:
             values=values,
             detector=detector,
             value_writer=ValueWriter(values, pages, bases),
-            counts=Counts(opened.engine, opened.session),
             reads=GroupReads(engine, pages, index, detector) if isinstance(engine, ReadsAhead) else None,
             clock=clock,
         )

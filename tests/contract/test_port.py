@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from docstore.backends import open_backend
 from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError
 from docstore.model.types import Durability, RowMutations, SetCell
 from docstore.reports.check import check
-from docstore.storage.counts import Counts, fold, totals
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.port import Backend
 from docstore.store import DocumentStore
@@ -157,31 +155,3 @@ def test_a_plan_that_fails_after_its_first_stage_has_unknown_outcome() -> None:
         apply(Refusing(0), plan, Durability.NONE)
     with pytest.raises(CommitUnknown, match="the same write again"):
         apply(Refusing(1), plan, Durability.NONE)
-
-
-# --- counts
-
-
-def counted(engine: MemoryEngine, session: bytes, pages: int) -> None:
-    counts = Counts(engine, session)
-    engine.mutate_rows(counts.rows({"pages": pages}), Durability.NONE)
-
-
-def test_counts_of_sessions_add_up_and_are_folded_once_wherever_folding_stops() -> None:
-    engine = RowByRow(1, 10**6)
-    counted(engine, b"", 1)
-    counted(engine, b" one", 10)
-    counted(engine, b" two", 100)
-    counted(engine, b" two", 1000)
-    for stop_at in range(4):
-        engine.left = stop_at
-        with suppress(SimulatedCrash):
-            apply(engine, fold(engine), Durability.NONE)
-        assert totals(engine) == {"pages": 1111}, stop_at
-    engine.left = 10**6
-    counted(engine, b" three", 10_000)
-    apply(engine, fold(engine), Durability.NONE)
-    counted(engine, b"", 100_000)
-    assert totals(engine) == {"pages": 111_111}
-    assert [found.row_key for found in engine.scan("meta")] == [b"tally", b"tally-folded"]
-    assert not fold(engine)

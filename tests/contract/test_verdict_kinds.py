@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from docstore.cli.answers import KIND_COLOURS
+from docstore.model import capture
 from docstore.model.capture import StoredVerdict, decode_verdict, encode_verdict
+from docstore.model.format import VERDICT_KINDS, VERDICT_PREVIOUS, VERDICT_STORED
 from docstore.model.types import DUPLICATES, SAME_PAGE, Previous, VerdictKind
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,6 +19,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_a_verdict_comes_back_as_it_was_stored(kind: VerdictKind) -> None:
     verdict = StoredVerdict(kind, b"com,example)/ https", 1, 0.5, "", b"", 2, 1, Previous.NONE, 0.0, "body")
     assert decode_verdict(encode_verdict(verdict)) == verdict
+
+
+def test_every_word_of_a_verdict_has_a_number() -> None:
+    assert set(VERDICT_KINDS) == set(VerdictKind)
+    assert set(VERDICT_PREVIOUS) == set(Previous)
+    assert set(VERDICT_STORED) == {
+        value for name, value in vars(capture).items() if name.startswith("STORED_") and isinstance(value, str)
+    }
 
 
 @pytest.mark.parametrize("kind", VerdictKind)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages import page, words
+from pages import changed, page, words
 
 import docstore
 from docstore import Page, Policy, VerdictKind
@@ -128,3 +128,61 @@ def test_similar_pages_of_any_length_are_written_in_one_group(tmp_path: Path, si
         assert [result.stored for result in store.put_pages(made)] == ["body"] * 3
         assert [store.get(one.url).body for one in made] == bodies  # type: ignore[union-attr]
         assert list(check(store.opened)) == []
+
+
+@pytest.fixture
+def paused(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Compaction waits before its first segment is published: events that say that it waits, and that it may go on."""
+    waits, may_go_on, publish = threading.Event(), threading.Event(), relocation.Relocator.publish
+
+    def wait_and_publish(self: relocation.Relocator) -> None:
+        waits.set()
+        may_go_on.wait(60)
+        publish(self)
+
+    monkeypatch.setattr(relocation.Relocator, "publish", wait_and_publish)
+    return waits, may_go_on
+
+
+def test_a_reader_sees_the_base_of_a_page_that_is_written_during_compaction(
+    tmp_path: Path, paused: tuple[threading.Event, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, may_go_on = paused
+    with docstore.open(tmp_path / "store", create=True) as store:
+        list(store.put_pages(pages("a", 5)))
+        compaction = threading.Thread(target=store.compact)
+        compaction.start()
+        assert waits.wait(30)
+        near, read = page(changed(words(3 + ord("a") * 1000, 900), 1, 5)), []
+        committed = store.opened.manifest.committed
+
+        def read_then_follow() -> None:  # the rows are written, and what is in memory does not follow yet
+            got = store.get("https://b.example/")
+            read.append(None if got is None else got.body)
+            committed()
+
+        monkeypatch.setattr(store.opened.manifest, "committed", read_then_follow)
+        result = store.put_page("https://b.example/", near, headers=HTML, fetched_at=AT)
+        may_go_on.set()
+        compaction.join()
+        assert result.verdict.kind is VerdictKind.NEAR and read[0] == near
+
+
+def test_bytes_of_a_purged_page_do_not_come_back_in_a_dictionary(
+    tmp_path: Path, paused: tuple[threading.Event, threading.Event]
+) -> None:
+    waits, may_go_on = paused
+    mark = b"MarkOfThePurgedPage"
+    with docstore.open(tmp_path / "store", create=True) as store:
+        first, *others = pages("a", 6)
+        marked = first.body.replace(b"<p>", b"<p>" + b" ".join(b"%s%d" % (mark, n) for n in range(300)), 1)
+        list(store.put_pages([first._replace(body=marked), *others]))
+        store.delete(first.url, purge=True)
+        compaction = threading.Thread(target=store.compact)
+        compaction.start()
+        assert waits.wait(30)
+        list(store.put_pages(pages("a", 90)[6:]))  # enough for a dictionary of the site
+        may_go_on.set()
+        compaction.join()
+        names = store.opened.dictionaries.names()
+        assert names and not [name for name in names if mark in store.opened.dictionaries.load(name)]

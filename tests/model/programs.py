@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from scheduler import Program
 
-from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, Read, claim, fill, is_fence
+from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, claim, fill, is_fence
 
 CONTENT = "content"
 """Column of a page's row: its body."""
@@ -48,7 +48,7 @@ def delete(slot: str, fences: Iterator[str]) -> Program:
         "deleted", or "nothing" where there is no page.
     """
     while True:
-        columns = yield Read(slot)
+        columns = yield slot
         assert isinstance(columns, Mapping)
         held = columns.get(SLOT)
         if held is None or is_fence(held):

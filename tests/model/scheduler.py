@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from docstore.cluster.protocol import CheckAndMutate, Read, Request, Running
+from docstore.cluster.protocol import CheckAndMutate, Request, Running
 
 Rows = Mapping[str, Mapping[str, str]]
 Program = Running[str]
@@ -97,9 +97,9 @@ class Scheduler:
         """Rows after a request, and whether its condition held."""
         return applied(rows, request)
 
-    def read(self, rows: Frozen, request: Read) -> tuple[tuple[str, str], ...]:
+    def read(self, rows: Frozen, request: str) -> tuple[tuple[str, str], ...]:
         """The columns of a row, in order."""
-        return dict(rows).get(request.row, ())
+        return dict(rows).get(request, ())
 
     def _results(self, state: State) -> dict[str, str | None]:
         results = {}
@@ -133,7 +133,7 @@ class Scheduler:
             request, _ = self._at(number, state.histories[number])
             if request is None or state.stopped[number]:
                 continue
-            if isinstance(request, Read):
+            if isinstance(request, str):
                 yield self._answered(state, number, self.read(state.rows, request))
                 continue
             rows, held = self.applied(state.rows, request)

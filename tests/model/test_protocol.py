@@ -11,7 +11,7 @@ from programs import CONTENT, delete, write
 from scheduler import Make, Program, Rows, Scheduler
 
 from docstore.cluster import protocol
-from docstore.cluster.protocol import CLAIM, FENCE, SLOT, CheckAndMutate, Columns, Read, Request, is_fence
+from docstore.cluster.protocol import CLAIM, FENCE, SLOT, CheckAndMutate, Columns, Request, is_fence
 
 
 def check(rows: Rows, results: Mapping[str, str | None]) -> None:
@@ -61,7 +61,7 @@ def test_guarantees_hold_in_every_order_with_more_faults(scene: str) -> None:
 
 def no_fences(slot: str, token: str, _: Iterator[str]) -> Generator[Request, Columns | bool | None, str | None]:
     """A `fence_slot` that reads the slot and does not change it."""
-    columns = yield Read(slot)
+    columns = yield slot
     assert isinstance(columns, Mapping)
     return None if columns.get(SLOT) == token else "whatever it holds"
 
@@ -69,7 +69,7 @@ def no_fences(slot: str, token: str, _: Iterator[str]) -> Generator[Request, Col
 def only_empty_slots(slot: str, token: str, fences: Iterator[str]) -> Generator[Request, Any, str | None]:
     """A `fence_slot` that treats another's fence as its own."""
     while True:
-        held = (yield Read(slot)).get(SLOT)
+        held = (yield slot).get(SLOT)
         if held is not None:
             return None if held == token else held
         yield CheckAndMutate(slot, SLOT, None, ((SLOT, FENCE + next(fences)),))
@@ -77,7 +77,7 @@ def only_empty_slots(slot: str, token: str, fences: Iterator[str]) -> Generator[
 
 def delete_that_empties(slot: str, _: Iterator[str]) -> Program:
     """A `delete` that empties the slot."""
-    columns = yield Read(slot)
+    columns = yield slot
     assert isinstance(columns, Mapping)
     held = columns.get(SLOT)
     yield CheckAndMutate(slot, SLOT, held, (), (SLOT, CONTENT, "verdict"))

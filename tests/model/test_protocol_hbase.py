@@ -16,7 +16,7 @@ from test_protocol import check, states
 
 from docstore.cluster.client import Conditional, HBaseCell
 from docstore.cluster.commit import SlotCommitter
-from docstore.cluster.protocol import CheckAndMutate, Read, Requests, claim_name, slot_name
+from docstore.cluster.protocol import CheckAndMutate, Requests, claim_name, slot_name
 from docstore.model.capture import BODY
 from docstore.model.errors import CommitUnknown, StorageError
 from docstore.model.format import CAPTURE_STORED
@@ -97,14 +97,14 @@ class OverHBase(Scheduler):
 
     def shown(self, rows: Frozen) -> Rows:
         _, requests = over(rows)
-        return {name: columns for name in self.names if (columns := dict(requests.read(Read(name))))}
+        return {name: columns for name in self.names if (columns := dict(requests.read(name)))}
 
     def applied(self, rows: Frozen, request: CheckAndMutate) -> tuple[Frozen, bool]:
         client, requests = over(rows)
         held = requests.check_and_mutate(request)
         return freeze(client.rows), bool(held)
 
-    def read(self, rows: Frozen, request: Read) -> tuple[tuple[str, str], ...]:
+    def read(self, rows: Frozen, request: str) -> tuple[tuple[str, str], ...]:
         return tuple(sorted(over(rows)[1].read(request).items()))
 
 
@@ -147,15 +147,15 @@ def test_a_fenced_page_is_written_by_its_second_attempt() -> None:
     _, requests = over(freeze({PAGE: {"slot": "fence of maintenance"}}))
     tokens = (f"w{number}" for number in range(6))  # a program that fences itself may need any number
     assert requests.run_all([write(PAGE, "body", CLAIM, tokens)], [()]) == ["new"]
-    held = requests.read(Read(PAGE))["slot"]
-    assert requests.read(Read(CLAIM)) == {"claim": f"{PAGE} {held}"}
+    held = requests.read(PAGE)["slot"]
+    assert requests.read(CLAIM) == {"claim": f"{PAGE} {held}"}
 
 
 def patient(slot: str, tokens: Iterator[str]) -> Program:
     """A writer that takes over a claim without a fence although the claim's page may still be written."""
     token = next(tokens)
     yield CheckAndMutate(CLAIM, "claim", None, (("claim", f"{slot} {token}"),))
-    held = yield Read(CLAIM)
+    held = yield CLAIM
     assert not isinstance(held, bool) and held is not None
     yield CheckAndMutate(CLAIM, "claim", held["claim"], (("claim", f"{slot} {token}"),))
     yield CheckAndMutate(slot, "slot", None, (("slot", token), ("content", "body"), ("verdict", "new")))

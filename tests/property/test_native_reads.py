@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import calendar
 import re
+from base64 import b32encode
 from collections.abc import Callable
+from datetime import datetime
+from email.utils import formatdate
 from typing import Any
 from unittest import mock
 
@@ -15,9 +19,23 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.compiled import docstore_native
 from docstore.model import keys
-from docstore.model.capture import MAIN
+from docstore.model.capture import (
+    MAIN,
+    decode_headers,
+    decode_headers_reference,
+    encode_headers,
+    encode_headers_reference,
+)
 from docstore.model.errors import CorruptionError, DocstoreError
-from docstore.model.format import CAPTURE_FIELDS, CODEC_ZSTD_BODY, RECORD_COLUMNS, RECORD_VALUE
+from docstore.model.format import (
+    CAPTURE_FIELDS,
+    CODEC_ZSTD_BODY,
+    HEADER_NAMES,
+    HEADER_VALUES,
+    RECORD_COLUMNS,
+    RECORD_VALUE,
+)
+from docstore.model.types import Headers
 from docstore.reading.shown import title_parts
 from docstore.storage.captures import CaptureRecord, decode_capture, decode_capture_reference
 from docstore.storage.values import encode_ref_value, parse_cell_value
@@ -77,11 +95,17 @@ def test_common_urls_are_plain_and_others_are_not() -> None:
         assert docstore_native.plain_row_key(odd) is None
 
 
+digests = st.binary(min_size=20, max_size=20).map(lambda raw: b"\0sha1:" + b32encode(raw))
+letters = st.text("ABCXYZ234567018az=", min_size=31, max_size=33).map(lambda text: b"\0sha1:" + text.encode())
 records = st.builds(
     CaptureRecord,
     st.just(1000),
     st.integers(0, 3),
-    st.dictionaries(st.sampled_from(sorted(CAPTURE_FIELDS.values())), st.binary(max_size=200), max_size=8),
+    st.dictionaries(
+        st.sampled_from(sorted(CAPTURE_FIELDS.values())),
+        st.one_of(st.binary(max_size=200), digests, letters),
+        max_size=8,
+    ),
     st.integers(0, 1 << 62),
     st.integers(0, 1 << 62),
     st.binary(max_size=16),
@@ -100,6 +124,59 @@ def test_capture_records_are_decoded_as_by_the_reference(
     assert outcome(lambda: decode_capture(1000, value)) == expected
     found = docstore_native.decode_capture(value, CAPTURE_FIELDS)
     assert found is None or (1000, *found) == expected
+
+
+days = st.datetimes(datetime(1969, 12, 30), datetime(2107, 1, 1))
+dates = days.map(lambda day: formatdate(calendar.timegm(day.timetuple()), usegmt=True))
+odd_dates = st.tuples(dates, st.integers(0, 28), st.sampled_from("0139 :,MG")).map(
+    lambda drawn: drawn[0][: drawn[1]] + drawn[2] + drawn[0][drawn[1] + 1 :]
+)
+raw_texts = st.binary(max_size=80).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+names = st.sampled_from(HEADER_NAMES)
+pairs = st.tuples(
+    st.one_of(names, names.map(str.lower), names.map(str.upper), raw_texts),
+    st.one_of(st.sampled_from(HEADER_VALUES), dates, odd_dates, raw_texts, st.text(max_size=80)),
+)
+
+
+@settings(max_examples=800)
+@given(st.lists(pairs, max_size=6).map(tuple), damages, st.integers(0, 60))
+def test_headers_are_as_by_the_reference(headers: Headers, changes: list[tuple[int, int]], cut: int) -> None:
+    value = encode_headers_reference(headers)
+    assert encode_headers(headers) == value
+    assert decode_headers(value) == headers == decode_headers_reference(value)
+    changed = damaged(value, changes, cut)
+    expected = outcome(lambda: decode_headers_reference(changed))
+    assert outcome(lambda: decode_headers(changed)) == expected
+    found = docstore_native.decode_headers(changed, HEADER_NAMES, HEADER_VALUES)
+    assert found is None or found == expected
+
+
+def test_every_day_of_http_is_four_bytes() -> None:
+    texts = [formatdate(86_400 * day + day % 86_400, usegmt=True) for day in range(2**32 // 86_400)]
+    headers = tuple(("Date", text) for text in texts)
+    value = encode_headers(headers)
+    assert len(value) == 6 * len(texts)
+    assert decode_headers(value) == headers
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fri, 01 Jan 1970 00:00:00 GMT",
+        "Mon, 29 Feb 2100 00:00:00 GMT",
+        "Thu, 01 Jan 1970 00:60:00 GMT",
+        "Thu, 01 Jan 1970 00:00:00 UTC",
+        "Wed, 31 Dec 1969 23:59:59 GMT",
+        "Fri, 01 Jan 9999 00:00:00 GMT",
+        "Thu, 01 Jan 0000 00:00:00 GMT",
+    ],
+)
+def test_other_texts_are_no_dates(text: str) -> None:
+    headers = (("Date", text),)
+    assert len(encode_headers(headers)) == 2 + len(text)
+    assert encode_headers(headers) == encode_headers_reference(headers)
+    assert decode_headers(encode_headers(headers)) == headers
 
 
 numbers = st.integers(0, (1 << 62) - 1)

@@ -70,9 +70,8 @@ class SegmentMachine(RuleBasedStateMachine):
             return
         finally:
             self.files.fail_at = {}
-        for record in records:
-            self.manifest.count_writes([(record.row_key, record.raw_bytes)])
         plan = Plan()
+        plan.bodies = [(record.row_key, record.raw_bytes) for record in records]
         self.manifest.add_to(plan, self.bodies.progress())
         apply(self.engine, plan, Durability.SYNC)
         self.manifest.committed()

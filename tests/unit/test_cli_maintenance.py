@@ -103,10 +103,10 @@ def test_dump_shows_segments_dictionaries_and_the_manifest(run: Terminal, tmp_pa
     assert "segment header" in shown.out and "value, narrow" in shown.out
     dictionary = next((run.store / "dictionaries").iterdir())
     assert f"named {dictionary.stem}" in run.bare("tool", "dump", str(dictionary)).out
-    assert run.bare("tool", "dump", str(run.store / "FORMAT")).out == "docstore format 3\n"
+    assert run.bare("tool", "dump", str(run.store / "FORMAT")).out == "docstore format 4\n"
     manifest = run("tool", "dump", "--manifest").out
     assert "'segment:" in manifest and "'tablet:'" in manifest and "dictionary:tablet" in manifest
-    assert run.bare("tool", "dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 3"}
+    assert run.bare("tool", "dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 4"}
 
 
 def test_dump_shows_a_damaged_dictionary_as_damaged(run: Terminal, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from stores import contents, damage_value, records_of
 
 import docstore
 from docstore import ColumnFamily, DeleteCells, GCPolicy, Page, Schema, SetCell
-from docstore.archives.copying import CopyOptions, copy, copy_into
+from docstore.archives.copying import copy, copy_into
 from docstore.model.capture import BODY, MAIN, VERDICT
 from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
 from docstore.model.format import CODEC_ZSTD_DELTA
@@ -121,7 +121,7 @@ def bases_of_deltas(store: DocumentStore) -> list[bytes]:
 
 
 def test_deltas_have_the_same_bases_in_the_copy(source: DocumentStore, tmp_path: Path) -> None:
-    copy(source, tmp_path / "copy", CopyOptions(threads=1))
+    copy(source, tmp_path / "copy", threads=1)
     with docstore.open(tmp_path / "copy") as store:
         # A base that comes before its page has no text next to it, until a compaction.
         assert store.stored_bytes() < 1.25 * source.stored_bytes()
@@ -145,9 +145,9 @@ def test_pages_stored_by_reference_are_found_after_a_delete_of_their_original(
 
 
 def test_the_copy_of_a_copy_is_the_same_with_any_number_of_threads(source: DocumentStore, tmp_path: Path) -> None:
-    copy(source, tmp_path / "one", CopyOptions(threads=4))
+    copy(source, tmp_path / "one", threads=4)
     with docstore.open(tmp_path / "one", read_only=True) as store:
-        copy(store, tmp_path / "two", CopyOptions(threads=1, verify=False))
+        copy(store, tmp_path / "two", threads=1, verify=False)
     with docstore.open(tmp_path / "two") as store:
         assert contents(store) == contents(source)
         assert list(check(store.opened)) == []
@@ -239,7 +239,7 @@ def test_a_second_run_brings_the_copy_up_to_date(source: DocumentStore, tmp_path
         held = contents(store)
         assert contents(source).items() <= held.items()
         assert store.get("https://z.example/9") is not None
-    cleaned = copy(source, tmp_path / "copy", CopyOptions(delete=True))
+    cleaned = copy(source, tmp_path / "copy", delete=True)
     assert (cleaned.written_rows, cleaned.only_here, cleaned.deleted) == (0, 2, 2)
     with docstore.open(tmp_path / "copy") as store:
         assert contents(store) == contents(source)
@@ -257,7 +257,7 @@ def test_rows_of_a_changing_source_are_copied_as_they_were_read(source: Document
             for url in ("https://a.example/new", "https://zz.example/new"):
                 written.append(source.put_page(url, page(words(950, 200)), headers=HTML, fetched_at=T0).url)
 
-    copy(source, tmp_path / "copy", CopyOptions(threads=1), write_meanwhile)
+    copy(source, tmp_path / "copy", write_meanwhile, threads=1)
     assert written
     with docstore.open(tmp_path / "copy") as store:
         assert {key: value for key, value in contents(store).items() if not key[0].endswith(b"new https")} == before

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
+
+import pytest
 from memory_engine import MemoryEngine
 
 from docstore.dedup.comparable import REASON_CROWDED
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict
 from docstore.model.types import Durability, Previous, VerdictKind
-from docstore.storage.counts import Counts, totals
-from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.plan import Plan, apply
+from docstore.tablets.manifest import Manifest
+from docstore.tablets.segment import SegmentRow
 from docstore.writing.batch import counts_of
 
 
@@ -17,20 +22,47 @@ def verdict(reason: str) -> StoredVerdict:
     return StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, reason, b"", 0, 0, Previous.NONE, 0.0, capture.STORED_BODY)
 
 
+def planned(manifest: Manifest, counts: Mapping[str, int]) -> Plan:
+    plan = Plan()
+    plan.counts = counts
+    manifest.add_to(plan, [])
+    return plan
+
+
 def test_pages_with_crowded_candidates_are_counted() -> None:
     engine = MemoryEngine()
     written = counts_of([(verdict(""), 10), (verdict(REASON_CROWDED), 10), (verdict("short_text"), 10)])
-    apply(engine, Plan().write(Stage.COUNTS, Counts(engine).rows(written)), Durability.NONE)
-    found = totals(engine)
+    apply(engine, planned(Manifest.load(engine), written), Durability.NONE)
+    found = Manifest.load(engine).totals()
     assert (found[REASON_CROWDED], found["captures"], found["verdict.new"]) == (1, 3, 3)
 
 
-def test_unknown_commit_that_succeeded_is_counted() -> None:
+@pytest.mark.parametrize("outcomes", [*itertools.product(("known", "applied", "not applied"), repeat=3)])
+@pytest.mark.parametrize("segments_change", [False, True])
+def test_a_commit_counts_if_it_was_applied_whether_its_outcome_is_known_or_not(
+    outcomes: tuple[str, ...], segments_change: bool
+) -> None:
     engine = MemoryEngine()
-    counts = Counts(engine)
-    for is_applied, known in ((True, False), (True, True), (False, False), (True, True)):
-        plan = Plan().write(Stage.COUNTS, counts.rows({"visits": 1}))
-        if is_applied:
+    manifest = Manifest.load(engine)
+    for number, outcome in enumerate(outcomes, 1):
+        plan = planned(manifest, {"visits": 1, "urls": number})
+        if outcome != "not applied":
             apply(engine, plan, Durability.NONE)
-        counts.follow(plan, known)
-    assert totals(engine) == {"visits": 3}
+        if outcome == "known":
+            manifest.committed()
+        else:
+            manifest.aborted()
+        if segments_change:  # compaction writes the same row between two groups
+            manifest.write_segment(SegmentRow(number, "live", 24, 24), Durability.NONE)
+    counted = [number for number, outcome in enumerate(outcomes, 1) if outcome != "not applied"]
+    expected = {"visits": len(counted), "urls": sum(counted)} if counted else {}
+    assert manifest.totals() == Manifest.load(engine).totals() == expected
+
+
+def test_a_count_that_becomes_zero_is_left_out() -> None:
+    engine = MemoryEngine()
+    manifest = Manifest.load(engine)
+    for counts in ({"urls": 2, "visits": 1}, {"urls": -1, "visits": -1}):
+        apply(engine, planned(manifest, counts), Durability.NONE)
+        manifest.committed()
+    assert Manifest.load(engine).totals() == {"urls": 1}

@@ -23,7 +23,7 @@ from docstore.model.format import RECORD_DELETE_COLUMN
 from docstore.model.keys import url_of
 from docstore.model.types import GCPolicy, Schema
 from docstore.reports.check import check
-from docstore.reports.dedup import By, dedup_stats
+from docstore.reports.dedup import dedup_stats
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.sweep.reindex import reindex
 from docstore.tablets.salvage import Salvage
@@ -164,7 +164,7 @@ def test_an_export_takes_the_newest_capture_of_a_crawl(two: docstore.DocumentSto
 def test_statistics_count_one_crawl_or_all_by_crawl(two: docstore.DocumentStore) -> None:
     total = dedup_stats(two, crawl="second").total
     assert (total.captures, total.verdicts["exact"]) == (3, 1)
-    groups = dedup_stats(two, By.CRAWL).groups
+    groups = dedup_stats(two, "crawl").groups
     assert {name: (one.captures, one.duplicates) for name, one in groups.items()} == {"first": (2, 0), "second": (3, 1)}
 
 

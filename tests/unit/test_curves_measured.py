@@ -89,7 +89,7 @@ def test_sketches_of_pages_err_within_their_bound() -> None:
     for one, two, jaccard in pairs():
         union = round((one.shingle_count + two.shingle_count) / (1 + jaccard))
         errors.append(fingerprints.similarity(one.sketch, two.sketch) - jaccard)
-        bounds.append(math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(union, fingerprints.BINS), 8)))
+        bounds.append(math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(union, fingerprints.BINS), 4)))
     assert abs(np.mean(errors)) < 0.005
     assert 0.3 * np.mean(bounds) < np.std(errors) < np.mean(bounds)
     assert np.mean(np.abs(errors) > 4 * np.array(bounds)) < 0.001

@@ -20,6 +20,7 @@ import docstore
 from docstore import Page, Policy, PutResult, Schema, VerdictKind
 from docstore.cli.main import main
 from docstore.cluster import upkeep, upkeep_postings
+from docstore.cluster.counts import Counts
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import InvalidArgument
@@ -27,7 +28,6 @@ from docstore.model.format import POSTING_BAND, POSTING_BODY, POSTING_TEXT
 from docstore.model.pointers import text_number
 from docstore.model.types import ColumnFamily, Durability, GCPolicy, ReadSpec, SetCell
 from docstore.reports.check import check
-from docstore.storage.counts import Counts
 from docstore.storage.reports import CompactionReport
 from docstore.store import DocumentStore
 

@@ -84,18 +84,6 @@ def test_a_threshold_met_exactly_counts() -> None:
     assert rows(join.exact_join(sets, 0.8)) == [(0, 1, 8, 10), (0, 2, 8, 9)]
 
 
-@pytest.mark.parametrize("ranked", [False, True])
-def test_overlap_counts_equal_set_intersections(ranked: bool) -> None:
-    rng = np.random.default_rng(SEED)
-    sets = families(rng, 120)
-    each = [set(sets.members[a:b].tolist()) for a, b in zip(sets.starts, sets.starts[1:], strict=False)]
-    first, second = rng.integers(0, len(each), (2, 2000))
-    used = join.rank_members(sets) if ranked else sets
-    shared = join.overlap_pairs(used, first, second)
-    assert shared.tolist() == [len(each[a] & each[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
-    assert join.overlap_pairs(used, first[:0], second[:0]).tolist() == []
-
-
 def test_ranks_go_from_the_rarest_member_and_ascend_in_each_set() -> None:
     sets = csr([np.array([5, 9]), np.array([5, 7]), np.array([5, 7, 11])])
     ranked = join.rank_members(sets)

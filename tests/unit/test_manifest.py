@@ -21,16 +21,16 @@ NONE = Durability.NONE
 def write_group(
     engine: MemoryEngine, manifest: Manifest, row_keys: list[bytes], raw_bytes: int = 1000, written_bytes: int = 500
 ) -> None:
-    for row_key in row_keys:
-        manifest.count_writes([(row_key, raw_bytes)])
     rows = [RowMutations("pages", row_key, (SetCell("page", b"body", 0, b"x"),)) for row_key in row_keys]
     progress = [SegmentProgress(1, True, written_bytes, written_bytes)]
-    engine.mutate_rows([*rows, *rows_of(manifest, progress)], NONE)
+    bodies = [(row_key, raw_bytes) for row_key in row_keys]
+    engine.mutate_rows([*rows, *rows_of(manifest, progress, *bodies)], NONE)
     manifest.committed()
 
 
-def rows_of(manifest: Manifest, progress: list[SegmentProgress]) -> list[RowMutations]:
+def rows_of(manifest: Manifest, progress: list[SegmentProgress], *bodies: tuple[bytes, int]) -> list[RowMutations]:
     plan = Plan()
+    plan.bodies = list(bodies)
     manifest.add_to(plan, progress)
     return plan.rows()
 
@@ -91,8 +91,7 @@ def test_an_aborted_group_leaves_no_count() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
-    manifest.count_writes([(b"b", 5000)])
-    rows_of(manifest, [SegmentProgress(1, True, 900, 900)])
+    rows_of(manifest, [SegmentProgress(1, True, 900, 900)], (b"b", 5000))
     manifest.aborted()
     assert manifest.tablets() == [(1, b"", None, 1000)]
     write_group(engine, manifest, [b"c"], written_bytes=1000)
@@ -104,8 +103,7 @@ def test_a_group_of_unknown_outcome_keeps_the_bytes_that_its_rows_may_refer_to(a
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"])
-    manifest.count_writes([(b"b", 5000)])
-    rows = rows_of(manifest, [SegmentProgress(1, True, 900, 900)])
+    rows = rows_of(manifest, [SegmentProgress(1, True, 900, 900)], (b"b", 5000))
     if applied:
         engine.mutate_rows(rows, NONE)
     manifest.aborted()
@@ -117,20 +115,6 @@ def test_a_group_of_unknown_outcome_keeps_the_bytes_that_its_rows_may_refer_to(a
         assert Manifest.load(engine).tablets() == manifest.tablets() == [(1, b"", None, 1000)]
         progress.append(SegmentProgress(2, False, None, 0))
     assert [row.row_key for row in rows_of(manifest, progress)] == [MANIFEST_COUNTERS_ROW]
-
-
-def test_writes_counted_during_a_commit_belong_to_the_next_group() -> None:
-    engine = MemoryEngine()
-    manifest = Manifest.load(engine)
-    manifest.count_writes([(b"a", 10)])
-    rows = rows_of(manifest, [])
-    manifest.count_writes([(b"b", 100)])
-    engine.mutate_rows(rows, NONE)
-    manifest.committed()
-    assert Manifest.load(engine).tablets()[0].raw_bytes == 10
-    engine.mutate_rows(rows_of(manifest, []), NONE)
-    manifest.committed()
-    assert Manifest.load(engine).tablets()[0].raw_bytes == 110
 
 
 def test_grown_tablets_split_into_ranges_that_cover_everything_in_order() -> None:
@@ -341,8 +325,7 @@ def test_a_group_writes_one_row_while_its_segment_and_tablets_only_grow() -> Non
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     write_group(engine, manifest, [b"a"], written_bytes=500)
-    manifest.count_writes([(b"b", 70)])
-    rows = rows_of(manifest, [SegmentProgress(1, True, 900, 800)])
+    rows = rows_of(manifest, [SegmentProgress(1, True, 900, 800)], (b"b", 70))
     assert [row.row_key for row in rows] == [MANIFEST_COUNTERS_ROW]
     engine.mutate_rows(rows, NONE)
     manifest.committed()

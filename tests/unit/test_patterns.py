@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import docstore
 from docstore.model.keys import canonical_url
-from docstore.reports.patterns import PatternCounts, shape_of, url_patterns
+from docstore.reports.dedup import dedup_stats
+from docstore.reports.patterns import PatternCounts, shape_of
 from tools.crawl_demo.sites import trap
 
 HTML = (("Content-Type", "text/html"),)
@@ -88,14 +89,14 @@ def test_a_trap_is_listed_with_its_pattern(tmp_path: Path, capsys: pytest.Captur
             answer = site(parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()})
             policies = {"exact": "reject"} if number % 2 else {}
             store.put_page(url, answer.body.encode(), headers=HTML, policies=policies)
-        patterns, same_texts = url_patterns(store)
-    shapes = {pattern.shape: pattern for pattern in patterns}
+        stats = dedup_stats(store, "pattern")
+    shapes = {pattern.shape: pattern for pattern in stats.patterns}
     calendar = shapes["https://trap.example/calendar?month={number}"]
     assert calendar.urls == 36 and calendar.texts <= 12 and calendar.duplicates > 20
     assert re.search(calendar.expression, "https://trap.example/calendar?month=99")
     articles = shapes["https://trap.example/article/{number}"]
     assert (articles.urls, articles.duplicates, articles.texts) == (20, 0, 20)
-    [gone] = [same for same in same_texts if "/gone/" in same.example]
+    [gone] = [same for same in stats.same_texts if "/gone/" in same.example]
     assert gone.urls == 15 and gone.host == "trap.example"
     matched = [url for url in urls if any(re.search(expression, url) for expression in gone.expressions)]
     assert matched == [url for url in urls if "/gone/" in url]

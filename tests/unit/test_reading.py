@@ -26,7 +26,7 @@ from docstore.archives import ingest as ingesting
 from docstore.archives import readahead, readahead_child
 from docstore.archives.entries import ReadOptions
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.archives.readahead import MAX_REST, Job, Place, Portion, Rest, portions
+from docstore.archives.readahead import MAX_REST, Job, Portion, portions
 from docstore.archives.readahead_child import END, LONG_BODY_BYTES
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
@@ -274,14 +274,14 @@ class Unmakeable(Exception):
 @pytest.mark.parametrize("error", [MemoryError("all gone"), Unsendable("all gone"), Unmakeable("memory", "all gone")])
 def test_any_exception_can_be_sent(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object, **__: object) -> Iterator[Portion[Page]]:
-        yield Portion([Page("http://a.example/", b"x", fetched_at=10**15)], [Place(0, 7)], Rest())
+        yield Portion([Page("http://a.example/", b"x", fetched_at=10**15)], [(0, 7)])
         raise error
 
     monkeypatch.setattr(readahead_child, "portions", failing)
     answers = io.BytesIO()
     readahead_child.serve(Job((), ReadOptions(), Schema(extractor="combined"), 2, False), answers)
     ready, failure = received(answers)
-    assert isinstance(ready, Portion) and ready.places == [Place(0, 7)]
+    assert isinstance(ready, Portion) and ready.places == [(0, 7)]
     assert isinstance(failure, BaseException) and "all gone" in str(failure)
     assert type(failure) is (MemoryError if isinstance(error, MemoryError) else RuntimeError)
 
@@ -305,7 +305,7 @@ def test_bytes_in_flight_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal read_bytes
         for number in range(400):
             read_bytes += len(body)
-            yield Portion([Page(f"http://a.example/{number}", body, fetched_at=10**15)], [Place(0, number)], Rest())
+            yield Portion([Page(f"http://a.example/{number}", body, fetched_at=10**15)], [(0, number)])
 
     class Answers(io.BytesIO):
         most_ahead_bytes = sent_bytes = 0
@@ -356,17 +356,16 @@ def test_a_portion_survives_encoding_and_decoding() -> None:
         Page("http://a.example/longer", source.randbytes(LONG_BODY_BYTES + 1), fetched_at=10**15 + 7),
         Page("http://a.example/empty", b"", fetched_at=10**15),
     ]
-    rest = Rest()
-    rest.skipped["damaged"] += 1
-    rest.errors.append((Place(1, 2), "why", ""))
     prepared = preparer.prepare(pages, anchors=True)
-    places = [Place(number, number * 10) for number in range(len(pages))]
+    places = [(number, number * 10) for number in range(len(pages))]
+    portion = Portion(pages, places, errors=[((1, 2), "why", "")])
+    portion.skipped["damaged"] += 1
     sent = io.BytesIO()
-    readahead_child.write(sent, readahead_child.encode_portion(Portion(pages, places, rest), prepared))
+    readahead_child.write(sent, readahead_child.encode_portion(portion, prepared))
     (ready,) = received(sent)
     assert isinstance(ready, Portion)
     assert [len(received(io.BytesIO(sent.getvalue()[:-cut]))) for cut in (1, LONG_BODY_BYTES + 2)] == [0, 0]
-    assert (ready.places, ready.rest) == (places, rest)
+    assert (ready.places, ready.skipped, ready.errors) == (places, portion.skipped, portion.errors)
     for item, other in zip(prepared, ready.pages, strict=True):
         assert isinstance(other, Prepared) and all(isinstance(anchor, Anchor) for anchor in other.anchors)
         assert isinstance(other.values, tuple)
@@ -400,7 +399,7 @@ def test_portions_have_all_records_in_order_within_the_limits(archives: list[str
         assert [x for portion in one_by_one for x in getattr(portion, name)] == [
             x for portion in many for x in getattr(portion, name)
         ]
-    assert [e for portion in one_by_one for e in portion.rest.errors] == [e for p in many for e in p.rest.errors]
+    assert [e for portion in one_by_one for e in portion.errors] == [e for p in many for e in p.errors]
     assert max(len(portion.pages) for portion in many) == 16
     assert max(len(portion.pages) for portion in one_by_one) == 1
     assert all(sum(len(page.body) for page in portion.pages[:-1]) < 100_000 for portion in many)
@@ -409,4 +408,4 @@ def test_portions_have_all_records_in_order_within_the_limits(archives: list[str
 def test_a_file_with_only_damage_takes_bounded_memory(tmp_path: Path) -> None:
     broken = record(message(linked(1))).replace(b"WARC-Date", b"WARC-Fate")
     found = list(portions([packed(tmp_path / "b.warc.gz", [broken] * (2 * MAX_REST + 5))], most_pages=16, most_bytes=1))
-    assert [len(portion.rest.errors) for portion in found] == [MAX_REST, MAX_REST, 5]
+    assert [len(portion.errors) for portion in found] == [MAX_REST, MAX_REST, 5]

@@ -180,8 +180,8 @@ def test_words_of_a_newer_docstore_are_refused_by_name() -> None:
         assert old in known
         with pytest.raises(UnsupportedFormat, match=new.decode("latin-1")[-5:]):
             decode_schema(known.replace(old, new))
-    with pytest.raises(UnsupportedFormat, match="alike"):
-        decode_verdict(msgpack.packb(["alike", b"", 0, 0.0, "", b"", 0, 0, "none", 0.0, "body"]))
+    with pytest.raises(UnsupportedFormat, match="number 6"):
+        decode_verdict(msgpack.packb([6, b"", 0, 0, "", b"", 0, 0, 0, 0, 0]))
 
 
 # --- what a rejected page is to its reader

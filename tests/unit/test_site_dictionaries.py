@@ -66,6 +66,17 @@ def test_site_gets_a_dictionary_of_its_first_pages(store: DocumentStore) -> None
     assert first.body in content
 
 
+def test_a_path_segment_has_another_dictionary_than_the_pages_of_its_host(store: DocumentStore) -> None:
+    mixed: list[Page] = []
+    for number, (deep, flat) in enumerate(zip(pages(1, 12), pages(2, 12), strict=True)):
+        mixed.append(deep._replace(url=f"https://h.example/a/{number}"))
+        mixed.append(flat._replace(url=f"https://h.example/{number}"))
+    list(store.put_pages(mixed))
+    of_deep, of_flat = (store.opened.dictionaries.load(record_of(store, page.url).related) for page in mixed[-2:])
+    assert mixed[0].body in of_deep and mixed[1].body not in of_deep
+    assert mixed[1].body in of_flat and mixed[0].body not in of_flat
+
+
 ROOM_OF_ONE = Dictionary(bytes(150_000), load=bytes).memory_bytes
 """More than a first dictionary of such a site takes, less than two take."""
 

@@ -494,18 +494,16 @@ def test_candidates_include_near_pairs_of_a_bucket_too_large_for_all_pairs(monke
     sketches[500:] = sketches[400:500]  # and a hundred pairs are equal
     monkeypatch.setattr("docstore.sweep.candidates.PARTNERS", 64)
     sizes, chosen = np.full(600, 1000), np.arange(600)
-    found = candidates(sketches, sizes, chosen, 0.8)
-    assert found.cut == 600
-    pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+    first, second, cut = candidates(sketches, sizes, chosen, 0.8)
+    assert cut == 600
+    pairs = set(zip(first.tolist(), second.tolist(), strict=True))
     assert {(number, number + 100) for number in range(400, 500)} <= pairs
     assert len(pairs) < 200
-    some = candidates(sketches, sizes, chosen[410:], 0.8)
-    assert set(zip(some.first.tolist(), some.second.tolist(), strict=True)) == {
-        pair for pair in pairs if min(pair) >= 410
-    }
-    assert candidates(sketches, sizes, chosen[:0], 0.8).first.tolist() == []
+    first, second, _ = candidates(sketches, sizes, chosen[410:], 0.8)
+    assert set(zip(first.tolist(), second.tolist(), strict=True)) == {pair for pair in pairs if min(pair) >= 410}
+    assert candidates(sketches, sizes, chosen[:0], 0.8)[0].tolist() == []
     sizes[500:] = 700  # too small to reach the threshold
-    assert candidates(sketches, sizes, chosen, 0.8).first.tolist() == []
+    assert candidates(sketches, sizes, chosen, 0.8)[0].tolist() == []
 
 
 def test_pages_stored_by_reference_are_swept_and_rejected_pages_are_not(tmp_path: Path) -> None:

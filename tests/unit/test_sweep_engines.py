@@ -105,8 +105,8 @@ def test_candidates_by_shuffles_are_those_of_one_process(
     given = texts(300) + [" ".join(changed(words(0, 300), n, 2)).encode() for n in range(60)]
     made = sets_of_texts(RULE, batch_of(given))
     sketches, chosen = made["sketches"].reshape(-1, 256), np.flatnonzero(made["lengths"] > 20)
-    expected = candidates(sketches, made["lengths"], chosen, threshold)
-    assert len(expected.first) > 300 and expected.cut > 0
+    first, second, cut = candidates(sketches, made["lengths"], chosen, threshold)
+    assert len(first) > 300 and cut > 0
 
     plan = stages.Plan(str(tmp_path), len(chosen), threshold, part_texts, ranges, blocks)
     columns = {"sketches": sketches[chosen].reshape(-1), "sizes": made["lengths"][chosen]}
@@ -119,9 +119,9 @@ def test_candidates_by_shuffles_are_those_of_one_process(
             list(stages.distinct_codes(plan, rows))
         paths = [path for block in range(blocks) if (path := plan.codes(block)).exists()]
         codes = np.concatenate([stages.read_columns(path)["codes"] for path in paths])
-        assert chosen[codes // len(chosen)].tolist() == expected.first.tolist()
-        assert chosen[codes % len(chosen)].tolist() == expected.second.tolist()
-        assert len(stages.read_columns(plan.codes(stages.CROWDED))["codes"]) == expected.cut
+        assert chosen[codes // len(chosen)].tolist() == first.tolist()
+        assert chosen[codes % len(chosen)].tolist() == second.tolist()
+        assert len(stages.read_columns(plan.codes(stages.CROWDED))["codes"]) == cut
 
 
 def test_options_of_engines_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

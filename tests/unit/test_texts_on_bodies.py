@@ -15,6 +15,7 @@ import docstore
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_STORED, CODEC_ZSTD, CODEC_ZSTD_BODY, RECORD_VALUE
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, GCPolicy, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import NewPage
@@ -71,7 +72,7 @@ def test_text_takes_a_small_part_of_what_it_takes_alone(store: DocumentStore) ->
 def test_text_that_is_not_in_its_body_is_encoded_alone(store: DocumentStore) -> None:
     text = random.Random(9).randbytes(2000).hex().encode()
     with store.committer.lock:
-        page = NewPage(b"com,x)/", T0, {BODY: UNLIKE[0], MAIN: text})
+        page = NewPage(PagePointer(T0, b"com,x)/"), {BODY: UNLIKE[0], MAIN: text})
         store.opened.values.append_pages([page])
         value = page.cell_values[MAIN]
         assert store.opened.values.fetch(value) == text

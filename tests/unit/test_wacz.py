@@ -24,7 +24,7 @@ from docstore.archives import wacz
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, RevisitEntry
 from docstore.archives.export import ExportPage
 from docstore.archives.reader import read
-from docstore.archives.wacz import CdxjIndex, WrittenRecord, surt
+from docstore.archives.wacz import CdxjIndex, surt
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"
@@ -289,7 +289,7 @@ def test_an_index_larger_than_memory_is_sorted_in_runs(monkeypatch: pytest.Monke
     index = CdxjIndex("x.warc.gz")
     for number in range(500):
         url = f"https://example.com/{number * 7919 % 500:03d}"
-        index.add(docstore.Page(url, b"", fetched_at=MAY), WrittenRecord("response", "sha1:A", number, 1))
+        index.add(docstore.Page(url, b"", fetched_at=MAY), "response", "sha1:A", number, 1)
     lines = list(index.lines())
     assert len(lines) == 500 and lines == sorted(lines)
     assert [json.loads(line.split(b" ", 2)[2])["url"][-3:] for line in lines] == [f"{n:03d}" for n in range(500)]

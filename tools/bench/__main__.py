@@ -17,7 +17,6 @@ SECTIONS = {
     "callers": paths.callers,
     "cores": paths.cores,
     "stages": paths.stages,
-    "plain-stages": paths.plain_stages,
     "read": paths.read,
     "cold": paths.cold,
 }

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.dedup.kernel import shared_members
 from docstore.model.errors import InvalidArgument
 from docstore.reference.fingerprints import Numbers, Sets, distinct, spans
 from docstore.sweep.candidates import CHUNK_PAIRS, ROUNDING, leaders
@@ -96,56 +97,6 @@ def rank_members(sets: Sets) -> Sets:
     for begin, end in zip(sets.starts[:-1].tolist(), sets.starts[1:].tolist(), strict=True):
         ranks[begin:end].sort()
     return Sets(sets.starts, ranks)
-
-
-def overlap_pairs(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
-    """Count the members that each pair of sets shares; exact, in any order of pairs.
-
-    One set of a group of pairs is marked in a table over all members, the others are looked up in it: no merge and no
-    branch.  Measured 5 times faster than sorting the pairs' members together and 19 times faster than binary search.
-    Members wider than 32 bits are numbered first (once a call, so pass many pairs at a time).
-
-    Args:
-        sets: members of at most 32 bits are used as table indices as they are, so keep them dense (`rank_members`).
-        first, second: (pairs,) numbers of sets.
-    Returns:
-        (pairs,) int64.
-    """
-    if not len(first):
-        return np.empty(0, np.int64)
-    if sets.members.dtype.itemsize > 4:
-        chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-        sets = sets.take(chosen)
-        sets = Sets(sets.starts, np.unique(sets.members, return_inverse=True)[1].astype(np.uint32))
-        first, second = place[: len(first)], place[len(first) :]
-    starts, members, lengths = sets.starts, sets.members, sets.lengths
-    if len(distinct(second)) < len(distinct(first)):
-        first, second = second, first
-    order = np.argsort(first, kind="stable")
-    marked, probed = first[order], second[order]
-    work = np.cumsum(lengths[probed])
-    shared = np.zeros(len(order), np.int64)
-    table = np.zeros(int(members.max()) + 1 if len(members) else 1, bool)
-    begins = np.flatnonzero(np.diff(marked, prepend=-1))
-    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
-        one = members[starts[marked[begin]] : starts[marked[begin] + 1]]
-        table[one] = True
-        at = begin
-        while at < end:
-            if end - at == 1:
-                shared[at] = np.count_nonzero(table[members[starts[probed[at]] : starts[probed[at] + 1]]])
-                break
-            done = int(work[at - 1]) if at else 0
-            stop = min(end, max(at + 1, int(np.searchsorted(work, done + CHUNK_PAIRS, "right"))))
-            others = probed[at:stop]
-            hits = np.concatenate([[0], np.cumsum(table[members[spans(starts[others], lengths[others])]])])
-            ends = np.cumsum(lengths[others])
-            shared[at:stop] = hits[ends] - hits[ends - lengths[others]]
-            at = stop
-        table[one] = False
-    result = np.empty(len(order), np.int64)
-    result[order] = shared
-    return result
 
 
 # --- the exact join ---
@@ -235,7 +186,7 @@ def _join_ranked(ranked: Sets, threshold: float) -> tuple[Numbers, Numbers, Numb
         probes = _prefixes(ranked, probed[begin:end], order[begin:end], first_common)
         probes = probes._replace(place=probes.place + begin)
         left, right = _matches(index, probes, earliest, threshold)
-        shared = overlap_pairs(ranked, order[left], order[right])
+        shared = shared_members(ranked, order[left], order[right])
         either = lengths[left] + lengths[right] - shared
         good = shared / np.maximum(either, 1) >= threshold
         found.append((order[left[good]], order[right[good]], shared[good]))
@@ -310,12 +261,12 @@ class PairSet:
 
     @classmethod
     def listed(cls, path: Path, number_of: dict[str, int]) -> PairSet:
-        """Pairs as `docstore sweep --pairs` lists them; names are URL, tab, timestamp."""
+        """Pairs as `docstore sweep --pairs` lists them; also those that titles set apart; names are URL, tab, time."""
         parts: list[NDArray[np.float64]] = [np.empty((0, 3))]
         with path.open(encoding="utf-8") as stream:
             while lines := stream.readlines(LINES << 8):
                 cut = (line.split("\t") for line in lines)
-                rows = [(number_of[f"{a}\t{at}"], number_of[f"{b}\t{b_at}"], float(s)) for a, at, b, b_at, s in cut]
+                rows = [(number_of[f"{a}\t{at}"], number_of[f"{b}\t{b_at}"], float(s)) for a, at, b, b_at, s, *_ in cut]
                 parts.append(np.array(rows))
         found = np.concatenate(parts)
         return cls.of(len(number_of), found[:, 0].astype(np.int64), found[:, 1].astype(np.int64), found[:, 2])

@@ -1,39 +1,24 @@
 """What a write costs as a store fills with the hardest of one kind: processor time of the first pages and the last.
 
-    python -m tools.bench.growth [--pages N] [--only NAME] [--seconds S] [--memory]
+    python -m tools.bench.growth [--pages N] [--only NAME] [--seconds S]
 
 Each scenario writes N pages that meet at one place of the store: one body under many URLs, one URL with many bodies, a
 page that many others refer to.  A page's cost is printed for each twentieth of N (a thousand of 20,000), and the ratio
 of the last to the first, which should stay near 1.  A scenario is cut off after S seconds of processor time.
 
-The last three are about the lock that writers share: how long a delete or a compaction that touches N pages holds it.
-
-With --memory the processes' own memory is printed in place of the cost, after what was freed is given back; and of the
-second half of the pages what comes with a thousand of them.
+The last one is about reads and writes of one URL with N captures.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from functools import lru_cache
-from multiprocessing import get_context
 from typing import NamedTuple
 
-from docstore.model.types import (
-    GCPolicy,
-    Page,
-    Policy,
-    PutResult,
-    Schema,
-    VerdictKind,
-)
-from docstore.storage.heap import trim_heap, use_one_heap
+from docstore.model.types import GCPolicy, Page, Policy, PutResult, Schema, VerdictKind
 from docstore.store import DocumentStore
-from tools.bench.harness import Memory, Section, fresh_store, memory_of, one_core, run_commands
+from tools.bench.harness import Section, fresh_store, one_core, run_commands
 
 COMMAND = "python -m tools.bench.growth"
 PAGES = 20_000
@@ -138,88 +123,6 @@ def measure(scenario: Scenario, count: int, most_seconds: float) -> list[float]:
     return found
 
 
-def memory(name: str, count: int) -> list[Memory]:
-    """What this process has in memory after each slice; to be asked once in a process."""
-    use_one_heap()
-    step = max(1, count // SLICES)
-    found: list[Memory] = []
-    with fresh_store(schema=SCENARIOS[name].schema) as store:
-        _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
-        for _ in SCENARIOS[name].write(store, step * SLICES, step):
-            trim_heap()
-            found.append(memory_of())
-    return found
-
-
-class LongestHold:
-    """A lock that notes for how long it was held at most, in seconds."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._depth = 0
-        self._since = 0.0
-        self.seconds = 0.0
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._depth += 1
-        if self._depth == 1:
-            self._since = time.perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        if self._depth == 1:
-            self.seconds = max(self.seconds, time.perf_counter() - self._since)
-        self._depth -= 1
-        self._lock.release()
-
-
-def held_by_delete(count: int) -> tuple[float, float]:
-    """Deleting a page that `count` others refer to: seconds of processor time, and the longest hold of the lock."""
-
-    with _leaning_on_one(count, Policy.REFERENCE) as store:
-        return _longest_hold(store, lambda: store.delete("http://a.example/0"))
-
-
-def held_by_compaction(count: int) -> tuple[float, float]:
-    """Compacting a base that `count` pages lean on: seconds of processor time, and the longest hold of the lock."""
-    with _leaning_on_one(count, Policy.FLAG) as store:
-        return _longest_hold(store, store.compact)
-
-
-def held_by_pruning(count: int) -> tuple[float, float]:
-    """Compacting after half of `count` texts were deleted: seconds of processor time, and the longest hold of the
-    lock."""
-    with fresh_store() as store:
-        _write(
-            store,
-            (Page(f"http://a.example/{n}", body(n, 300), fetched_at=START + n * MILLISECOND) for n in range(count)),
-        )
-        for number in range(0, count, 2):
-            store.delete(f"http://a.example/{number}")
-        return _longest_hold(store, store.compact)
-
-
-@contextmanager
-def _leaning_on_one(count: int, policy: Policy) -> Iterator[DocumentStore]:
-    """A store with a page and `count` others that differ from it in their title."""
-    with fresh_store() as store:
-        bodies = ((n, body(words=300, title=f"Page {n}")) for n in range(count + 1))
-        urls = (Page(f"http://a.example/{n}", one, fetched_at=START + n * MILLISECOND) for n, one in bodies)
-        _write(store, urls, policy)
-        yield store
-
-
-def _longest_hold(store: DocumentStore, act: Callable[[], object]) -> tuple[float, float]:
-    lock = LongestHold()
-    store._committer.lock = lock  # type: ignore[misc]
-    before = time.process_time()
-    act()
-    return time.process_time() - before, lock.seconds
-
-
-HELD = {"delete-held": held_by_delete, "compaction-held": held_by_compaction, "pruning-held": held_by_pruning}
-
-
 ROW_SHORT = 10
 ROW_CALLS = 40
 
@@ -284,56 +187,14 @@ def growth_section(names: Sequence[str], count: int, most_seconds: float) -> Sec
     return section
 
 
-def memory_section(names: Sequence[str], count: int) -> Section:
-    """A line a scenario: what the process has in memory as pages become many."""
-    step = max(1, count // SLICES)
-    heads = [f"own MB at {(number + 1) * step:,}" for number in SHOWN_SLICES]
-    more = "own MB a 1,000 pages of the second half"
-    section = Section("Growth: memory", f"{COMMAND} --memory", ("what", *heads, more, "of files MB at the end"))
-    for name in names:
-        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-            found = alone.submit(memory, name, count).result()
-        half = found[SLICES // 2 - 1]
-        grown = (found[-1].own - half.own) / (step * SLICES / 2) * 1000
-        cells = [f"{found[number].own:.0f}" for number in SHOWN_SLICES]
-        about = SCENARIOS[name].about
-        section.rows.append((about, *cells, f"{grown:.2f}", f"{found[-1].files:.0f}"))
-        print(name, " ".join(f"{one.own:.0f}" for one in found), flush=True)
-    return section
-
-
-def held_section(names: Sequence[str], count: int) -> Section:
-    """A line a piece of work under the writers' lock: its cost a page, and how long others wait for the lock."""
-    few = max(1, count // SLICES)
-    heads = [f"{what}, {pages:,} pages" for pages in (few, count) for what in ("us a page", "longest hold, ms")]
-    section = Section("Growth: how long writers wait", COMMAND, ("what", *heads))
-    for name in names:
-        cells = []
-        for pages in (few, count):
-            seconds, held = HELD[name](pages)
-            cells += [f"{seconds / pages * 1e6:.0f}", f"{held * 1e3:.0f}"]
-        section.rows.append(((HELD[name].__doc__ or "").partition(":")[0], *cells))
-        print(name, *cells, flush=True)
-    return section
-
-
 def main(
-    *,
-    pages: int = PAGES,
-    only: tuple[str, ...] = (*SCENARIOS, *HELD, "row"),
-    seconds: float = SECONDS,
-    memory: bool = False,
+    *, pages: int = PAGES, only: tuple[str, ...] = (*SCENARIOS, "row"), seconds: float = SECONDS
 ) -> Iterator[Section]:
-    """What a page costs as pages of its kind become many, at most so many seconds for a kind; or memory, not time."""
-    scenarios, held = ([name for name in only if name in some] for some in (SCENARIOS, HELD))
-    if memory:
-        yield memory_section(scenarios, pages)
-        return
+    """What a page costs as pages of its kind become many, at most so many seconds for a kind."""
+    scenarios = [name for name in only if name in SCENARIOS]
     with one_core():
         if scenarios:
             yield growth_section(scenarios, pages, seconds)
-        if held:
-            yield held_section(held, pages)
         if "row" in only:
             yield row_section(pages)
 

@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import resource
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -160,11 +159,6 @@ def fresh_store(**options: Any) -> Iterator[DocumentStore]:
         open_store(Path(folder) / "store", create=True, **options) as store,
     ):
         yield store
-
-
-def median(values: Sequence[float]) -> float:
-    """The middle value."""
-    return statistics.median(values)
 
 
 class Memory(NamedTuple):

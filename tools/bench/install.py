@@ -20,11 +20,12 @@ import time
 import venv
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from tools.bench.harness import Section, children_seconds, folder_bytes, load_pages, median, one_core, run_commands
+from tools.bench.harness import Section, children_seconds, folder_bytes, load_pages, one_core, run_commands
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
 STABLE_PAGES = 1_000

@@ -1,7 +1,7 @@
 """From body bytes to text and fingerprints: the native kernel beside the reference, zstd and the peers, on one core.
 
 Every contender sees the same pages in turn, in batches; the best of a few rounds counts, and slow ones see a sample.
-Peers do less: resiliparse and lxml give text alone; rensa and datasketch get words ready-made and give sketches alone.
+resiliparse does less: it gives text alone.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import lxml.html
 import zstandard
 from blake3 import blake3
 
 from docstore import compiled
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page
-from docstore.reference import analysis as reference
-from docstore.reference.words import words
 from docstore.text.readers import is_html
 from tools.bench.harness import Section, one_core, seconds_of
 
@@ -31,18 +28,16 @@ ROOT = Path(__file__).parent.parent.parent
 ROUNDS = 3
 SAMPLE_PAGES = 300
 BATCH_PAGES = 32
-PERMUTATIONS = 128
 
 Bodies = Sequence[tuple[bytes, str | None]]
 
 
 class Contender(NamedTuple):
-    """Something to measure: `work` takes a batch of bodies; with `words_only` it takes their words instead."""
+    """Something to measure: `work` takes a batch of bodies."""
 
     name: str
     work: Callable[..., object]
     is_slow: bool = False
-    words_only: bool = False
 
 
 def run(pages: Sequence[Page], command: str) -> Section:
@@ -55,17 +50,14 @@ def run(pages: Sequence[Page], command: str) -> Section:
     step = max(1, len(bodies) // SAMPLE_PAGES)
     sampled = bodies[::step]
     with one_core():
-        kernel = Kernel("visible")
-        ready = {id(body): words(kernel.analyse(body, kind).main) for body, kind in sampled}
         speeds: dict[str, tuple[float, float]] = {}
         for contender in contenders():
-            chosen = sampled if contender.is_slow or contender.words_only else bodies
+            chosen = sampled if contender.is_slow else bodies
             total = sum(len(body) for body, _ in chosen)
             groups = list(_grouped(chosen))
-            given = [[ready[id(body)] for body, _ in group] for group in groups] if contender.words_only else groups
             rounds = 1 if contender.is_slow else ROUNDS
             seconds = min(
-                seconds_of(lambda work=contender.work, given=given: [work(group) for group in given])  # type: ignore[misc]
+                seconds_of(lambda work=contender.work, groups=groups: [work(group) for group in groups])  # type: ignore[misc]
                 for _ in range(rounds)
             )
             speeds[contender.name] = (total / seconds / 1e6, seconds / len(chosen) * 1e6)
@@ -74,7 +66,7 @@ def run(pages: Sequence[Page], command: str) -> Section:
         section.rows.append((name, f"{speed:.0f}", f"{micros:.1f}", f"{speed / zstd_speed:.2f}"))
     mean = sum(len(body) for body, _ in bodies) / len(bodies)
     section.notes.append(
-        f"{len(bodies)} HTML pages of {mean:.0f} bytes on average; slow contenders and those that get words see every "
+        f"{len(bodies)} HTML pages of {mean:.0f} bytes on average; slow contenders see every "
         f"{step}th. The native rows hold the body's BLAKE3 and the making of Python objects."
     )
     if not compiled.WHY_NOT:
@@ -98,31 +90,16 @@ def contenders() -> list[Contender]:
             found.append(Contender(f"native, {extractor} text", kernel.analyse_many))
         slow = Kernel(extractor, prefer="reference")
         found.append(Contender(f"reference, {extractor} text", slow.analyse_many, is_slow=True))
-    found.append(Contender("lxml text + reference fingerprints", _lxml, is_slow=True))
     if find_spec("resiliparse"):
         found += [
             Contender("resiliparse, all text", _resiliparse(main=False)),
             Contender("resiliparse, main text", _resiliparse(main=True)),
         ]
-    if find_spec("rensa"):
-        found.append(Contender("rensa RMinHash of ready words", _rensa, words_only=True))
-    if find_spec("datasketch"):
-        found.append(Contender("datasketch MinHash of ready words", _datasketch, words_only=True))
     return found
 
 
 def _grouped(bodies: Bodies) -> list[Bodies]:
     return [bodies[start : start + BATCH_PAGES] for start in range(0, len(bodies), BATCH_PAGES)]
-
-
-def _lxml(group: Bodies) -> list[object]:
-    parser = lxml.html.HTMLParser(encoding="utf-8")
-    found: list[object] = []
-    for body, _ in group:
-        tree = lxml.html.document_fromstring(body, parser=parser) if body.strip() else None
-        text = "" if tree is None else lxml.html.tostring(tree, method="text", encoding="unicode")
-        found.append(reference.shingles(text, 5))
-    return found
 
 
 def _resiliparse(*, main: bool) -> Callable[[Bodies], list[str]]:
@@ -137,20 +114,6 @@ def _resiliparse(*, main: bool) -> Callable[[Bodies], list[str]]:
         ]
 
     return work
-
-
-def _rensa(group: Sequence[Sequence[str]]) -> None:
-    from rensa import RMinHash
-
-    for found in group:
-        RMinHash(num_perm=PERMUTATIONS, seed=42).update(list(found))
-
-
-def _datasketch(group: Sequence[Sequence[str]]) -> None:
-    from datasketch import MinHash
-
-    for found in group:
-        MinHash(num_perm=PERMUTATIONS).update_batch([word.encode() for word in found])
 
 
 def _stages(bodies: Bodies) -> list[str]:

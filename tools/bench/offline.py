@@ -17,8 +17,9 @@ import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
+from statistics import median
 
-from tools.bench.harness import Section, median, run_commands
+from tools.bench.harness import Section, run_commands
 
 WORKS = ("sweep", "compact", "check")
 SCRIPT = """

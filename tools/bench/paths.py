@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from functools import wraps
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -42,13 +43,11 @@ from docstore.writing.place import ValueWriter
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_PAGES
 from docstore.writing.writer import Request
-from tools.bench.harness import Section, children_seconds, folder_bytes, median, one_core, seconds_of, zstd_seconds
+from tools.bench.harness import Section, children_seconds, folder_bytes, one_core, seconds_of, zstd_seconds
 from tools.bench.peers import frames, rocksdb, sqlite, write_gzip_warc
 
 ROUNDS = 3
 CALLER_PAGES = 1500
-SLOW_SECONDS = 0.5
-SLOW_PAGES = 6
 
 
 def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> None:
@@ -58,34 +57,15 @@ def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> No
             pass
 
 
-def write_without_deltas(pages: Sequence[Page], folder: Path) -> None:
-    """Visible text carries the fingerprints, and every body is compressed by itself."""
-    with without_deltas(wanted=True):
-        write_docstore(pages, folder, schema=docstore.Schema(extractor="visible"))
-
-
-def write_by_reference(pages: Sequence[Page], folder: Path, extractor: str) -> None:
+def write_by_reference(pages: Sequence[Page], folder: Path) -> None:
     """The same without native code, as where no Rust toolchain was at hand."""
     with mock.patch.object(compiled, "WHY_NOT", "left out for this row"):
-        write_docstore(pages, folder, schema=docstore.Schema(extractor=extractor))
+        write_docstore(pages, folder)
 
 
 CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], object]], ...] = (
-    ("docstore, main text, everything: verdicts, deltas, durability sync", write_docstore),
-    (
-        "docstore, visible text in place of main content",
-        lambda pages, folder: write_docstore(pages, folder, schema=docstore.Schema(extractor="visible")),
-    ),
-    ("docstore, visible text, no deltas", write_without_deltas),
-    (
-        "docstore, main content, readable reference in place of all native code",
-        lambda pages, folder: write_by_reference(pages, folder, "combined"),
-    ),
-    (
-        "docstore, visible text, readable reference in place of all native code",
-        lambda pages, folder: write_by_reference(pages, folder, "visible"),
-    ),
-    ("docstore, durability flush", lambda pages, folder: write_docstore(pages, folder, durability="flush")),
+    ("docstore, everything: verdicts, deltas, durability sync", write_docstore),
+    ("docstore, readable reference in place of all native code", write_by_reference),
     ("RocksDB, zstd (rocksdict), synced batches", rocksdb(synced=True).write),
     ("SQLite + zstd -3, synced transactions", sqlite(synced=True).write),
     ("WARC, gzip per record (warcio)", write_gzip_warc),
@@ -169,21 +149,6 @@ CALLERS: tuple[tuple[str, Callable[[DocumentStore, Sequence[Page]], object]], ..
 )
 
 
-def waits_of_a_slow_source(pages: Sequence[Page]) -> list[float]:
-    """Seconds from the reading of a page to its answer, of a source that takes SLOW_SECONDS for the next one."""
-    read: list[float] = []
-
-    def source() -> Iterator[Page]:
-        for page in pages[:SLOW_PAGES]:
-            read.append(time.perf_counter())
-            yield page
-            time.sleep(SLOW_SECONDS)
-
-    with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
-        store.put_page("https://first.example/", b"<p>loads the write half")
-        return [time.perf_counter() - read[number] for number, _ in enumerate(store.put_pages(source()))]
-
-
 def callers(pages: Sequence[Page], command: str) -> Section:
     """Pages a second of one store, durability sync, by who writes them; medians of rounds in turns."""
     pages = pages[:CALLER_PAGES]
@@ -206,12 +171,7 @@ def callers(pages: Sequence[Page], command: str) -> Section:
     for name, rounds in found.items():
         speed, ratio, busy = (median(values) for values in zip(*rounds, strict=True))
         section.rows.append((name, f"{speed:.0f}", f"{ratio:.2f}", f"{busy:.0f}"))
-    waits = waits_of_a_slow_source(pages)
-    section.notes.append(
-        f"{len(pages)} pages, durability sync. Of a source that takes {SLOW_SECONDS} s for a page, put_pages gives the "
-        f"first answer {1000 * waits[0]:.0f} ms after its page was read, and the others after at most "
-        f"{1000 * max(waits[1:]):.0f} ms."
-    )
+    section.notes.append(f"{len(pages)} pages, durability sync.")
     return section
 
 
@@ -318,7 +278,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ),
     (
         "dictionaries: sampling and choosing",
-        ((SiteDictionaries, "learn"), (SiteDictionaries, "get"), (SiteDictionaries, "judge")),
+        ((SiteDictionaries, "choose"), (SiteDictionaries, "sample"), (SiteDictionaries, "judge")),
     ),
     (
         "zstd of bodies, deltas and texts",
@@ -404,16 +364,6 @@ def bare_zstd(pages: Sequence[Page]) -> float:
     return time.thread_time() - began
 
 
-@contextmanager
-def without_deltas(*, wanted: bool) -> Iterator[None]:
-    """No page is given a base."""
-    if not wanted:
-        yield
-        return
-    with mock.patch.object(ValueWriter, "_relatives", lambda *_: []):
-        yield
-
-
 def stages(pages: Sequence[Page], command: str) -> Section:
     """Where the write path spends its time, with one thread and the native kernel: main text, with deltas.
 
@@ -421,21 +371,12 @@ def stages(pages: Sequence[Page], command: str) -> Section:
     up to the whole.  What is shown is processor time of the writing thread; a wrapper costs about half a microsecond a
     call, and what that adds is measured by a run without them and shown.
     """
-    return _stages(pages, command, "scored", deltas=True)
-
-
-def plain_stages(pages: Sequence[Page], command: str) -> Section:
-    """The same for visible text, every body compressed by itself."""
-    return _stages(pages, command, "visible", deltas=False)
-
-
-def _stages(pages: Sequence[Page], command: str, extractor: str, *, deltas: bool) -> Section:
-    schema = docstore.Schema(extractor=extractor)
+    schema = docstore.Schema()
     count = len(pages)
     rounds: list[dict[str, float]] = []
     bare: list[float] = []
     plain: list[float] = []
-    with one_core(), without_deltas(wanted=not deltas):
+    with one_core():
         write_stages(pages[:300], schema)
         for _ in range(ROUNDS):
             bare.append(bare_zstd(pages))
@@ -444,8 +385,7 @@ def _stages(pages: Sequence[Page], command: str, extractor: str, *, deltas: bool
                 write_stages(pages, schema)
             rounds.append(watch.seconds)
     section = Section(
-        f"Where a write spends its time: {'visible text' if extractor == 'visible' else 'main text'}, "
-        f"{'deltas' if deltas else 'no deltas'}, one thread",
+        "Where a write spends its time, one thread",
         command,
         ("stage", "us a page", "% of the write"),
     )

@@ -1,7 +1,6 @@
 """Sites made of real pages: verdicts on siblings that share a template, and on true copies of them.
 
-    python -m tools.bench.real_sites siblings DATA_DIR [--sites 30] [--siblings 200] [--copies 20]
-    python -m tools.bench.real_sites unlike-sites CHECKOUT [CHECKOUT ...]
+    python -m tools.bench.real_sites DATA_DIR [--sites 30] [--siblings 200] [--copies 20]
 
 DATA_DIR holds the development split of Murrough-Foley/web-content-extraction-benchmark as published:
 ``dev/ground-truth/*.json`` with the wanted text and the kind of each page, ``dev/html/*.html.gz`` with its bytes.  The
@@ -46,7 +45,6 @@ from enum import Enum
 from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 from lxml import etree
 from lxml import html as lxml_html
@@ -54,10 +52,10 @@ from lxml import html as lxml_html
 import docstore
 from docstore.model.types import Page, VerdictKind
 from docstore.reference.charset import decode
-from tools.bench.extraction import KindPage, public_set, read_pages
+from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, fresh_store, run_commands
 
-COMMAND: Final = "python -m tools.bench.real_sites siblings DATA_DIR"
+COMMAND: Final = "python -m tools.bench.real_sites DATA_DIR"
 SEED: Final = 20261122
 TEXT_VERDICTS: Final = frozenset({VerdictKind.SAME_TEXT, VerdictKind.NEAR, VerdictKind.CONTAINED})
 FOUND_VERDICTS: Final = frozenset({VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR})
@@ -539,44 +537,6 @@ def _mark(slots: list[Slot], slot: Slot) -> str:
     return f"\ue000{len(slots) - 1}\ue001"
 
 
-STRAY_COMMAND: Final = "python -m tools.bench.real_sites unlike-sites CHECKOUT [CHECKOUT ...]"
-QUIET: Final = frozenset({VerdictKind.NEW, VerdictKind.SIMILAR})
-_HEADERS: Final = (("Content-Type", "text/html"),)
-
-
-def set_pages(checkout: Path) -> Iterator[Page]:
-    """Pages of a set, under addresses that name set and page."""
-    is_wcxb = (checkout / "dev" / "ground-truth").is_dir()
-    for page in read_pages(checkout) if is_wcxb else public_set(checkout)[1]:
-        yield Page(f"https://{checkout.name}.example/{quote(page.name, safe='')}", page.body, headers=_HEADERS)
-
-
-def look(store: docstore.DocumentStore, checkouts: Sequence[Path]) -> Section:
-    """Write all pages; a row for each verdict on text."""
-    section = Section(
-        "Verdicts on text among pages of unlike sites", STRAY_COMMAND, ["verdict", "page", "of", "shared"]
-    )
-    kinds: Counter[str] = Counter()
-    for checkout in checkouts:
-        for result in store.put_pages(set_pages(checkout)):
-            verdict = result.verdict
-            kinds[f"{verdict.kind} {verdict.reason}".rstrip()] += 1
-            if verdict.kind not in QUIET:
-                shown = f"{verdict.kind} {verdict.similarity:.3f}"
-                section.rows.append(
-                    (shown, result.url, verdict.of_url, _shared_line(store, result.url, verdict.of_url))
-                )
-    section.notes.append(", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common()))
-    return section
-
-
-def _shared_line(store: docstore.DocumentStore, *urls: str) -> str:
-    """The longest line of both texts, cut."""
-    one, other = (set((document.text or "").split("\n")) for url in urls if (document := store.get(url)) is not None)
-    longest = max(one & other, key=len, default="")
-    return longest[:SHOWN_CHARACTERS].replace("|", "/")
-
-
 def siblings(
     data: Path,
     *,
@@ -595,16 +555,5 @@ def siblings(
         yield table(made, outcomes, shown)
 
 
-def unlike_sites(*checkouts: Path) -> Section:
-    """Verdicts on text among pages of public sets, nearly each of a site of its own: most of them should not be there.
-
-    The checkouts are those that `tools.bench.extraction` reads.  All pages are written to one store in the order given;
-    each verdict on text is listed with the first words that both main texts have, so that a reader can tell one page
-    that was recorded twice from two pages that share a notice.
-    """
-    with fresh_store() as store:
-        return look(store, checkouts)
-
-
 if __name__ == "__main__":
-    run_commands(siblings, unlike_sites)
+    run_commands(siblings)

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import IO
 from urllib.parse import quote
 
@@ -29,7 +30,7 @@ import docstore
 from docstore.model.types import Page
 from docstore.serving.archive_captures import digits14
 from docstore.serving.client import connect
-from tools.bench.harness import Section, load_pages, median, memory_of, processor_seconds, run_commands, seconds_of
+from tools.bench.harness import Section, load_pages, memory_of, processor_seconds, run_commands, seconds_of
 
 COMMAND = "python -m tools.bench.server"
 CLIENTS = 2

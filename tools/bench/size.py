@@ -1,13 +1,14 @@
 """What a store takes on disk: as ingested, after `compact`, after `compact --level best`; and what reading costs then.
 
-usage: python -m tools.bench.size CORPUS_DIR [--stages live fast best] [--reads N] [--store DIR] [--without-halving]
+usage: python -m tools.bench.size CORPUS_DIR [--stages live fast best] [--reads N] [--store DIR]
        python -m tools.bench.size CORPUS_DIR --recrawls [--stages live fast best] [--reads N]
+       python -m tools.bench.size CORPUS_DIR --fields [--store DIR]
 
 Sizes are percent of the raw bytes of all bodies, record headers counted with their records; LevelDB's by table, as it
 estimates them.  Reads are of one body by URL, warm, random pages, each next to a positioned read and plain zstd decode
-of the same page in the same run.  With half of the pages deleted and compacted, the directory is held against a fresh
-store of the other half.
+of the same page in the same run.
 
+With --fields: bytes a page of rows by field of their records, as encoded and in LevelDB's tables, and of the rest.
 With --recrawls the manuals of LLVM and Clang 13 to 16 of the corpus are written at the same URLs, a month apart.
 """
 
@@ -31,18 +32,23 @@ from docstore.archives.entries import PageEntry
 from docstore.archives.ingest import ingest
 from docstore.archives.reader import read
 from docstore.model.format import (
+    CAPTURE_FAMILY,
+    CAPTURE_FIELDS,
     CODEC_ZSTD_DICTIONARY,
     DICTIONARY_DIRECTORY,
     DICTIONARY_SUFFIX,
     INDEX_DIRECTORY,
+    RESERVE_FILE,
     SEGMENT_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import Page, ReadSpec
+from docstore.model.types import Durability, Page, ReadSpec, RowMutations
+from docstore.storage.captures import CaptureRecord, capture_of
 from docstore.storage.files import Files
 from docstore.storage.values import REF_TAG, parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction.segments import refs_among
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.record import Damage, decode_ref
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
@@ -98,7 +104,7 @@ def stages_of(
     return Section("", f"python -m tools.bench.size CORPUS_DIR --stages {' '.join(stages)}", columns, rows)
 
 
-def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halving: bool, kept: Path | None) -> Section:
+def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, kept: Path | None) -> Section:
     """Measure all stages of a corpus."""
     archives = [str(path) for path in sorted(corpus.glob("*.warc.gz"))]
     path = kept or folder / "s"
@@ -117,35 +123,7 @@ def run(corpus: Path, folder: Path, stages: Sequence[str], reads: int, *, halvin
         f"{baseline.versions} captures of {len(baseline.places)} pages, {baseline.raw_bytes / MEGABYTE:.1f} MB of "
         f"bodies; each alone as one zstd -3 frame: {100 * baseline.frame_bytes / baseline.raw_bytes:.2f}."
     )
-    if halving:
-        half_bytes, fresh_bytes = halve(path, folder)
-        section.notes.append(
-            f"After deleting every other page and `compact` the directory is {half_bytes / fresh_bytes:.3f} of a "
-            "fresh, compacted store of the others."
-        )
     return section
-
-
-def halve(path: Path, folder: Path) -> tuple[int, int]:
-    """Bytes after deleting every other row and compacting, and of a fresh store of what is left."""
-    with docstore.open(path, durability="flush") as store:
-        urls = [row.url for row in store.cells.scan(spec=ReadSpec(keys_only=True, cell_limit=1))]
-        for url in urls[::2]:
-            store.delete(url)
-        store.compact()
-        with docstore.open(folder / "fresh", create=True, durability="flush") as fresh:
-            for _ in fresh.put_pages(_pages(store, urls[1::2])):
-                pass
-            fresh.compact()
-    tell("halved")
-    return Files().tree_bytes(path), Files().tree_bytes(folder / "fresh")
-
-
-def _pages(store: DocumentStore, urls: list[str]) -> Iterator[Page]:
-    for url in urls:
-        document = store.get(url, versions=1000)
-        for one in reversed(document.captures if document else ()):
-            yield Page(url, one.body or b"", one.status or 200, one.headers or (), one.timestamp)
 
 
 # --- re-crawls: the same URLs again and again, every version kept
@@ -225,7 +203,7 @@ def run_recrawls(name: str, versions: Iterable[Iterator[Page]], stages: Sequence
 BODY = ("page", "body")
 
 
-BODIES, DIRECTORY = "bodies, all told", "directory"
+BODIES, DIRECTORY, RESERVE = "bodies, all told", "directory", "reserve"
 
 
 def account(store: DocumentStore) -> dict[str, int]:
@@ -262,10 +240,11 @@ def account(store: DocumentStore) -> dict[str, int]:
         name = file.name.removesuffix(DICTIONARY_SUFFIX)
         dictionaries[family_of.get(bytes.fromhex(name), "")] += file.stat().st_size
     tables = {table: store.opened.engine.approximate_bytes(table) for table in TABLE_TAGS}
+    reserve = files.length_bytes(path / RESERVE_FILE) if files.exists(path / RESERVE_FILE) else 0
     directory = files.tree_bytes(path)
     garbage = files.tree_bytes(path / SEGMENT_DIRECTORY) - sum(records.values())
     index = files.tree_bytes(path / INDEX_DIRECTORY)
-    known = sum(records.values()) + sum(dictionaries.values()) + garbage + sum(tables.values()) + index
+    known = sum(records.values()) + sum(dictionaries.values()) + garbage + sum(tables.values()) + index + reserve
     of_bodies = dictionaries["page"] + dictionaries[""]
     return {
         BODIES: records["page"] + of_bodies,
@@ -279,9 +258,65 @@ def account(store: DocumentStore) -> dict[str, int]:
         "rows of bases": tables["bodies"],
         "index: runs": index,
         "index: rows": tables["postings"],
-        "rest": directory - known + tables["meta"],
+        "manifest, log of the runs": tables["meta"],
+        "rest": directory - known,
+        RESERVE: reserve,
         DIRECTORY: directory,
     }
+
+
+def by_field(store: DocumentStore) -> Section:
+    """Bytes a page of capture records by field, and of all else.
+
+    The second number of a field is what LevelDB's tables of the records lose without it: a field that repeats what
+    others say costs little there.
+    """
+    assert isinstance(store.opened, LocalBackend)
+    rows = [
+        (row.row_key, capture_of(cell))
+        for row in store.opened.engine.scan("pages")
+        for cell in row.cells
+        if cell.family == CAPTURE_FAMILY
+    ]
+    count = len(rows)
+    section = Section(
+        "Bytes a page, by part",
+        "python -m tools.bench.size CORPUS_DIR --fields",
+        ("part", "captures with it", "bytes a page", "in LevelDB's tables"),
+    )
+    with tempfile.TemporaryDirectory(prefix="docstore-fields-") as name:
+        whole = _table_bytes(Path(name) / "all", rows)
+        encoded = sum(len(record.encode()) for _, record in rows)
+        section.rows.append(("records of captures", f"{count:,}", f"{encoded / count:.1f}", f"{whole / count:.1f}"))
+        for column in CAPTURE_FIELDS.values():
+            holders = sum(column in record.columns for _, record in rows)
+            if not holders:
+                continue
+            without = [
+                (
+                    key,
+                    record._replace(
+                        columns={other: record.columns[other] for other in record.columns if other != column}
+                    ),
+                )
+                for key, record in rows
+            ]
+            saved = encoded - sum(len(record.encode()) for _, record in without)
+            saved_in_tables = whole - _table_bytes(Path(name) / str(len(section.rows)), without)
+            shown = f"{column[0]}:{column[1].decode()}"
+            numbers = (f"{saved / count:.1f}", f"{saved_in_tables / count:.1f}")
+            section.rows.append((shown, f"{holders:,}", *numbers))
+    section.rows += [(part, "", f"{size / count:.1f}", "") for part, size in account(store).items()]
+    return section
+
+
+def _table_bytes(path: Path, rows: Sequence[tuple[bytes, CaptureRecord]]) -> int:
+    engine = LevelDBEngine(path, create=True)
+    engine.mutate_rows([RowMutations("pages", key, (record.cell(),)) for key, record in rows], Durability.FLUSH)
+    engine.compact("pages")
+    size = engine.approximate_bytes("pages")
+    engine.close()
+    return size
 
 
 # --- reading
@@ -357,18 +392,25 @@ def main(
     stages: tuple[str, ...] = STAGES,
     reads: int = 3000,
     store: Path | None = None,
-    without_halving: bool = False,
     recrawls: bool = False,
+    fields: bool = False,
 ) -> Section:
     """What a store of a corpus takes on disk, stage by stage; a --store that is there is not ingested again.
 
-    Without halving nothing is deleted or ingested again.  With --recrawls LLVM and Clang 13 to 16 of the corpus alone
-    are measured, as versions at the same URLs.
+    With --recrawls LLVM and Clang 13 to 16 of the corpus alone are measured, as versions at the same URLs.  With
+    --fields the bytes of a page are listed by part.
     """
     if recrawls:
         return run_recrawls("LLVM and Clang 13 to 16", llvm_versions(corpus), stages, reads)
     with tempfile.TemporaryDirectory(prefix="docstore-size-") as name:
-        return run(corpus, Path(name), stages, reads, halving=not without_halving, kept=store)
+        if fields:
+            path = store or Path(name) / "s"
+            is_kept = path.exists()
+            with docstore.open(path, create=not is_kept, durability="flush") as opened:
+                if not is_kept:
+                    ingest(opened, [str(archive) for archive in sorted(corpus.glob("*.warc.gz"))])
+                return by_field(opened)
+        return run(corpus, Path(name), stages, reads, kept=store)
 
 
 if __name__ == "__main__":

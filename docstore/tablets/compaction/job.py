@@ -35,7 +35,6 @@ from docstore.model.format import (
 )
 from docstore.model.types import DeleteCells, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
-from docstore.storage.counts import fold
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport, Progress
@@ -251,7 +250,7 @@ class Compaction:
         self._free_space(report, named, old, marks_number)
         report.removed_dictionaries = self._drop_dictionaries(named)
         with committer.lock:
-            plan = fold(opened.engine)
+            plan = Plan()
             # Before their tablet had new dictionaries, writers may have used some from before the purge.
             is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
             if whole and is_clean and purged == self._purged():

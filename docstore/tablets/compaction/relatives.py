@@ -13,9 +13,10 @@ from functools import partial
 
 import numpy as np
 
-from docstore.model.capture import BODY, MAIN, Column
+from docstore.model.capture import BODY, MAIN, Column, sketch_bins
 from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
 from docstore.model.pointers import PagePointer
+from docstore.reference.fingerprints import BINS, estimate
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.table import Table
@@ -32,7 +33,6 @@ LEAST_BASE_BYTES = 1024
 SMALL_BASE_BYTES = 64 << 10
 TIMES_LARGER = 2
 """A base above SMALL_BASE_BYTES may be so many times as long as the body: each read of the body decodes the base."""
-BINS = SKETCH_BYTES - 1
 
 
 class Relatives:
@@ -53,7 +53,7 @@ class Relatives:
         self._values = values
         self._base_rows = base_rows
         self._table = table
-        self._least_equal = int(BINS * least_likeness)
+        self._least_likeness = least_likeness
         self._by_likeness = by_likeness
         self._sketches = np.zeros((CANDIDATES, BINS), np.uint8)
         self._sketched: list[Base] = []
@@ -79,7 +79,7 @@ class Relatives:
         self._row[1].append(base)
         if len(sketch) == SKETCH_BYTES:
             index = self._next % CANDIDATES
-            self._sketches[index] = np.frombuffer(sketch, np.uint8, offset=1)
+            self._sketches[index] = np.frombuffer(sketch_bins(sketch), np.uint8)
             if index == len(self._sketched):
                 self._sketched.append(base)
             else:
@@ -93,8 +93,8 @@ class Relatives:
         index = self._indexes.get(base.name)
         if index is None or len(sketch) != SKETCH_BYTES:
             return 0.0
-        equal = self._sketches[index] == np.frombuffer(sketch, np.uint8, offset=1)
-        return float(equal.mean())
+        equal = self._sketches[index] == np.frombuffer(sketch_bins(sketch), np.uint8)
+        return estimate(int(np.count_nonzero(equal)), BINS)
 
     def add_text(self, body_name: bytes, base: Base, old_value: bytes) -> None:
         """Add a text that was written whole, as its body was; only the first for each body counts."""
@@ -174,10 +174,10 @@ class Relatives:
 
     def _similar(self, sketch: bytes) -> Iterator[Base]:
         count = len(self._sketched)
-        equal = (self._sketches[:count] == np.frombuffer(sketch, np.uint8, offset=1)).sum(axis=1)
+        equal = (self._sketches[:count] == np.frombuffer(sketch_bins(sketch), np.uint8)).sum(axis=1)
         best = np.argsort(-equal, kind="stable")[: self._by_likeness]
         for index in best.tolist():
-            if equal[index] >= self._least_equal:
+            if estimate(int(equal[index]), BINS) >= self._least_likeness:
                 yield self._sketched[index]
 
     def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:

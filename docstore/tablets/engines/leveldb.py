@@ -23,7 +23,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -234,6 +233,10 @@ LEAST_DELETES = 4096
 """With fewer tombstones in a table a compaction is not worth it."""
 REWRITTEN_BYTES_A_DELETE = 2048
 """Most bytes of tables rewritten for each deleted key: about ten times a key with its value."""
+CLOSING_SHARE = 4
+"""A close compacts a range if the deleted bytes are at least the bytes of all tables divided by this: after an ingest
+into an empty store the deleted log of the runs was a quarter of the directory's tables."""
+LEAST_CLOSING_BYTES = 1 << 20
 AMPLE_BYTES = 64 << 20
 """If less than this is free beyond the needs of a compaction, the writer waits for its end."""
 _LEVEL0_MOST = 4
@@ -262,13 +265,14 @@ class DeletedKeys:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ranges: dict[bytes, tuple[bytes, bytes, int]] = {}  # first, last, and how many, by tag of the table
+        self._ranges: dict[bytes, tuple[bytes, bytes, int, int]] = {}  # first, last, keys, bytes, by tag of the table
 
-    def count(self, first: bytes, last: bytes, deletes: int) -> None:
-        """Count the keys of one table that a batch deletes: the first, the last, and their number."""
+    def count(self, first: bytes, last: bytes, deletes: int, deleted_bytes: int) -> None:
+        """Count the keys of one table that a batch deletes: the first, the last, their number, bytes with values."""
         with self._lock:
-            low, high, before = self._ranges.get(first[:1], (first, last, 0))
-            self._ranges[first[:1]] = min(low, first), max(high, last), before + deletes
+            low, high, before, before_bytes = self._ranges.get(first[:1], (first, last, 0, 0))
+            found = min(low, first), max(high, last), before + deletes, before_bytes + deleted_bytes
+            self._ranges[first[:1]] = found
 
     def take_due(self, size_bytes: Callable[[bytes, bytes], int]) -> list[tuple[bytes, bytes]]:
         """Return the ranges to compact now, and reset their counts.
@@ -280,12 +284,17 @@ class DeletedKeys:
         """
         due = []
         with self._lock:
-            for tag, (first, last, deletes) in list(self._ranges.items()):
+            for tag, (first, last, deletes, _) in list(self._ranges.items()):
                 high = last + b"\x00"
                 if deletes >= LEAST_DELETES and size_bytes(first, high) <= deletes * REWRITTEN_BYTES_A_DELETE:
                     del self._ranges[tag]
                     due.append((first, high))
         return due
+
+    def heavy(self, least_bytes: int) -> list[tuple[bytes, bytes]]:
+        """(low, high) of the ranges with so many deleted bytes; high is exclusive."""
+        with self._lock:
+            return [(first, last + b"\x00") for first, last, _, size in self._ranges.values() if size >= least_bytes]
 
 
 class LevelDBEngine:
@@ -359,8 +368,19 @@ class LevelDBEngine:
         )
 
     def close(self) -> None:
-        """Empty LevelDB's log, so that the next open replays nothing, and close; a second call does nothing."""
-        self._handle.close(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE))
+        """Empty LevelDB's log, so that the next open replays nothing, and close; a second call does nothing.
+
+        If much of the tables was deleted since the open, they are compacted before that.
+        """
+        self._handle.close(self._before_close)
+
+    def _before_close(self, db: Any) -> None:
+        db.compact_range(start=_NOWHERE, stop=_NOWHERE)
+        table_bytes = int(db.approximate_size(_BEFORE_ALL, _NOWHERE))
+        heavy = self._deleted.heavy(max(LEAST_CLOSING_BYTES, table_bytes // CLOSING_SHARE))
+        for low, high in heavy if heavy and self.keep_room() >= 0 else ():
+            _ends_of(db, low, high).write()
+            db.compact_range(start=low, stop=high)
 
     # --- reads ---
 
@@ -418,7 +438,7 @@ class LevelDBEngine:
                 seek, valid, key_at, step = stream.seek, stream.valid, stream.key, stream.next
                 rows = []
                 for row_key in row_keys:
-                    prefix = tag + escape(row_key)
+                    prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
                     skip = len(prefix)
                     seek(prefix)
                     row: list[bytes] = []
@@ -438,7 +458,8 @@ class LevelDBEngine:
     def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
         """See `Engine.absent_rows`."""
         check_table(table)
-        prefixes = sorted((cellkeys.row_prefix(table, row_key), row_key) for row_key in row_keys)
+        tag = cellkeys.TAGS[table]
+        prefixes = sorted([(tag + key.replace(b"\x00", KEY_ESCAPE) + KEY_END, key) for key in row_keys])
 
         def work(db: Any) -> set[bytes]:
             stream = db.raw_iterator(verify_checksums=True)
@@ -521,9 +542,9 @@ class LevelDBEngine:
             if table is not last:
                 check_table(table)
                 last, tag, only_family = table, tags[table], BARE_TABLES.get(table, "")
-            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`: most keys are written here
+            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
             for mutation in mutations:
-                if not isinstance(mutation, SetCell):
+                if type(mutation) is not SetCell:
                     check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
                     deleted = cellkeys.deleted_range(prefix, mutation, bool(only_family))
                     self._fill_delete(db, batch, *deleted, written)
@@ -548,20 +569,26 @@ class LevelDBEngine:
             if low <= key < high:
                 batch.delete(key)
         if low < high:
-            first, last, deletes = b"", b"", 0
-            with db.iterator(start=low, include_value=False, verify_checksums=True) as keys:
-                while (key := next(keys)) < high:
+            first, last, deletes, deleted_bytes = b"", b"", 0, 0
+            with db.iterator(start=low, verify_checksums=True) as pairs:
+                while (pair := next(pairs))[0] < high:
+                    key, value = pair
                     batch.delete(key)
                     first, last, deletes = first or key, key, deletes + 1
+                    deleted_bytes += len(key) + len(value)
             if deletes:
-                self._deleted.count(first, last, deletes)
+                self._deleted.count(first, last, deletes, deleted_bytes)
 
     def _commit(self, batch: Any, durability: Durability) -> None:
         """Write a batch.
 
         REQUIRES: the write lock.
         """
-        log_bytes = self._measure_log()
+        try:
+            log_bytes = self._log.stat().st_size
+        except OSError:  # LevelDB has begun another one
+            self._log = max(self.path.glob("*.log"), default=self._log)
+            log_bytes = self._log.stat().st_size if self._log.is_file() else 0
         try:
             batch.write()
         except _FOREIGN_ERRORS as error:
@@ -584,13 +611,6 @@ class LevelDBEngine:
             shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
         except _FOREIGN_ERRORS:
             self._handle.fail()  # the data is in the log; the next write reopens LevelDB
-
-    def _measure_log(self) -> int:
-        """Size of the current log; sets `_log` to its path."""
-        with suppress(OSError):
-            return self._log.stat().st_size
-        self._log = max(self.path.glob("*.log"), default=self.path / "none.log")
-        return self._log.stat().st_size if self._log.is_file() else 0
 
     def _landed(self, batch: Any, log_bytes: int) -> bool:
         """Whether the log grew by the whole batch: then only the sync failed, and a reopening applies the batch."""
@@ -656,16 +676,9 @@ class LevelDBEngine:
         self._compact_keys(*cellkeys.table_range(table, start, end), f"compacting {table}")
 
     def _compact_keys(self, low: bytes, high: bytes, what: str) -> None:
-        # LevelDB does not rewrite files of the deepest level, so deleted data there would stay.  Deletes of two missing
-        # keys, on both sides of the range, make a file in a higher level that overlaps all of them.
         self._call(lambda db: db.compact_range(start=_NOWHERE, stop=_NOWHERE), what)
         with self._handle.write_lock:
-            db = self._handle.writable()
-            batch = db.write_batch()
-            for key in (low, high):
-                if db.get(key) is None:  # a deleted key may have been written again
-                    batch.delete(key)
-            self._commit(batch, Durability.FLUSH)
+            self._commit(_ends_of(self._handle.writable(), low, high), Durability.FLUSH)
         self._call(lambda db: db.compact_range(start=low, stop=high), what)
 
     def copy_to(self, path: Path, when_fixed: Callable[[], None]) -> None:
@@ -692,6 +705,19 @@ class LevelDBEngine:
             self._call(work, f"copying to {path}")
         finally:
             copy.close()
+
+
+def _ends_of(db: Any, low: bytes, high: bytes) -> Any:
+    """A batch to write before a range is compacted.
+
+    LevelDB does not rewrite files of the deepest level, so deleted data there would stay.  Deletes of two missing keys,
+    on both sides of the range, make a file in a higher level that overlaps all of them.
+    """
+    batch = db.write_batch()
+    for key in (low, high):
+        if db.get(key) is None:  # a deleted key may have been written again
+            batch.delete(key)
+    return batch
 
 
 def _errno_of(text: str) -> int:

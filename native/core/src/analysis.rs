@@ -11,7 +11,7 @@ use crate::page::{self, Declared};
 use crate::scored::{self, Scored};
 use crate::shingle::{self, Sorter};
 use crate::simhash::simhash;
-use crate::sketch::{self, BAND_KEYS, BINS};
+use crate::sketch::{self, BAND_KEYS, BINS, SKETCH_BYTES};
 use crate::tokens::{self, Tag};
 use crate::visible::visible;
 use crate::words::Words;
@@ -55,7 +55,7 @@ pub struct Fingerprints {
     /// The shingle set, ascending.
     pub shingles: Vec<u64>,
     pub simhash: u64,
-    pub sketch: [u8; BINS],
+    pub sketch: [u8; SKETCH_BYTES],
     pub band_keys: [u64; BAND_KEYS],
     /// Ascending.
     pub samples: Vec<u64>,

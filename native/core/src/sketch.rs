@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 use crate::shingle::{fold, START};
 
 pub const BINS: usize = 256;
+/// Two bins a byte; the scheme byte is not counted.
+pub const SKETCH_BYTES: usize = BINS / 2;
 pub const BANDS: usize = 16;
 const BAND_WIDTH: usize = 5;
 /// Bins of a band at each depth.
@@ -96,9 +98,9 @@ pub fn minima(set: &[u64]) -> [u64; BINS] {
     minima
 }
 
-/// The lowest byte of each minimum.
-pub fn sketch(minima: &[u64; BINS]) -> [u8; BINS] {
-    minima.map(|value| value as u8)
+/// The lowest 4 bits of each minimum: bin i with bin i + 128 in one byte.
+pub fn sketch(minima: &[u64; BINS]) -> [u8; SKETCH_BYTES] {
+    std::array::from_fn(|place| minima[place] as u8 & 0x0f | (minima[place + SKETCH_BYTES] as u8) << 4)
 }
 
 /// The keys of all bands, depth by depth.

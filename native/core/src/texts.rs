@@ -156,10 +156,10 @@ mod tests {
         let mut texts = texts(1 << 20);
         texts.keep(1, b"one", vec![1, 2, 3]);
         texts.keep(2, b"two", vec![2, 3, 4, 5]);
-        for (number, sketch) in [(1, [0, 7, 7, 7]), (2, [0, 7, 7, 7]), (3, [0, 1, 1, 1])] {
+        for (number, sketch) in [(1, [0, 0x77, 0x77, 0x77]), (2, [0, 0x77, 0x77, 0x77]), (3, [0, 0x11, 0x11, 0x11])] {
             texts.sketches.put(number, &sketch, 4);
         }
-        let page = Asking { number: 1, sketch: &[0, 7, 7, 7], shingle_count: 3 };
+        let page = Asking { number: 1, sketch: &[0, 0x77, 0x77, 0x77], shingle_count: 3 };
         let two = Compared { number: 2, is_known: true, overlap: texts.overlap(1, 2) };
         let unknown = Compared { number: 4, is_known: false, overlap: None };
         assert_eq!(two.overlap, Some(Overlap { checksum: b"two", shared: 2, size: 4 }));

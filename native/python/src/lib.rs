@@ -4,6 +4,7 @@
 //! core, which would be a defect, becomes a RuntimeError.
 
 mod encode;
+mod headers;
 mod postings;
 mod reads;
 mod records;
@@ -304,6 +305,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     verdicts::add_to(module)?;
     reads::add_to(module)?;
+    headers::add_to(module)?;
     sweeps::add_to(module)?;
     postings::add_to(module)
 }

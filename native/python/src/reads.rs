@@ -37,6 +37,13 @@ const KINDS: u8 = 4;
 const ARRIVED: u8 = 64;
 const CONFIRMS: u8 = 65;
 const BODY_NAME: u8 = 66;
+/// A payload digest as most archives have it: its 20 bytes, in place of the column.
+const SHA1: u8 = 67;
+const SHA1_BYTES: usize = 20;
+const PAYLOAD_DIGEST: u8 = 7;
+/// Of the column's cell value, before 32 letters of base32.
+const SHA1_HEAD: &[u8] = b"\0sha1:";
+const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const URL_LIMIT_BYTES: usize = 65_536;
 /// Of lists and maps in a message.
 const MOST_DEPTH: u8 = 8;
@@ -138,6 +145,12 @@ fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) 
                 *(if number == ARRIVED { &mut arrived } else { &mut confirms }) = found;
             }
             BODY_NAME => body_name = PyBytes::new(python, content),
+            SHA1 => {
+                let (Ok(content), Some(column)) = (content.try_into(), names.get_item(PAYLOAD_DIGEST)?) else {
+                    return Ok(None);
+                };
+                columns.set_item(column, PyBytes::new(python, &sha1_text(content)))?;
+            }
             _ => {
                 let Some(column) = names.get_item(number)? else { return Ok(None) };
                 columns.set_item(column, PyBytes::new(python, content))?;
@@ -146,6 +159,38 @@ fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) 
         at = end;
     }
     Ok(Some((kind, columns, arrived, confirms, body_name)))
+}
+
+/// The cell value of a payload digest.
+fn sha1_text(digest: &[u8; SHA1_BYTES]) -> [u8; SHA1_HEAD.len() + 32] {
+    let mut text = [0; SHA1_HEAD.len() + 32];
+    text[..SHA1_HEAD.len()].copy_from_slice(SHA1_HEAD);
+    for (part, letters) in digest.chunks(5).zip(text[SHA1_HEAD.len()..].chunks_mut(8)) {
+        let bits = part.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+        for (place, letter) in letters.iter_mut().enumerate() {
+            *letter = LETTERS[(bits >> (35 - 5 * place)) as usize & 31];
+        }
+    }
+    text
+}
+
+/// The digest of such a cell value; None for any other.
+fn sha1_of(value: &[u8]) -> Option<[u8; SHA1_BYTES]> {
+    let text = value.strip_prefix(SHA1_HEAD).filter(|text| text.len() == 32)?;
+    let mut digest = [0; SHA1_BYTES];
+    for (letters, part) in text.chunks(8).zip(digest.chunks_mut(5)) {
+        let mut bits = 0u64;
+        for letter in letters {
+            let five = match letter {
+                b'A'..=b'Z' => letter - b'A',
+                b'2'..=b'7' => letter - b'2' + 26,
+                _ => return None,
+            };
+            bits = bits << 5 | u64::from(five);
+        }
+        part.copy_from_slice(&bits.to_be_bytes()[3..]);
+    }
+    Some(digest)
 }
 
 /// The value of a capture record, as `CaptureRecord.encode` defines it; None where that has to make it.
@@ -159,11 +204,17 @@ fn encode_capture<'py>(
     body_name: &[u8],
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let mut fields = Vec::with_capacity(columns.len());
+    let mut sha1 = None;
     for (column, value) in columns {
         let (Some(number), Ok(value)) = (numbers.get_item(column)?, value.cast_into::<PyBytes>()) else {
             return Ok(None);
         };
-        fields.push((number.extract::<u8>()?, value));
+        let number = number.extract::<u8>()?;
+        let digest = if number == PAYLOAD_DIGEST { sha1_of(value.as_bytes()) } else { None };
+        match digest {
+            Some(digest) => sha1 = Some(digest),
+            None => fields.push((number, value)),
+        }
     }
     fields.sort_unstable_by_key(|(number, _)| *number);
     let mut record = Vec::with_capacity(64 + fields.iter().map(|(_, value)| value.as_bytes().len() + 4).sum::<usize>());
@@ -185,6 +236,9 @@ fn encode_capture<'py>(
     }
     if !body_name.is_empty() {
         add(BODY_NAME, body_name);
+    }
+    if let Some(digest) = sha1 {
+        add(SHA1, &digest);
     }
     Ok(Some(PyBytes::new(columns.py(), &record)))
 }

@@ -25,7 +25,7 @@ const SKETCH: usize = 23;
 const VERDICT: usize = 24;
 const FIELDS: usize = 26;
 /// Fields from here on are no columns; those up to here may follow them.
-const NO_COLUMNS: std::ops::RangeInclusive<u8> = 64..=66;
+const NO_COLUMNS: std::ops::RangeInclusive<u8> = 64..=67;
 const TEXT_CHECKSUM_BYTES: usize = 17;
 const LEAST_WORD_BYTES: usize = 3;
 const IDENTITY_BYTES: usize = 16;
@@ -43,7 +43,8 @@ struct Rules {
     deciding: Vec<u8>,
     redirects: Vec<u64>,
     blank: String,
-    same_page: Vec<String>,
+    /// Numbers of kinds of verdicts.
+    same_page: Vec<u64>,
     text_scheme: u8,
     sketch_scheme: u8,
     bins: usize,
@@ -132,21 +133,25 @@ fn text<'a>(source: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
     take(source, at, bytes as usize)
 }
 
-/// Kind, row key, time and reason of a verdict.
-type Verdict<'a> = (&'a [u8], &'a [u8], u64, &'a [u8]);
+/// Number of the kind, row key, time and reason of a verdict.
+type Verdict<'a> = (u64, &'a [u8], u64, &'a [u8]);
 
 fn verdict(source: &[u8]) -> Option<Verdict<'_>> {
     let mut at = 0;
     if !(0x95..=0x9f).contains(&number(source, &mut at, 1)?) {
         return None;
     }
-    let (kind, of_row_key) = (text(source, &mut at)?, text(source, &mut at)?);
+    let (kind, of_row_key) = (number(source, &mut at, 1)?, text(source, &mut at)?);
     let of_timestamp = match number(source, &mut at, 1)? {
         small @ 0..=0x7f => small,
         tag @ 0xcc..=0xcf => number(source, &mut at, 1 << (tag - 0xcc))?,
         _ => return None,
     };
-    take(source, &mut at, 9).filter(|similarity| similarity[0] == 0xcb)?;
+    match number(source, &mut at, 1)? {
+        0 | 1 => {}
+        0xcb => drop(take(source, &mut at, 8)?),
+        _ => return None,
+    }
     Some((kind, of_row_key, of_timestamp, text(source, &mut at)?))
 }
 
@@ -226,7 +231,7 @@ impl Columns {
         let is_list = !columns[ENTRIES].is_empty();
         let good =
             status / 100 == 2 && text_checksum.len() == TEXT_CHECKSUM_BYTES && text_checksum[0] == rules.text_scheme;
-        let mut at = 1 + rules.bins;
+        let mut at = 1 + rules.bins / 2;
         let shingle_count = if sketch.is_empty() { 0 } else { varint(sketch, &mut at)? };
         let sketched = sketch.first() == Some(&rules.sketch_scheme);
         let body = digest(&[format!("b{}:", status / 100).as_bytes(), checksum]);
@@ -248,7 +253,7 @@ impl Columns {
                 (BY_BODY, body)
             }
         };
-        let same_page = judged.filter(|(kind, ..)| rules.same_page.iter().any(|same| same.as_bytes() == *kind));
+        let same_page = judged.filter(|(kind, ..)| rules.same_page.contains(kind));
         self.positions.extend_from_slice(&(position as i64).to_le_bytes());
         self.timestamps.extend_from_slice(&timestamp.to_le_bytes());
         self.identity.extend_from_slice(&identity);
@@ -258,7 +263,9 @@ impl Columns {
         self.flags.extend(flags.map(u8::from));
         self.shingle_counts.extend_from_slice(&(if sketched { shingle_count } else { 0 }).to_le_bytes());
         if sketched {
-            self.sketches.extend_from_slice(&sketch[1..=rules.bins]);
+            let halves = &sketch[1..=rules.bins / 2];
+            self.sketches.extend(halves.iter().map(|byte| byte & 0x0f));
+            self.sketches.extend(halves.iter().map(|byte| byte >> 4));
         } else {
             self.sketches.resize(self.sketches.len() + rules.bins, 0);
         }

@@ -1,30 +1,25 @@
-"""Counts of a store: one row for each writer session, with absolute values, so that a repeated write counts once.
+"""Counts of a store on HBase: one row for each writer session, with absolute values: a repeated write counts once.
 
 A session's row is written with each of its plans, in the last stage.  The totals of the store are the sum of all rows.
-Maintenance folds the rows of ended sessions into one row that names them: a named row that still exists is not counted
-again.  If one process writes, its session is b"".
-
-If many processes write, it is not known which sessions have ended.  So the folded row also has the counts that it took
-of each session; of a session's row only the surplus over these counts.
+Maintenance folds all rows into one.  It is not known which sessions have ended, so the folded row also has the counts
+that it took of each session; of a session's row only the surplus over these counts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgpack
 
 from docstore.model.format import COUNTS_FOLDED_ROW, COUNTS_ROW
-from docstore.model.types import Cell, DeleteRow, RowMutations, SetCell
+from docstore.model.types import Cell, RowMutations, SetCell
 from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Stage
 
 TABLE = "meta"
 FAMILY = "m"
 TOTALS = b"totals"
-SESSIONS = b"sessions"
 TAKEN = b"taken"
 """In the folded row: counts by name that it took of each session, by the key of the session's row."""
 _END = COUNTS_ROW[:-1] + bytes((COUNTS_ROW[-1] + 1,))
@@ -34,28 +29,25 @@ _ATTEMPTS = 10
 class Counts:
     """Counts by name of one writer session; `follow` must be called after each commit."""
 
-    def __init__(self, engine: Engine, session: bytes = b"") -> None:
+    def __init__(self, engine: Engine, session: bytes) -> None:
         self._engine = engine
         self._row_key = COUNTS_ROW + session
         self._committed: Counter[str] | None = None
         """None if it must be read: at first, and after a commit with unknown outcome."""
+        self._written: Counter[str] = Counter()
 
     def rows(self, counts: Mapping[str, int]) -> list[RowMutations]:
-        """The row to write with a plan that adds these counts; empty if they are all 0."""
-        if not any(counts.values()):
-            return []
+        """The row to write with a plan that adds these counts."""
         if self._committed is None:
             cells = self._engine.read_row(TABLE, self._row_key)
             folded = [] if cells else self._engine.read_row(TABLE, COUNTS_FOLDED_ROW)
             self._committed = _totals(cells) if cells else Counter(_taken(folded).get(self._row_key, {}))
-        return [RowMutations(TABLE, self._row_key, [_cell(TOTALS, dict(self._committed + Counter(counts)))])]
+        self._written = self._committed + Counter(counts)
+        return [RowMutations(TABLE, self._row_key, [_cell(TOTALS, dict(self._written))])]
 
-    def follow(self, plan: Plan, known: bool) -> None:
-        """Update the cached counts after a commit; see `Committer.followers`."""
-        for row in plan.changed(Stage.COUNTS):
-            if row.row_key == self._row_key:
-                cells = [cell for cell in row.mutations if isinstance(cell, SetCell)]
-                self._committed = _totals(cells) if known and cells else None
+    def follow(self, known: bool) -> None:
+        """Update the cached counts after a commit with `rows`; not known: a part of it may be applied."""
+        self._committed = self._written if known else None
 
 
 def totals(engine: Engine) -> dict[str, int]:
@@ -69,46 +61,11 @@ def totals(engine: Engine) -> dict[str, int]:
 
 
 def _sum(rows: Mapping[bytes, list[Cell]], folded: list[Cell]) -> Counter[str]:
-    sessions, taken = _sessions(folded), _taken(folded)
-    total = _totals(folded)
+    total, taken = _totals(folded), _taken(folded)
     for key, cells in rows.items():
-        if key not in sessions:
-            total.update(_totals(cells))
-            total.subtract(taken.get(key, {}))
+        total.update(_totals(cells))
+        total.subtract(taken.get(key, {}))
     return +total
-
-
-def fold(engine: Engine, live: Collection[bytes] = (b"",)) -> Plan:
-    """The plan that folds the rows of ended sessions into one; after a crash at any point nothing counts twice.
-
-    Args:
-        engine: has the rows.
-        live: names of sessions that may still write.
-    """
-    rows = dict(_rows(engine))
-    folded = rows.pop(COUNTS_FOLDED_ROW, [])
-    already_folded = _sessions(folded) & rows.keys()
-    ended = rows.keys() - {COUNTS_ROW + session for session in live}
-    if not ended:
-        return Plan()
-    total = _totals(folded)  # may be negative, see `corrected`
-    for key in ended - already_folded:
-        total.update(_totals(rows[key]))
-    cells = [_cell(TOTALS, dict(total)), _cell(SESSIONS, sorted(ended))]
-    plan = Plan().write(Stage.COUNTS, [RowMutations(TABLE, COUNTS_FOLDED_ROW, cells)])
-    return plan.remove(Stage.COUNTS, (RowMutations(TABLE, key, [DeleteRow()]) for key in sorted(ended)))
-
-
-def corrected(engine: Engine, before: Mapping[str, int], now: Mapping[str, int]) -> RowMutations:
-    """The folded row that corrects the totals from `before` to `now`.
-
-    REQUIRES: one process writes, and it writes nothing in between.
-    """
-    total = _totals(engine.read_row(TABLE, COUNTS_FOLDED_ROW))
-    total.update(now)
-    total.subtract(before)
-    nonzero = {name: count for name, count in total.items() if count}
-    return RowMutations(TABLE, COUNTS_FOLDED_ROW, [_cell(TOTALS, nonzero)])
 
 
 class SharedFold(NamedTuple):
@@ -146,10 +103,6 @@ def _rows(engine: Engine) -> Iterator[tuple[bytes, list[Cell]]]:
 
 def _totals(cells: Sequence[Cell | SetCell]) -> Counter[str]:
     return Counter(next((msgpack.unpackb(cell.value) for cell in cells if cell.qualifier == TOTALS), {}))
-
-
-def _sessions(cells: list[Cell]) -> set[bytes]:
-    return set(next((msgpack.unpackb(cell.value) for cell in cells if cell.qualifier == SESSIONS), ()))
 
 
 def _taken(cells: list[Cell]) -> dict[bytes, dict[str, int]]:
