@@ -117,7 +117,7 @@ def _resiliparse(*, main: bool) -> Callable[[Bodies], list[str]]:
 
 
 def _stages(bodies: Bodies) -> list[str]:
-    """Where the native kernel's time goes, by its own example; nothing where there is no cargo."""
+    """The native kernel's time without Python, by its own example; nothing where there is no cargo."""
     cargo = shutil.which("cargo")
     manifest = ROOT / "native" / "Cargo.toml"
     if cargo is None or not manifest.exists():
@@ -143,5 +143,5 @@ def _stages(bodies: Bodies) -> list[str]:
             with one_core():
                 done = subprocess.run([*command, file.name, extractor], capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                notes.append(f"By stage, {extractor} text, without Python:\n\n```\n{done.stdout.rstrip()}\n```")
+                notes.append(f"{extractor} text, without Python:\n\n```\n{done.stdout.rstrip()}\n```")
     return notes

@@ -3,6 +3,7 @@
 //! A page has some hundreds of inline tags and nearly none stands apart.  So the bytes of its attributes are looked
 //! through for the beginnings of the words without which none does, and only where one is found the attributes are read.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::groups;
@@ -64,17 +65,18 @@ impl Beginnings {
         words.iter().any(|word| text[place..].get(..word.len()).is_some_and(|here| here.eq_ignore_ascii_case(word)))
     }
 
+    /// Whether a part of a source has a beginning; bytes behind the part are read at once with it.
     #[inline(always)]
-    fn are_in<B: Bytes>(&self, text: &[u8]) -> bool {
+    fn are_in<B: Bytes>(&self, source: &[u8], part: Range<usize>) -> bool {
         let mut is_behind_small = 0;
-        for start in (0..text.len()).step_by(B::COUNT) {
-            let bytes = B::load(text, start);
+        for start in part.clone().step_by(B::COUNT) {
+            let bytes = B::load(source, start);
             let small = bytes.at_most(b'z') & !bytes.at_most(b'a' - 1);
             // Most candidates stand within words.
-            let mut places = B::in_a_group(text, start, &self.groups) & !(small & (small << 1 | is_behind_small));
+            let mut places = B::in_a_group(source, start, &self.groups) & !(small & (small << 1 | is_behind_small));
             is_behind_small = small >> (B::COUNT - 1);
             while places != 0 {
-                if self.is_at(text, start + places.trailing_zeros() as usize) {
+                if self.is_at(&source[..part.end], start + places.trailing_zeros() as usize) {
                     return true;
                 }
                 places &= places - 1;
@@ -104,10 +106,8 @@ impl InlineTags {
 
     /// Whether the attributes of a start tag say that it is an advert, or never content.
     #[inline(always)]
-    pub fn stand_apart<B: Bytes>(&mut self, attributes: &[u8]) -> bool {
-        // Where a table look-up takes a byte at a time, it is as fast to read the attributes.
-        let may = B::COUNT < 64 || self.beginnings.are_in::<B>(attributes);
-        may && self.say_so(attributes)
+    pub fn stand_apart<B: Bytes>(&mut self, source: &[u8], attributes: Range<usize>) -> bool {
+        self.beginnings.are_in::<B>(source, attributes.clone()) && self.say_so(&source[attributes])
     }
 
     #[inline(never)]
@@ -139,7 +139,7 @@ mod tests {
 
         #[inline(always)]
         fn on<B: Bytes>(self) -> bool {
-            beginnings().are_in::<B>(self.0)
+            beginnings().are_in::<B>(self.0, 0..self.0.len())
         }
     }
 

@@ -23,6 +23,12 @@ pub fn load_padded(source: &[u8], place: usize) -> u64 {
     u64::from_le_bytes(padded)
 }
 
+/// Four bytes, for a character to be stored without a call: its own, and anything behind.
+#[inline(always)]
+pub fn four(source: &[u8], place: usize) -> [u8; 4] {
+    source[place..].first_chunk().copied().unwrap_or_else(|| (load_padded(source, place) as u32).to_le_bytes())
+}
+
 #[inline(always)]
 pub const fn repeat(byte: u8) -> u64 {
     ONES * byte as u64

@@ -1,7 +1,7 @@
 //! Text on its way out: references replaced, white space folded, blocks on lines: `fold_blocks` and `_fold` of the
 //! reference, done while the text is read.
 
-use crate::bytes::{is_space, is_wide_space, sequence_length};
+use crate::bytes::{self, is_space, is_wide_space, sequence_length};
 use crate::references::reference;
 use crate::sixteen::Sixteen;
 use crate::wide::Bytes;
@@ -88,22 +88,14 @@ impl Flow {
         }
     }
 
+    /// Append a character of so many bytes, with anything behind, weighed.
     #[inline(always)]
-    fn put(&mut self, plain: &[u8]) {
+    fn put(&mut self, character: [u8; 4], length: usize) {
         self.close_gap();
-        self.bytes[self.length..self.length + plain.len()].copy_from_slice(plain);
-        self.length += plain.len();
-    }
-
-    /// The same for one character, weighed.
-    #[inline(always)]
-    fn put_wide(&mut self, character: &[u8]) {
-        let weight = match character {
-            [0xe2, 0xba..=0xbf, _] | [0xe3..=0xef, ..] | [_, _, _, _] => 3,
-            _ => 1,
-        };
-        self.adjustment += weight - character.len() as isize;
-        self.put(character);
+        let weight = if u16::from_be_bytes([character[0], character[1]]) >= 0xe2ba { 3 } else { 1 };
+        self.adjustment += weight - length as isize;
+        self.bytes[self.length..self.length + 4].copy_from_slice(&character);
+        self.length += length;
     }
 
     /// Append text that is folded already as a block of its own.
@@ -116,7 +108,9 @@ impl Flow {
             self.bytes.resize(most * 2, 0);
         }
         self.end_block();
-        self.put(block);
+        self.close_gap();
+        self.bytes[self.length..self.length + block.len()].copy_from_slice(block);
+        self.length += block.len();
     }
 
     /// Append `source[start..end]`, valid UTF-8.
@@ -181,7 +175,9 @@ impl Flow {
                     if character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character) {
                         self.widen(Gap::Space);
                     } else {
-                        self.put_wide(character.encode_utf8(&mut [0; 4]).as_bytes());
+                        let mut encoded = [0; 4];
+                        character.encode_utf8(&mut encoded);
+                        self.put(encoded, character.len_utf8());
                     }
                 }
                 return place + found.length;
@@ -189,11 +185,10 @@ impl Flow {
         }
         while place < source.len() && source[place] >= 0x80 {
             let length = sequence_length(source[place]);
-            let sequence = &source[place..place + length];
-            if is_wide_space(sequence) {
+            if is_wide_space(&source[place..place + length]) {
                 self.widen(Gap::Space);
             } else {
-                self.put_wide(sequence);
+                self.put(bytes::four(source, place), length);
             }
             place += length;
         }
@@ -203,7 +198,7 @@ impl Flow {
         if is_space(byte) {
             self.widen(Gap::Space);
         } else {
-            self.put(&[byte]);
+            self.put([byte, 0, 0, 0], 1);
         }
         place + 1
     }

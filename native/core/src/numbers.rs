@@ -1,7 +1,7 @@
 //! Numbers of things that are found again by a hash: a table that is used from page to page.
 
 const FREE: u32 = u32::MAX;
-const FIRST_SLOTS: usize = 256;
+const FIRST_SLOTS: usize = 1024;
 
 /// Numbers below `u32::MAX`, with the hashes of what they stand for.
 #[derive(Default)]

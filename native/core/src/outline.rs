@@ -22,6 +22,17 @@ const LINK_END: u8 = 4;
 const LEAF: u8 = 5;
 const NO_ELEMENT: u8 = 6;
 
+/// By name: the open elements that a start tag closes first.
+static IMPLIED: [Option<&[u32]>; KNOWN] = {
+    let mut implied: [Option<&[u32]>; KNOWN] = [None; KNOWN];
+    let mut place = 0;
+    while place < CLOSES.len() {
+        implied[CLOSES[place].0 as usize] = Some(CLOSES[place].1);
+        place += 1;
+    }
+    implied
+};
+
 /// A piece of text between two tags that break.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -129,7 +140,7 @@ impl Outline {
         let mut in_link = false;
         let mut leaf_height = usize::MAX;
         let mut reading = Begun::new(0, 0);
-        if let Some(how) = shown.text() {
+        if let Some(how) = shown.text {
             flow.push(source, 0, tags.first().map_or(source.len(), |tag| tag.start as usize), how);
         }
         for (number, tag) in tags.iter().enumerate() {
@@ -139,7 +150,8 @@ impl Outline {
             match kind {
                 INLINE => is_inline = true,
                 LINK => {
-                    in_link = mentions(tag.attributes(source), b"href");
+                    let attributes = tag.attributes(source);
+                    in_link = attributes.get(1..5) == Some(b"href") || mentions(attributes, b"href");
                     is_inline = true;
                 }
                 LINK_END => {
@@ -182,7 +194,7 @@ impl Outline {
                 flow.end_block();
             }
             let end = tags.get(number + 1).map_or(source.len(), |next| next.start as usize);
-            if let Some(how) = shown.text() {
+            if let Some(how) = shown.text {
                 flow.push_inline::<B>(source, tag.end as usize, end, how);
             }
             if in_link {
@@ -219,8 +231,8 @@ impl Outline {
         if self.apart_count != 0 && self.open_count.get((tag.name >> 1) as usize).is_some_and(|&count| count != 0) {
             return true;
         }
-        let attributes = tag.attributes(source);
-        tag.name & 1 == 0 && !attributes.is_empty() && self.inline_tags.stand_apart::<B>(attributes)
+        tag.name & 1 == 0
+            && self.inline_tags.stand_apart::<B>(source, tag.attributes as usize..tag.content as usize - 1)
     }
 
     /// Close the last open element if it is an inline one.
@@ -262,7 +274,7 @@ impl Outline {
 
     fn open(&mut self, source: &[u8], tag: &Tag, how: Reading, is_inline: bool) {
         let element = tag.name >> 1;
-        if let Some((_, implied)) = CLOSES.iter().find(|(name, _)| *name == element) {
+        if let Some(implied) = IMPLIED.get(element as usize).copied().flatten() {
             while self.stack.last().is_some_and(|(_, top)| implied.contains(top) || is_inline_name(*top)) {
                 self.pop();
             }

@@ -4,8 +4,6 @@
 
 use std::sync::OnceLock;
 
-use memchr::memmem::Finder;
-
 use crate::groups;
 use crate::tables::scorecard::{CONSENT, COPYRIGHT, CURRENCIES};
 use crate::wide::{self, Bytes, Groups};
@@ -18,7 +16,6 @@ const READ_AHEAD: usize = 5;
 
 /// Words with the bit of their kind, and how they are found.
 struct Phrases {
-    finders: Vec<(Finder<'static>, u8)>,
     /// By first byte.
     words: Vec<Vec<(&'static [u8], u8)>>,
     groups: Groups<READ_AHEAD>,
@@ -28,10 +25,9 @@ fn phrases() -> &'static Phrases {
     static PHRASES: OnceLock<Phrases> = OnceLock::new();
     PHRASES.get_or_init(|| {
         let groups = groups::of(KINDS.into_iter().flatten().map(|word| groups::as_written(word.as_bytes())), &[]);
-        let mut made = Phrases { finders: Vec::new(), words: vec![Vec::new(); 256], groups };
+        let mut made = Phrases { words: vec![Vec::new(); 256], groups };
         for (kind, words) in KINDS.iter().enumerate() {
             for word in *words {
-                made.finders.push((Finder::new(word), 1 << kind));
                 made.words[usize::from(word.as_bytes()[0])].push((word.as_bytes(), 1 << kind));
             }
         }
@@ -50,20 +46,6 @@ impl<F: FnMut(usize, u8)> wide::Work for Find<'_, F> {
     #[inline(always)]
     fn on<B: Bytes>(mut self) {
         let phrases = phrases();
-        if B::COUNT < 64 {
-            // Where a table look-up takes a byte at a time, a search for each word is faster.
-            for (finder, bit) in &phrases.finders {
-                finder.find_iter(self.text).for_each(|place| (self.found)(place, *bit));
-            }
-            return;
-        }
-        self.together::<B>(phrases);
-    }
-}
-
-impl<F: FnMut(usize, u8)> Find<'_, F> {
-    #[inline(always)]
-    fn together<B: Bytes>(&mut self, phrases: &Phrases) {
         for start in (0..self.text.len()).step_by(B::COUNT) {
             let mut places = B::in_a_group(self.text, start, &phrases.groups);
             while places != 0 {
@@ -80,7 +62,7 @@ impl<F: FnMut(usize, u8)> Find<'_, F> {
     }
 }
 
-/// Tell the place of each of the words in a text, and the bit of its kind; in no order.
+/// Tell the place of each of the words in a text, ascending, and the bit of its kind.
 #[inline(never)]
 pub fn find(text: &[u8], found: impl FnMut(usize, u8)) {
     wide::run(Find { text, found });
@@ -90,19 +72,6 @@ pub fn find(text: &[u8], found: impl FnMut(usize, u8)) {
 mod tests {
     use super::*;
     use crate::sixteen::Sixteen;
-
-    struct Together<'a>(&'a [u8]);
-
-    impl wide::Work for Together<'_> {
-        type Made = Vec<(usize, u8)>;
-
-        #[inline(always)]
-        fn on<B: Bytes>(self) -> Self::Made {
-            let mut places = Vec::new();
-            Find { text: self.0, found: |place, bit| places.push((place, bit)) }.together::<B>(phrases());
-            places
-        }
-    }
 
     #[test]
     fn one_pass_finds_what_a_search_for_each_word_finds() {
@@ -129,16 +98,13 @@ mod tests {
                 }
             }
             expected.sort_unstable();
-            let mut apart = Vec::new();
-            let find = Find { text: text.as_bytes(), found: |place, bit| apart.push((place, bit)) };
-            wide::Work::on::<Sixteen>(find);
-            apart.sort_unstable();
-            assert_eq!(apart, expected);
-            for mut together in
-                [wide::Work::on::<Sixteen>(Together(text.as_bytes())), wide::run(Together(text.as_bytes()))]
-            {
-                together.sort_unstable();
-                assert_eq!(together, expected);
+            let (mut plainly, mut places) = (Vec::new(), Vec::new());
+            let one = Find { text: text.as_bytes(), found: |place, bit| plainly.push((place, bit)) };
+            wide::Work::on::<Sixteen>(one);
+            find(text.as_bytes(), |place, bit| places.push((place, bit)));
+            for mut found in [plainly, places] {
+                found.sort_unstable();
+                assert_eq!(found, expected);
             }
         }
     }

@@ -408,9 +408,6 @@ impl Scored {
         self.words.resize(blocks.len(), 0);
         let mut number = 0;
         phrases::find(self.combined.text(), |place, kinds| {
-            if place < blocks[number].text.start {
-                number = 0;
-            }
             while blocks[number].text.end <= place {
                 number += 1;
             }

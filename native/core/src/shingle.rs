@@ -130,14 +130,16 @@ impl Sorter {
             set.sort_unstable();
         } else {
             self.throw(values, buckets, set);
-            if !lanes::order_neighbours(set) {
-                // Two neighbours in the wrong order are what is left to do at most places; without a branch.
-                order_pairs(set);
-                order_pairs(&mut set[1..]);
-                step_into_place(set);
+            if lanes::order_neighbours(set) {
+                let kept = lanes::keep_distinct(set);
+                return set.truncate(kept.unwrap_or(set.len()));
+            }
+            // Neighbours in the wrong order are what is left to do at most places; without a branch.
+            for first in [0, 1, 0, 1] {
+                order_pairs(&mut set[first..]);
             }
         }
-        drop_repeats(set);
+        keep_in_order(set);
     }
 
     /// Order by the highest bits, and wholly where many share them.
@@ -182,38 +184,29 @@ pub fn order_pairs(set: &mut [u64]) {
     }
 }
 
-/// Keep one of each value of a sorted list, without a branch that repeats decide.
-fn drop_repeats(set: &mut Vec<u64>) {
-    if let Some(kept) = lanes::keep_distinct(set) {
-        return set.truncate(kept);
-    }
+/// Keep one of each value of what is nearly in order, in order; without a branch that repeats decide.
+fn keep_in_order(set: &mut Vec<u64>) {
     let Some(&first) = set.first() else { return };
     let (mut last, mut kept) = (first, 0);
-    for place in 0..set.len() {
+    for place in 1..set.len() {
         let value = set[place];
-        kept += usize::from(value != last);
-        set[kept] = value;
-        last = value;
-    }
-    set.truncate(kept + 1);
-}
-
-/// Insertion sort of what is nearly in order.
-fn step_into_place(set: &mut [u64]) {
-    let mut largest = 0;
-    for place in 0..set.len() {
-        let value = set[place];
-        if largest <= value {
-            largest = value;
+        if value >= last {
+            kept += usize::from(value != last);
+            set[kept] = value;
+            last = value;
             continue;
         }
-        let mut hole = place;
+        let mut hole = kept;
         while hole > 0 && set[hole - 1] > value {
-            set[hole] = set[hole - 1];
             hole -= 1;
         }
-        set[hole] = value;
+        if hole == 0 || set[hole - 1] != value {
+            set.copy_within(hole..=kept, hole + 1);
+            set[hole] = value;
+            kept += 1;
+        }
     }
+    set.truncate(kept + 1);
 }
 
 /// The 0-mod-p fingerprints of a set: at most `SAMPLE_LIMIT`, in its order.
@@ -241,18 +234,27 @@ pub fn runs(in_order: &[u64], fingerprints: &[u64], sums: &mut Vec<u64>, kept: &
         sum = in_order[place].wrapping_add(sum.wrapping_mul(RUN_FACTOR));
         sums[place] = sum;
     }
+    // Where the fingerprints with each highest byte end: hashes are spread evenly, and few are left to look at.
+    let mut ends = [0; 256];
+    fingerprints.iter().for_each(|fingerprint| ends[(fingerprint >> 56) as usize] += 1);
+    ends.iter_mut().fold(0, |total, end| {
+        *end += total;
+        *end
+    });
     const NONE: usize = usize::MAX;
     let mut begins = vec![NONE; fingerprints.len()];
     for (place, shingle) in in_order.iter().enumerate() {
         if shingle % SAMPLE_MODULUS == 0 {
-            if let Ok(number) = fingerprints.binary_search(shingle) {
-                begins[number] = begins[number].min(place);
+            let byte = (shingle >> 56) as usize;
+            let start = if byte == 0 { 0 } else { ends[byte - 1] };
+            if let Ok(number) = fingerprints[start..ends[byte]].binary_search(shingle) {
+                begins[start + number] = begins[start + number].min(place);
             }
         }
     }
     kept.clear();
     for (number, &length) in (0..).zip(&RUN_LENGTHS) {
-        let factor = (0..length).fold(1_u64, |factor, _| factor.wrapping_mul(RUN_FACTOR));
+        let factor = RUN_FACTOR.wrapping_pow(length as u32);
         kept.extend(begins.iter().map(|&begin| {
             let begin = begin.min(in_order.len());
             let behind = sums[(begin + length).min(in_order.len())];

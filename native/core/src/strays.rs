@@ -34,14 +34,17 @@ pub struct Strays {
 impl Strays {
     /// Numbers of the blocks that are strays, ascending.
     pub fn find(&mut self, page: &Outline) -> Vec<usize> {
-        let held = subtree_sums(page, page.blocks.iter().map(|_| 1));
         let may_be = |number: &usize| {
             let block = &page.blocks[*number];
-            let owner = block.owner as usize;
             let is_long = block.weight >= STRAY_WEIGHT && !block.is_heading;
-            is_long && held[owner] == 1 && GENERIC.contains(&page.tags[owner].0)
+            is_long && GENERIC.contains(&page.tags[block.owner as usize].0)
         };
         let mut found: Vec<usize> = (0..page.blocks.len()).filter(may_be).collect();
+        if found.is_empty() {
+            return found;
+        }
+        let held = subtree_sums(page, page.blocks.iter().map(|_| 1));
+        found.retain(|&number| held[page.blocks[number].owner as usize] == 1);
         if found.is_empty() {
             return found;
         }

@@ -15,7 +15,7 @@ use crate::wide::{self, equal_of_64, Bytes};
 pub struct Tag {
     pub start: u32,
     pub end: u32,
-    attributes: u32,
+    pub attributes: u32,
     pub content: u32,
     /// As `names` numbers it; `NOTHING` for comments and for what the end of the source swallowed.
     pub name: u32,
@@ -162,9 +162,9 @@ fn split_on<B: Bytes>(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
     let mut place = 0;
     while let Some(at) = openings.from::<B>(place).filter(|&at| at + 1 < source.len()) {
         let tag = match source[at + 1] {
-            byte if byte.is_ascii_alphabetic() => element(source, at, at + 1, 0, names),
+            byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names),
             b'/' if at + 2 == source.len() => return,
-            b'/' if source[at + 2].is_ascii_alphabetic() => element(source, at, at + 2, 1, names),
+            b'/' if source[at + 2].is_ascii_alphabetic() => element::<B>(source, at, at + 2, 1, names),
             b'!' if source[at + 2..].starts_with(b"--") => Tag::comment(at, comment_end(source, at + 4)),
             b'!' | b'?' | b'/' => Tag::comment(at, (find(b'>', source, at + 2) + 1).min(source.len())),
             _ => {
@@ -193,8 +193,11 @@ fn comment_end(source: &[u8], start: usize) -> usize {
 
 /// The tag whose name begins at `start`.
 #[inline(always)]
-fn element(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Names) -> Tag {
-    let mut place = start + 1;
+fn element<B: Bytes>(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Names) -> Tag {
+    let bytes = B::load(source, start);
+    // What looks like an end of the name mostly is one.
+    let likely = bytes.at_most(b' ') | bytes.equal(b'/') | bytes.equal(b'>') | 1 << (B::COUNT - 1);
+    let mut place = (start + likely.trailing_zeros() as usize).min(source.len());
     while place < source.len() && !NAME_ENDS[source[place] as usize] {
         place += 1;
     }
@@ -202,7 +205,7 @@ fn element(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Nam
     let name = &source[start..place];
     let attributes = place;
     if source.get(place) != Some(&b'>') {
-        place = attributes_end(source, place);
+        place = tag_end(bytes, source, start, place);
         if place == source.len() {
             return Tag::comment(at, place);
         }
@@ -233,8 +236,56 @@ fn attribute_name_end(source: &[u8], mut place: usize) -> usize {
     place
 }
 
-/// The place of the `>` that ends the tag whose attributes begin at `place`, or the end of the source.
+/// What `attributes_end` gives, by the places of quotes, where attributes are as nearly all are.
+///
+/// The first `>` before any quote ends the tag.  A quote opens a value right behind `=`, which stands right behind the
+/// name, if no other `=` stands before it.
+///
+/// The attributes begin at `place`; `bytes` are those from `start` on.
 #[inline(always)]
+fn tag_end<B: Bytes>(mut bytes: B, source: &[u8], mut start: usize, mut place: usize) -> usize {
+    if place - start >= B::COUNT {
+        return attributes_end(source, place);
+    }
+    loop {
+        let (ends, equals, double, single) =
+            (bytes.equal(b'>'), bytes.equal(b'='), bytes.equal(b'"'), bytes.equal(b'\''));
+        // What is not yet passed.
+        let mut left = u64::MAX << (place - start);
+        loop {
+            let stop = (ends | double | single) & left;
+            if stop == 0 {
+                break;
+            }
+            let at = stop.trailing_zeros() as usize;
+            let here = 1 << at;
+            if ends & here != 0 {
+                return start + at;
+            }
+            let is_first = equals & left & (here - 1) == here >> 1 && left & here >> 2 != 0;
+            if !is_first || NAME_ENDS[source[start + at - 2] as usize] {
+                return attributes_end(source, place);
+            }
+            let closing = u64::MAX << at << 1 & if double & here != 0 { double } else { single };
+            if closing == 0 {
+                place = find(source[start + at], source, (start + B::COUNT).min(source.len())) + 1;
+                break;
+            }
+            place = start + closing.trailing_zeros() as usize + 1;
+            left = u64::MAX << (place - start - 1) << 1;
+        }
+        if place >= source.len() {
+            return source.len();
+        }
+        if place == start {
+            return attributes_end(source, place);
+        }
+        start = place;
+        bytes = B::load(source, start);
+    }
+}
+
+/// The place of the `>` that ends the tag whose attributes begin at `place`, or the end of the source.
 pub fn attributes_end(source: &[u8], mut place: usize) -> usize {
     loop {
         let Some(&byte) = source.get(place) else { return source.len() };

@@ -6,8 +6,9 @@ use crate::tokens::Tag;
 use crate::wide::{self, Bytes};
 
 /// Depths of hidden and preformatted elements while a page's tags go by.
-#[derive(Default)]
 pub struct Shown {
+    /// How the text behind the last tag is shown; None where it is hidden.
+    pub text: Option<Source>,
     /// Whether noscript elements are shown.
     noscript: bool,
     hidden_depth: usize,
@@ -17,7 +18,7 @@ pub struct Shown {
 impl Shown {
     /// At the start of a page.
     pub fn with(noscript: bool) -> Self {
-        Self { noscript, ..Self::default() }
+        Self { text: Some(Source::Text), noscript, hidden_depth: 0, preformatted_depth: 0 }
     }
 
     /// Take note of a tag; gives how its raw content is shown, if it is.
@@ -48,19 +49,12 @@ impl Shown {
             });
         };
         *depth = if tag.name & 1 == 0 { *depth + 1 } else { depth.saturating_sub(1) };
+        self.text = match (self.hidden_depth, self.preformatted_depth) {
+            (0, 0) => Some(Source::Text),
+            (0, _) => Some(Source::Preformatted),
+            _ => None,
+        };
         None
-    }
-
-    /// How the text behind the last tag is shown; None where it is hidden.
-    #[inline(always)]
-    pub fn text(&self) -> Option<Source> {
-        if self.hidden_depth != 0 {
-            None
-        } else if self.preformatted_depth != 0 {
-            Some(Source::Preformatted)
-        } else {
-            Some(Source::Text)
-        }
     }
 }
 
@@ -94,10 +88,10 @@ pub fn visible(source: &[u8], tags: &[Tag], flow: &mut Flow) {
 #[inline(always)]
 fn visible_on<B: Bytes>(source: &[u8], tags: &[Tag], flow: &mut Flow) {
     flow.clear();
-    let mut shown = Shown::default();
+    let mut shown = Shown::with(false);
     let mut start = 0;
     for tag in tags {
-        if let Some(how) = shown.text() {
+        if let Some(how) = shown.text {
             flow.push_inline::<B>(source, start, tag.start as usize, how);
         }
         if is_break(tag) {
@@ -109,7 +103,7 @@ fn visible_on<B: Bytes>(source: &[u8], tags: &[Tag], flow: &mut Flow) {
         }
         start = tag.end as usize;
     }
-    if let Some(how) = shown.text() {
+    if let Some(how) = shown.text {
         flow.push(source, start, source.len(), how);
     }
 }

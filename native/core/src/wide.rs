@@ -1,4 +1,4 @@
-//! Loops over text compiled twice: for sixteen bytes at a time, and for sixty-four where the processor has AVX-512.
+//! Loops over text compiled for sixteen bytes at a time, for thirty-two with AVX2, for sixty-four with AVX-512.
 //!
 //! A loop is a `Work`, written once over `Bytes`; `run` picks.  Classes of bytes are bits of an integer, bit i for byte
 //! i.  Knows `sixteen`, whose bytes every processor has; must not know what a loop looks for.
@@ -68,14 +68,15 @@ impl Bytes for Sixteen {
 
     #[inline(always)]
     fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
-        let groups_at = |place: usize| {
-            let left = groups.iter().enumerate().fold(u8::MAX, |left, (ahead, [low, high])| {
+        let is_left = |place: usize| {
+            let mut left = u8::MAX;
+            groups.iter().enumerate().all(|(ahead, [low, high])| {
                 let byte = usize::from(text.get(place + ahead).copied().unwrap_or(0));
-                left & low[byte & 15] & high[byte >> 4]
-            });
-            u64::from(left != 0)
+                left &= low[byte & 15] & high[byte >> 4];
+                left != 0
+            })
         };
-        (0..16).fold(0, |bits, ahead| bits | groups_at(place + ahead) << ahead)
+        (0..16).fold(0, |bits, ahead| bits | u64::from(is_left(place + ahead)) << ahead)
     }
 
     #[inline(always)]
@@ -115,11 +116,137 @@ pub trait Work {
 #[inline(always)]
 pub fn run<W: Work>(work: W) -> W::Made {
     #[cfg(target_arch = "x86_64")]
-    let work = match sixty_four::run(work) {
+    let work = match sixty_four::run(work).or_else(thirty_two::run) {
         Ok(made) => return made,
         Err(work) => work,
     };
     work.on::<Sixteen>()
+}
+
+/// SAFETY, of every block here: a `ThirtyTwo` comes to be only in a `Work` that `run` does, which has asked the
+/// processor right before; loads and stores are of an array or a slice of just their length.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod thirty_two {
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_loadu_si256,
+        _mm256_max_epu8, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_set1_epi8, _mm256_setzero_si256,
+        _mm256_shuffle_epi8, _mm256_srli_epi16, _mm256_storeu_si256, _mm256_sub_epi8, _mm_loadu_si128,
+    };
+
+    use super::{Bytes, Groups, Work};
+
+    #[derive(Clone, Copy)]
+    pub struct ThirtyTwo(__m256i);
+
+    #[inline(always)]
+    fn splat(byte: u8) -> __m256i {
+        unsafe { _mm256_set1_epi8(byte as i8) }
+    }
+
+    #[inline(always)]
+    fn bits(bytes: __m256i) -> u64 {
+        u64::from(unsafe { _mm256_movemask_epi8(bytes) } as u32)
+    }
+
+    #[inline(always)]
+    fn of(bytes: &[u8; 32]) -> ThirtyTwo {
+        ThirtyTwo(unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_end(rest: &[u8]) -> [u8; 32] {
+        let mut padded = [0; 32];
+        padded[..rest.len()].copy_from_slice(rest);
+        padded
+    }
+
+    #[inline(always)]
+    pub fn run<W: Work>(work: W) -> Result<W::Made, W> {
+        #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+        fn wide<W: Work>(work: W) -> W::Made {
+            work.on::<ThirtyTwo>()
+        }
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("popcnt")
+        {
+            return Ok(unsafe { wide(work) });
+        }
+        Err(work)
+    }
+
+    impl Bytes for ThirtyTwo {
+        const COUNT: usize = 32;
+
+        #[inline(always)]
+        fn load(source: &[u8], place: usize) -> Self {
+            source[place..].first_chunk().map_or_else(|| of(&load_end(&source[place..])), of)
+        }
+
+        #[inline(always)]
+        fn equal(self, byte: u8) -> u64 {
+            bits(unsafe { _mm256_cmpeq_epi8(self.0, splat(byte)) })
+        }
+
+        #[inline(always)]
+        fn at_most(self, byte: u8) -> u64 {
+            bits(unsafe { _mm256_cmpeq_epi8(_mm256_min_epu8(self.0, splat(byte)), self.0) })
+        }
+
+        #[inline(always)]
+        fn high(self) -> u64 {
+            bits(self.0)
+        }
+
+        #[inline(always)]
+        fn class_64(text: &[u8], lowered: &mut [u8; 64]) -> u64 {
+            let mut classes = 0;
+            for (half, lowered) in lowered.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+                let Self(bytes) = Self::load(text, (32 * half).min(text.len()));
+                let within = |bytes, first: u8, count: u8| unsafe {
+                    let from = _mm256_sub_epi8(bytes, splat(first));
+                    _mm256_cmpeq_epi8(_mm256_min_epu8(from, splat(count - 1)), from)
+                };
+                let small = unsafe { _mm256_add_epi8(bytes, _mm256_and_si256(within(bytes, b'A', 26), splat(0x20))) };
+                unsafe { _mm256_storeu_si256(lowered.as_mut_ptr().cast(), small) };
+                let letters = bits(within(small, b'a', 26));
+                classes |= (letters | bits(within(bytes, b'0', 10)) | Self(bytes).equal(b'_')) << (32 * half);
+            }
+            classes
+        }
+
+        #[inline(always)]
+        fn in_a_group<const N: usize>(text: &[u8], place: usize, groups: &Groups<N>) -> u64 {
+            let mut left = splat(u8::MAX);
+            for (ahead, [low, high]) in groups.iter().enumerate() {
+                let Self(bytes) = Self::load(text, (place + ahead).min(text.len()));
+                unsafe {
+                    let table = |of: &[u8; 16]| _mm256_broadcastsi128_si256(_mm_loadu_si128(of.as_ptr().cast()));
+                    let four = splat(15);
+                    let of_low = _mm256_shuffle_epi8(table(low), _mm256_and_si256(bytes, four));
+                    let highs = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), four);
+                    let both = _mm256_and_si256(of_low, _mm256_shuffle_epi8(table(high), highs));
+                    left = _mm256_and_si256(left, both);
+                }
+            }
+            !bits(unsafe { _mm256_cmpeq_epi8(left, _mm256_setzero_si256()) }) & u64::from(u32::MAX)
+        }
+
+        #[inline(always)]
+        fn count(bits: u64) -> usize {
+            bits.count_ones() as usize
+        }
+
+        #[inline(always)]
+        fn store_at_least(self, least: u8, target: &mut [u8], place: usize) {
+            let target = &mut target[place..place + 32];
+            unsafe { _mm256_storeu_si256(target.as_mut_ptr().cast(), _mm256_max_epu8(self.0, splat(least))) };
+        }
+    }
 }
 
 /// SAFETY, of every block here: a `SixtyFour` comes to be only in a `Work` that `run` does, which has asked the

@@ -276,9 +276,9 @@ impl Words {
         }
     }
 
-    /// Append a folded character of a class.
+    /// Append a folded character of a class: so many of four bytes.
     #[inline(always)]
-    fn put(&mut self, character: &[u8], class: u32) {
+    fn put(&mut self, four: [u8; 4], length: usize, class: u32) {
         match class {
             WORD if self.open != Open::Word => {
                 self.end_word();
@@ -295,8 +295,8 @@ impl Words {
                 return;
             }
         }
-        self.joined[self.length..self.length + character.len()].copy_from_slice(character);
-        self.length += character.len();
+        self.joined[self.length..self.length + 4].copy_from_slice(&four);
+        self.length += length;
     }
 
     /// Append folded characters, whose lengths may be beyond what `reserve` thought of.
@@ -305,8 +305,7 @@ impl Words {
         let mut place = 0;
         while place < folded.len() {
             let length = sequence_length(folded[place]);
-            let character = &folded[place..place + length];
-            self.put(character, entry(code_point(character, length)) & 3);
+            self.put(bytes::four(folded, place), length, entry(code_point(&folded[place..], length)) & 3);
             place += length;
         }
     }
@@ -330,21 +329,21 @@ impl Words {
         let mut combining = 0;
         while place < text.len() && text[place] >= 0x80 {
             let length = sequence_length(text[place]);
-            let character = &text[place..place + length];
-            let found = entry(code_point(character, length));
+            let four = bytes::four(text, place);
+            let found = entry(code_point(&four, length));
             match action(found) {
                 KEEP => {
                     last = self.before(place);
                     combining = if found & INERT != 0 { 0 } else { u32::MAX };
-                    self.put(character, found & 3);
+                    self.put(four, length, found & 3);
                 }
                 DROP => {}
                 CHARACTER => {
                     last = self.before(place);
                     combining = if found & INERT != 0 { 0 } else { u32::MAX };
                     let mut folded = [0; 4];
-                    let folded = char::from_u32(found >> 8).unwrap_or('\u{fffd}').encode_utf8(&mut folded).as_bytes();
-                    self.put(folded, entry(found >> 8) & 3);
+                    let length = char::from_u32(found >> 8).unwrap_or('\u{fffd}').encode_utf8(&mut folded).len();
+                    self.put(folded, length, entry(found >> 8) & 3);
                 }
                 STRING => {
                     last = self.before(place);
@@ -355,7 +354,7 @@ impl Words {
                 }
                 REORDER if found >> 8 >= combining => {
                     combining = found >> 8;
-                    self.put(character, MARK);
+                    self.put(four, length, MARK);
                 }
                 _ => {
                     let end = next_safe(text, place + length);
