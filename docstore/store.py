@@ -558,15 +558,8 @@ class DocumentStore:
         moment = None if at is None else micros(at)
         if not (follow_redirects or variants or follow_duplicates):
             return self._reader.get(keys.row_key(url), at=moment, versions=versions, families=families)
-        return self._reader.find(
-            url,
-            at=moment,
-            versions=versions,
-            families=families,
-            follow_redirects=follow_redirects,
-            variants=variants,
-            follow_duplicates=follow_duplicates,
-        )
+        find = partial(self._reader.find, url, at=moment, versions=versions, families=families)
+        return find(follow_redirects=follow_redirects, variants=variants, follow_duplicates=follow_duplicates)
 
     @checked
     def get_many(
