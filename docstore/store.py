@@ -497,6 +497,7 @@ class DocumentStore:
 
     # --- reading pages
 
+    @checked
     def __contains__(self, url: str) -> bool:
         """Whether there is a page of this URL; `url in store`."""
         self._check_open()
@@ -554,15 +555,11 @@ class DocumentStore:
         self._check_open()
         if type(versions) is not int or versions != 1:  # keeps the most frequent read fast
             checked_spec(ReadSpec(versions=versions))
-        return self._reader.find(
-            url,
-            at=None if at is None else micros(at),
-            versions=versions,
-            families=families,
-            follow_redirects=follow_redirects,
-            variants=variants,
-            follow_duplicates=follow_duplicates,
-        )
+        moment = None if at is None else micros(at)
+        if not (follow_redirects or variants or follow_duplicates):
+            return self._reader.get(keys.row_key(url), at=moment, versions=versions, families=families)
+        find = partial(self._reader.find, url, at=moment, versions=versions, families=families)
+        return find(follow_redirects=follow_redirects, variants=variants, follow_duplicates=follow_duplicates)
 
     @checked
     def get_many(

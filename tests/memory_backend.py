@@ -29,6 +29,7 @@ class InlineValues:
     """See `Values`: every value stands in its cell."""
 
     shares_values = True
+    fill = None
 
     def __init__(self) -> None:
         self.unreadable = UnreadableValues()

@@ -288,6 +288,7 @@ class CellValues:
     """
 
     shares_values = False
+    fill = None
 
     def __init__(self, engine: HBaseEngine, chunks: ChunkRows, dictionaries: SiteDictionaries) -> None:
         self._engine = engine

@@ -1,7 +1,7 @@
 """What the compiled module offers; its callers are `kernel` and those in `tablets/`, and say what each value
 means."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -130,10 +130,20 @@ def decode_value(
     source: bytes,
     segment: int,
     offset: int,
-    dictionary: Callable[[bytes], bytes],
-    base: Callable[[bytes], bytes],
-    body: Callable[[int, int, int], bytes],
+    dictionary: Callable[[bytes], bytes | None],
+    base: Callable[[bytes], bytes | None],
+    body: Callable[[int, int, int], bytes | None],
 ) -> bytes | None: ...
+def fill_capture(
+    source: Callable[[int, int, int], bytes],
+    dictionary: Callable[[bytes], bytes | None],
+    base: Callable[[bytes], bytes | None],
+    body: Callable[[int, int, int], bytes | None],
+    record: bytes,
+    shown: Mapping[int, Any],
+    fields: list[Any],
+    most_bytes: int,
+) -> bool: ...
 def decode_frame(frame: bytes, raw_bytes: int, before: bytes) -> bytes | None: ...
 def unpack_named(frame: bytes, raw_bytes: int, name: bytes) -> bytes | None: ...
 def sweep_versions(

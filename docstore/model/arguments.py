@@ -1,11 +1,13 @@
 """Checks of the arguments of public methods, by their annotations: a wrong type is refused by the name of its argument.
 
-An annotation that is not in the table is not checked here; values are checked where they are used.
+An annotation that is not in the table is not checked here; values are checked where they are used.  A check looks at
+the type of a value alone, so a type that an argument had once is not checked again.
 """
 
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -14,6 +16,8 @@ from docstore.model.errors import InvalidArgument
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+MOST_ACCEPTED = 64
+"""Types that are cached for an argument."""
 _Check = tuple[Callable[[Any], bool], str]
 
 
@@ -57,25 +61,28 @@ def checked(method: Callable[_P, _T]) -> Callable[_P, _T]:
     Raises:
         InvalidArgument: it names the argument, what it takes, and what it got.
     """
-    kinds = dict(method.__annotations__)
-    kinds.pop("return", None)
-    code = method.__code__
-    names = code.co_varnames[: code.co_argcount]
-    checks: dict[str, _Check] = {}
-    for name, kind in kinds.items():
-        check = _CHECKS.get(kind.removesuffix(" | None"))
-        if check is not None:
-            checks[name] = check
-    may_be_none = {name for name, kind in kinds.items() if kind.endswith(" | None")}
+    kinds = {name: kind for name, kind in method.__annotations__.items() if name != "return"}
+    names = method.__code__.co_varnames[: method.__code__.co_argcount]
+    accepted: defaultdict[str, set[type]] = defaultdict(set)
+
+    def check(name: str, value: object) -> None:
+        kind = kinds.get(name, "")
+        fits, what = _CHECKS.get(kind.removesuffix(" | None"), (None, ""))
+        may_be_none = kind.endswith(" | None")
+        if fits is not None and not fits(value) and not (value is None and may_be_none):
+            or_none = " or None" if may_be_none else ""
+            raise InvalidArgument(f"{name} must be {what}{or_none}, not {type(value).__name__} {value!r:.100}")
+        if len(accepted[name]) < MOST_ACCEPTED:
+            accepted[name].add(type(value))
 
     @wraps(method)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-            check = checks.get(name)
-            if check is None or check[0](value) or (value is None and name in may_be_none):
-                continue
-            or_none = " or None" if name in may_be_none else ""
-            raise InvalidArgument(f"{name} must be {check[1]}{or_none}, not {type(value).__name__} {value!r:.100}")
+        for name, value in zip(names, args):  # noqa: B905 `strict` takes as long as a check
+            if type(value) not in accepted[name]:
+                check(name, value)
+        for name, value in kwargs.items():
+            if type(value) not in accepted[name]:
+                check(name, value)
         return method(*args, **kwargs)
 
     return call

@@ -96,6 +96,10 @@ def plain(
     def inner(one: object) -> Any:
         return one if type(one) in _SCALARS else plain(one, of_bytes, of_key, of_field)
 
+    if kind is tuple or kind is list:  # most values: before the questions that take time
+        return [inner(one) for one in value]
+    if kind is dict:
+        return {key if type(key) is str else (of_key or plain)(key): inner(one) for key, one in value.items()}
     if of_field is not None and hasattr(kind, "_shown"):
         return plain(value._shown(), of_bytes, of_key, of_field)
     names = getattr(kind, "_fields", getattr(kind, "__dataclass_fields__", None))

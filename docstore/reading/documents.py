@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from docstore.model import capture, keys
 from docstore.model.capture import Column, Entry, StoredVerdict
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.model.format import CAPTURE_REJECTED, SKETCH_BYTES
+from docstore.model.format import (
+    CAPTURE_ARRIVED,
+    CAPTURE_BODY_NAME,
+    CAPTURE_CONFIRMS,
+    CAPTURE_FIELDS,
+    CAPTURE_REJECTED,
+    CAPTURE_SHA1,
+    SKETCH_BYTES,
+)
 from docstore.model.keys import url_of
 from docstore.model.plain import asdict, iso
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
-from docstore.reading.shown import HASH_SIGN, SIGNS, capture_fields, shown_text
+from docstore.reading.shown import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -33,6 +42,8 @@ MAX_REDIRECTS = 10
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 SHOWN_CHARACTERS = 500
 """Of a text in a notebook."""
+MOST_BYTES = 1 << 62
+"""Of a capture's values: any number."""
 ROWS_AHEAD = 256
 """Rows that `get_many` looks up before it reads their values."""
 
@@ -292,7 +303,8 @@ class DocumentReader:
     def __init__(self, table: Table, values: Values, *, most_bytes: int | None = None) -> None:
         self._table = table
         self._values = values
-        self._most_bytes = most_bytes
+        self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
+        self._fill = None if table.ages_captures else values.fill
 
     def get(
         self, row_key: bytes, *, at: int | None = None, versions: int = 1, families: Sequence[str] | None = None
@@ -309,19 +321,14 @@ class DocumentReader:
         Raises:
             LongDocument: only where the reader has a bound.
         """
-        wanted = _wanted(families)
-        end = None if at is None else at + 1
-        if versions == 1:
-            newest = self._capture(row_key, end, wanted)
-            return None if newest is None else Document(row_key, (newest,))
-        captures: list[Capture] = []
-        while len(captures) < versions:
-            found = self._capture(row_key, end, wanted)
-            if found is None:
-                break
-            captures.append(found)
-            end = found.timestamp
-        return Document(row_key, tuple(captures)) if captures else None
+        shown = fields_shown(families if families is None or type(families) is tuple else checked_families(families))
+        newest = self._capture(row_key, None if at is None else at + 1, shown)
+        if newest is None:
+            return None
+        captures: tuple[Capture, ...] = (newest,)
+        while len(captures) < versions and (found := self._capture(row_key, captures[-1].timestamp, shown)):
+            captures += (found,)
+        return Document(row_key, captures)
 
     def find(
         self,
@@ -344,9 +351,6 @@ class DocumentReader:
                 normal form.
             follow_duplicates: if the newest fetch was rejected, give the page that it duplicates.
         """
-
-        if not (follow_redirects or variants or follow_duplicates):
-            return self.get(keys.row_key(url), at=at, versions=versions, families=families)
 
         def read(one: str) -> Document | None:
             return self.get(keys.row_key(one), at=at, versions=versions, families=families)
@@ -388,23 +392,11 @@ class DocumentReader:
         found = []
         for one in self._table.captures(row_key):
             if one.shows_page or one.kind == CAPTURE_REJECTED:
-                shown = partial(self._bounded, wanted=("http", "dedup") if one.shows_page else ("dedup",))
-                read = through_moves(partial(self._again, row_key, one), shown)
+                shown = fields_shown(("http", "dedup") if one.shows_page else ("dedup",))
+                stored = partial(self._table.capture_at, row_key, one.timestamp)
+                read = through_moves(stored, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
                 found.append(Document(row_key, (read,)))
         return found
-
-    def rejections(self, row_key: bytes, *, end: int | None = None) -> Iterator[Capture]:
-        """Captures that a policy rejected, newest first: their time, checksum and verdict."""
-        for one in self._table.captures(row_key, end):
-            if one.kind == CAPTURE_REJECTED:
-                yield self._bounded(one, wanted=("dedup",))
-
-    def newest_fetch(self, row_key: bytes, end: int | None = None) -> Capture | None:
-        """The newest live page or rejected capture before a time, with its `dedup` columns; None if there is none."""
-        for one in self._table.captures(row_key, end):
-            if one.shows_page or one.kind == CAPTURE_REJECTED:
-                return self._bounded(one, wanted=("dedup",))
-        return None
 
     def rejected_for(self, row_key: bytes, *, at: int | None = None) -> PagePointer | None:
         """What a row's page duplicates, if the newest fetch up to a time was rejected; None if not, or if it is gone.
@@ -416,8 +408,9 @@ class DocumentReader:
         asked: set[bytes] = set()
         while row_key not in asked:
             asked.add(row_key)
-            end = None if at is None else at + 1
-            rejected = self.newest_fetch(row_key, end)
+            captures = self._table.captures(row_key, None if at is None else at + 1)
+            newest = next((one for one in captures if one.shows_page or one.kind == CAPTURE_REJECTED), None)
+            rejected = newest and self._bounded(newest, fields_shown(("dedup",)))
             if rejected is None or rejected.verdict is None or rejected.verdict.stored != capture.STORED_REJECTED:
                 return None
             if checksum not in (None, rejected.checksum):
@@ -480,7 +473,7 @@ class DocumentReader:
             at: only captures up to this timestamp, inclusive; None for all.
             families: of page, http, text, dedup; None for all four.
         """
-        wanted = _wanted(families)
+        shown = fields_shown(families if families is None or type(families) is tuple else checked_families(families))
         end = None if at is None else at + 1
         ahead: list[tuple[bytes, LiveCapture | None]] = []
         raw_bytes = 0
@@ -488,16 +481,16 @@ class DocumentReader:
             found = self._table.newest_capture(row_key, end)
             ahead.append((row_key, found))
             if found is not None:
-                raw_bytes += _raw_bytes(found, wanted)
+                raw_bytes += sum(map(raw_bytes_of, _needed(found, shown)))
             if len(ahead) == ROWS_AHEAD or raw_bytes >= READ_AHEAD_BYTES:
-                yield from self._assemble_all(ahead, end, wanted)
+                yield from self._assemble_all(ahead, end, shown)
                 ahead, raw_bytes = [], 0
-        yield from self._assemble_all(ahead, end, wanted)
+        yield from self._assemble_all(ahead, end, shown)
 
     def _assemble_all(
-        self, ahead: list[tuple[bytes, LiveCapture | None]], end: int | None, wanted: tuple[str, ...]
+        self, ahead: list[tuple[bytes, LiveCapture | None]], end: int | None, shown: _Shown
     ) -> Iterator[Document | None]:
-        cell_values = [cell_value for _, found in ahead if found for cell_value in _needed(found, wanted)]
+        cell_values = [cell_value for _, found in ahead if found for cell_value in _needed(found, shown)]
         try:
             values = dict(zip(cell_values, self._values.fetch_many(cell_values), strict=True))
         except CorruptionError:
@@ -506,118 +499,122 @@ class DocumentReader:
             if found is None:
                 one = None
             elif values:
-                one = self._assemble(found, wanted, values.__getitem__)
+                one = assemble(found, shown, values.__getitem__)
             else:
-                one = self._capture(row_key, end, wanted)
+                one = self._capture(row_key, end, shown)
             yield None if one is None else Document(row_key, (one,))
 
-    def _capture(self, row_key: bytes, end: int | None, wanted: tuple[str, ...]) -> Capture | None:
+    def _capture(self, row_key: bytes, end: int | None, shown: _Shown) -> Capture | None:
         try:
-            newest = self._table.newest_capture(row_key, end)
-            return None if newest is None else self._bounded(newest, wanted)
+            if end is None and self._fill is not None:  # nearly all reads: one call of native code after the look-up
+                cell = self._table.newest_record(row_key)
+                if cell is None:
+                    return None
+                fields = shown.fields.copy()
+                _, _, fields[0], record = cell
+                if self._fill(record, shown.numbers, fields, self._most_bytes):
+                    return _capture_of(fields)
         except CorruptionError:  # compaction may have moved a value meanwhile
             pass
         return through_moves(
             lambda: self._table.newest_capture(row_key, end),
-            lambda found: None if found is None else self._bounded(found, wanted),
+            lambda found: None if found is None else self._bounded(found, shown),
         )
 
-    def _again(self, row_key: bytes, found: LiveCapture) -> LiveCapture:
-        """A capture that was read, as it is stored now."""
-        return self._table.capture_at(row_key, found.timestamp) or found
-
-    def _bounded(self, found: LiveCapture, wanted: tuple[str, ...]) -> Capture:
-        if self._most_bytes is not None and _raw_bytes(found, wanted) > self._most_bytes:
+    def _bounded(self, found: LiveCapture, shown: _Shown) -> Capture:
+        needed = _needed(found, shown)
+        if sum(map(raw_bytes_of, needed)) > self._most_bytes:
             raise LongDocument
-        if not self._values.shares_values:  # each has a cell, and all of them are read in one call
-            needed = _needed(found, wanted)
-            values = dict(zip(needed, self._values.fetch_many(needed), strict=True))
-            return self._assemble(found, wanted, values.__getitem__)
-        return self._assemble(found, wanted, self._values.fetch)
-
-    def _assemble(self, found: LiveCapture, wanted: tuple[str, ...], fetch_value: Callable[[bytes], bytes]) -> Capture:
-        columns = found.columns
-        if wanted == ("page",):
-            return Capture(found.timestamp, _body(columns[capture.BODY], fetch_value))
-
-        values = {
-            column: cell[1:] if cell[:1] == INLINE_TAG else fetch_value(cell)
-            for column, cell in columns.items()
-            if column[0] in wanted and column != capture.VISIT
-        }
-        get = values.get
-        label = columns.get(capture.CRAWL)
-        fields: dict[str, object] = {"crawl": "" if label is None else fetch_value(label).decode()}
-        if "page" in wanted and capture.BODY in columns:
-            fields["body"] = None if is_absent(columns[capture.BODY]) else values[capture.BODY]
-        if "http" in wanted:
-            headers = get(capture.HEADERS)
-            fields["status"] = int(get(capture.STATUS) or b"0")
-            fields["headers"] = capture.decode_headers(headers) if headers else ()
-            for name, column in _HTTP_FIELDS:
-                value = get(column)
-                fields[name] = value.decode("utf-8", "surrogateescape") if value else ""
-        if "text" in wanted:
-            for name, column in _TEXT_FIELDS:
-                value = get(column)
-                fields[name] = value.decode("utf-8", "replace") if value else ""
-            entries = get(capture.ENTRIES)
-            fields["entries"] = capture.decode_entries(entries) if entries else ()
-        if "dedup" in wanted:
-            verdict = capture.decode_verdict(values[capture.VERDICT]) if capture.VERDICT in columns else None
-            fields["verdict"] = verdict
-            fields["checksum"], fields["text_checksum"] = get(capture.CHECKSUM, b""), get(capture.TEXT_CHECKSUM, b"")
-            fields["simhash"] = capture.decode_simhash(get(capture.SIMHASH, b""))
-            fields["sketch"] = get(capture.SKETCH, b"")[:SKETCH_BYTES] or None
-            if verdict is not None and verdict.stored == capture.STORED_REFERENCE:
-                fields["served_from"] = url_of(verdict.of_row_key)
-        return Capture(found.timestamp, **fields)  # type: ignore[arg-type]
+        if self._values.shares_values:
+            return assemble(found, shown, self._values.fetch)
+        # Each has a cell, and all of them are read in one call.
+        return assemble(found, shown, dict(zip(needed, self._values.fetch_many(needed), strict=True)).__getitem__)
 
 
-def _wanted(families: Sequence[str] | None) -> tuple[str, ...]:
-    """The families that a document shows.
+_How: TypeAlias = str | Callable[[bytes], object] | None
+"""How the bytes of a value are shown: as text, by the name of Python's error handler; by a function; or as they are."""
+
+_HTTP = (capture.TYPE, capture.CHARSET, capture.IP, capture.PAYLOAD_DIGEST, capture.DOCNO, capture.FETCHED_URL)
+_TEXT = (capture.TITLE, capture.MAIN, capture.DESCRIPTION, capture.KEYWORDS, capture.HEADINGS, capture.LANG)
+_FIELDS: dict[Column, tuple[str, _How, object]] = {
+    capture.BODY: ("body", None, None),
+    capture.STATUS: ("status", int, 0),
+    capture.HEADERS: ("headers", capture.decode_headers, ()),
+    **{column: (name, "surrogateescape", "") for column, name in zip(_HTTP, HTTP_FIELDS, strict=True)},
+    capture.CRAWL: ("crawl", "strict", ""),
+    **{
+        column: (name, "replace", "")
+        for column, name in zip((*_TEXT, capture.CANONICAL, capture.PUBLISHED), TEXT_FIELDS, strict=True)
+    },
+    capture.ENTRIES: ("entries", capture.decode_entries, ()),
+    capture.CHECKSUM: ("checksum", None, b""),
+    capture.TEXT_CHECKSUM: ("text_checksum", None, b""),
+    capture.SIMHASH: ("simhash", capture.decode_simhash, None),
+    capture.SKETCH: ("sketch", itemgetter(slice(SKETCH_BYTES)), None),
+    capture.VERDICT: ("verdict", capture.decode_verdict, None),
+}
+"""Field of a capture for each column, how its bytes are shown, and what it is without a value."""
+_VERDICT = Capture._fields.index("verdict")
+_SERVED_FROM = Capture._fields.index("served_from")
+
+
+class _Shown(NamedTuple):
+    """What a document of some families shows.
+
+    Attributes:
+        fields: of a capture without values, in their order.
+        columns: place in the fields, and how the bytes are shown.
+        numbers: the same by number of the field in a capture record; None for those that are not shown.
+    """
+
+    fields: list[object]
+    columns: dict[Column, tuple[int, _How]]
+    numbers: dict[int, tuple[int, _How] | None]
+
+
+@lru_cache(maxsize=64)
+def fields_shown(families: tuple[str, ...] | None) -> _Shown:
+    """What a document of these families shows; None for all.
 
     Raises:
         InvalidArgument: one of them is none of page, http, text and dedup.
     """
-    if families is None:
-        return DOCUMENT_FAMILIES
-    wanted = checked_families(families)
+    wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
     for family in wanted:
         if family not in DOCUMENT_FAMILIES:
             raise InvalidArgument(f"a document has no family {family!r}; it has {', '.join(DOCUMENT_FAMILIES)}")
-    return wanted
+    fields: list[object] = list(Capture(0))
+    columns: dict[Column, tuple[int, _How]] = {}
+    for column, (name, how, absent) in _FIELDS.items():
+        if column[0] in wanted or (column == capture.CRAWL and wanted != capture.BODY[:1]):
+            columns[column] = index, _ = Capture._fields.index(name), how
+            fields[index] = absent
+    fields_of = {**CAPTURE_FIELDS, CAPTURE_SHA1: capture.PAYLOAD_DIGEST}
+    numbers = {number: columns.get(column) for number, column in fields_of.items()}
+    return _Shown(fields, columns, numbers | dict.fromkeys((CAPTURE_ARRIVED, CAPTURE_CONFIRMS, CAPTURE_BODY_NAME)))
 
 
-def _body(cell_value: bytes, fetch_value: Callable[[bytes], bytes]) -> bytes | None:
-    """A body; None if it was not kept."""
-    return None if is_absent(cell_value) else fetch_value(cell_value)
+def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:
+    """A capture as a document shows it: what native code is to give, and what is done where it gives nothing."""
+    fields = [found.timestamp, *shown.fields[1:]]
+    for column, cell_value in found.columns.items():
+        index, how = shown.columns.get(column, (0, None))
+        if index and not is_absent(cell_value):
+            raw = cell_value[1:] if cell_value[:1] == INLINE_TAG else fetch_value(cell_value)
+            if how is None:
+                fields[index] = raw
+            elif raw:
+                fields[index] = raw.decode("utf-8", how) if isinstance(how, str) else how(raw)
+    return _capture_of(fields)
 
 
-def _needed(found: LiveCapture, wanted: tuple[str, ...]) -> list[bytes]:
+def _capture_of(fields: list[object]) -> Capture:
+    verdict = fields[_VERDICT]
+    if verdict is not None and verdict.stored == capture.STORED_REFERENCE:  # type: ignore[attr-defined]
+        fields[_SERVED_FROM] = url_of(verdict.of_row_key)  # type: ignore[attr-defined]
+    return tuple.__new__(Capture, fields)
+
+
+def _needed(found: LiveCapture, shown: _Shown) -> list[bytes]:
     """Cell values that a capture's document shows."""
-    return [value for column, value in found.columns.items() if column[0] in wanted]
-
-
-def _raw_bytes(found: LiveCapture, wanted: tuple[str, ...]) -> int:
-    return sum(raw_bytes_of(cell_value) for cell_value in _needed(found, wanted))
-
-
-_TEXT_FIELDS = (
-    ("title", capture.TITLE),
-    ("text", capture.MAIN),
-    ("description", capture.DESCRIPTION),
-    ("keywords", capture.KEYWORDS),
-    ("headings", capture.HEADINGS),
-    ("lang", capture.LANG),
-    ("canonical", capture.CANONICAL),
-    ("published", capture.PUBLISHED),
-)
-_HTTP_FIELDS = (
-    ("media_type", capture.TYPE),
-    ("charset", capture.CHARSET),
-    ("ip", capture.IP),
-    ("payload_digest", capture.PAYLOAD_DIGEST),
-    ("docno", capture.DOCNO),
-    ("fetched_url", capture.FETCHED_URL),
-)
+    return [value for column, value in found.columns.items() if column in shown.columns]

@@ -63,8 +63,8 @@ def title_parts(title: str) -> list[str]:
 # --- fields for JSON
 
 _VERDICT = ("kind", "of_url", "of_timestamp", "similarity", "reason", "contains_url", "candidates", "verified")
-_HTTP = ("media_type", "charset", "ip", "payload_digest", "docno", "fetched_url")
-_TEXT = ("title", "text", "description", "keywords", "headings", "lang", "canonical", "published")
+HTTP_FIELDS = ("media_type", "charset", "ip", "payload_digest", "docno", "fetched_url")
+TEXT_FIELDS = ("title", "text", "description", "keywords", "headings", "lang", "canonical", "published")
 
 
 def capture_fields(capture: Any) -> dict[str, Any]:
@@ -77,9 +77,9 @@ def capture_fields(capture: Any) -> dict[str, Any]:
     if capture.status is not None:
         fields["status"] = capture.status
         fields["headers"] = [list(pair) for pair in capture.headers or ()]
-        fields |= {name: getattr(capture, name) for name in _HTTP}
+        fields |= {name: getattr(capture, name) for name in HTTP_FIELDS}
     if capture.text is not None:
-        fields |= {name: getattr(capture, name) for name in _TEXT}
+        fields |= {name: getattr(capture, name) for name in TEXT_FIELDS}
         fields["entries"] = [entry._asdict() for entry in capture.entries or ()]
     stored, verdict = capture.verdict, capture.shown_verdict
     if stored is not None and verdict is not None:

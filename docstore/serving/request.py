@@ -328,11 +328,15 @@ class RequestContext:
 
     async def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         """Send a whole answer; see `send`."""
-        named = [(name.encode(), value.encode()) for name, value in headers.items()]
+        own = {name.encode(): value.encode() for name, value in headers.items()}
         if status != 304:
-            named.append((b"content-length", b"%d" % len(body)))
-        await self.send({"type": "http.response.start", "status": status, "headers": named})
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+            own[b"content-length"] = b"%d" % len(body)
+        named = [*own.items(), *[pair for pair in self.answer_headers if pair[0] not in own]]
+        is_short = len(body) <= _SENT_STEP_BYTES and takes_at_once(self.scope)
+        self.status, self.sent_bytes = status, len(body) if is_short else 0
+        send = self._send if is_short else self.send
+        await send({"type": "http.response.start", "status": status, "headers": named})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def send(self, message: Any) -> None:
         """Send a part of the answer; the client has to take it in time.

@@ -135,6 +135,8 @@ class Service:
         """
         moment = None if at is None else micros(at)
         try:
+            if not follows:
+                return make(self._short_reader.get(keys.row_key(url), at=moment, families=families))
             return make(self._short_reader.find(url, at=moment, versions=1, families=families, **follows))
         except LongDocument:
             return await self.read(lambda: make(self.store.get(url, at=at, families=families, **follows)))

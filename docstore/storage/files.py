@@ -193,9 +193,8 @@ class Files:
         """fsync a descriptor."""
         os.fsync(descriptor)
 
-    def read(self, descriptor: int, length: int, offset: int) -> bytes:
-        """Read at most `length` bytes at an offset."""
-        return os.pread(descriptor, length, offset)
+    read = staticmethod(os.pread)
+    """Read at most so many bytes at an offset: descriptor, length, offset."""
 
     def announce(self, descriptor: int, length: int, offset: int) -> None:
         """Tell the system what is read next; only a hint."""

@@ -14,7 +14,7 @@ directory.  It offers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -62,10 +62,13 @@ class Values(Protocol):
     Attributes:
         unreadable: values and dictionaries that could not be read.
         shares_values: cells may share a value, and values be deltas; else each cell has a value of its own.
+        fill: fills in the values of a stored capture's record in one call: record, fields by number, list to fill, most
+            bytes; -> False if the values have to be fetched one by one.  None if there is no such call.
     """
 
     unreadable: UnreadableValues
     shares_values: bool
+    fill: Callable[[bytes, Mapping[int, Any], list[Any], int], bool] | None
 
     def append(self, row_key: bytes, column: Column, timestamp: int, raw: bytes) -> bytes:
         """Encode a value by itself and append it; -> the value to put into its cell."""

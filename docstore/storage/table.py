@@ -190,10 +190,14 @@ class Table:
     ) -> Iterator[LiveCapture]:
         return live(records, find, self.captures_policy, self.bodies_policy, self._clock())
 
+    def newest_record(self, row_key: bytes) -> Cell | None:
+        """The newest capture record of a row, whether or not a policy hides it."""
+        return self._engine.newest(self._name, row_key, CAPTURE_FAMILY, b"")
+
     def newest_capture(self, row_key: bytes, end: int | None = None) -> LiveCapture | None:
         """The newest live page of a row, before a time if one is given; a visit shows the page that it confirms."""
         if end is None:  # the most frequent read
-            cell = self._engine.newest(self._name, row_key, CAPTURE_FAMILY, b"")
+            cell = self.newest_record(row_key)
             if cell is None:
                 return None
             record = decode_capture(cell.timestamp, cell.value)

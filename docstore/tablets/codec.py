@@ -242,6 +242,9 @@ class _Contexts(threading.local):
 class ValueCodec:
     """Encodes and decodes values; thread-safe.
 
+    Attributes:
+        dictionaries: cached ones for decoding, by checksum.
+
     Args:
         level: of zstd, when writing.
         tries: bases tried for a value at most; None for all that are offered.
@@ -265,7 +268,7 @@ class ValueCodec:
         self._guesses = guesses
         self._quick = ValueCodec() if compares else None
         self._contexts = _Contexts(level)
-        self._dictionaries: LruCache[bytes, bytes] = LruCache(DECODING_BYTES, len)
+        self.dictionaries: LruCache[bytes, bytes] = LruCache(DECODING_BYTES, len)
 
     def encode(
         self,
@@ -524,10 +527,10 @@ class ValueCodec:
 
     def dictionary(self, checksum: bytes, resolve: Resolve | None) -> bytes:
         """The content of a dictionary."""
-        held = self._dictionaries.get(checksum)
+        held = self.dictionaries.get(checksum)
         if held is None:
             held = _related(checksum, resolve)
-            self._dictionaries.put(checksum, held)
+            self.dictionaries.put(checksum, held)
         return held
 
 

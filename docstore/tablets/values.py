@@ -47,6 +47,8 @@ from docstore.tablets.segment import ValueLog
 
 _value_place = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
 """Place of a value, by native code; None for an inline value, and for what the reference has to check."""
+_NOTHING = dict[bytes, bytes]().get
+"""In place of what gives a base: the reference is to decode that."""
 _decode_value: Any = None if compiled.WHY_NOT else compiled.docstore_native.decode_value
 MAX_CACHED_BASE_ROWS = 50_000
 """Cell values of bases, about 8 MB: saves a look-up for each read of a delta.  Segment numbers are never reused, so a
@@ -91,7 +93,9 @@ class LocalValues:
         self._last: tuple[tuple[int, ...], bytes] = ((), b"")
         """Place and bytes of the value decoded last: after a body its text is read, which may be a delta of it."""
         self._load = dictionaries.load
-        self._dictionary = partial(codec.dictionary, resolve=dictionaries.load)
+        self._related = codec.dictionaries.get, self.base, self._body
+        native = None if compiled.WHY_NOT else compiled.docstore_native
+        self.fill = native and partial(native.fill_capture, bodies.source, *self._related)
         self.unreadable = dictionaries.unreadable
 
     # --- appending
@@ -228,9 +232,7 @@ class LocalValues:
         place = _value_place(cell_value)
         if place is not None:  # in one call; the reference reports damage
             last = self._last
-            raw: bytes | None = _decode_value(
-                self.records.source(*place), place[0], place[1], self._dictionary, self.base, self._body
-            )
+            raw: bytes | None = _decode_value(self.records.source(*place), place[0], place[1], *self._related)
             if raw is not None:
                 if self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:  # else it was decoded from a body
                     self._last = place, raw
@@ -238,7 +240,7 @@ class LocalValues:
         value, ref = parse_cell_value(cell_value)
         if ref is None:
             return value
-        return self._read(ref)
+        return self._decode(self.records.read(ref), ref)
 
     def same_value(self, one: bytes, other: bytes) -> bool:
         """Whether two cells have the same value; an unreadable value equals no other."""
@@ -364,9 +366,6 @@ class LocalValues:
         value, ref = parse_cell_value(cell_value)
         return len(value) if ref is None else decode_ref(ref).length
 
-    def _read(self, ref: bytes) -> bytes:
-        return self._decode(self.records.read(ref), ref)
-
     def _decode(self, record: Record, ref: bytes) -> bytes:
         if record.codec == CODEC_ZSTD_DELTA:
             return self._codec.decode(record, self.base)
@@ -383,6 +382,11 @@ class LocalValues:
         if last == place:
             self._last = place, raw  # so that `fetch` keeps it
             return raw
+        if _decode_value is not None:  # as in `fetch`, but for a delta
+            source, (segment, offset, _) = self.records.source(*place), place
+            if made := _decode_value(source, segment, offset, self._related[0], _NOTHING, _NOTHING):
+                self._last = place, made
+                return bytes(made)
         record = self.records.read(encode_ref(*place))
         if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
             raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")

@@ -36,9 +36,10 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.model.types import Headers
+from docstore.reading.documents import DOCUMENT_FAMILIES, assemble, fields_shown
 from docstore.reading.shown import title_parts
-from docstore.storage.captures import CaptureRecord, decode_capture, decode_capture_reference
-from docstore.storage.values import encode_ref_value, parse_cell_value
+from docstore.storage.captures import CaptureRecord, decode_capture, decode_capture_reference, stored_capture
+from docstore.storage.values import encode_absent, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
 from docstore.tablets.codec import Dictionary, ValueCodec, checksum16
 from docstore.tablets.record import Record, decode_record, decode_ref, encode_record, encode_ref
 
@@ -61,7 +62,7 @@ def outcome(work: Callable[[], Any]) -> Any:
     """What is answered, or what is raised."""
     try:
         return work()
-    except DocstoreError as error:
+    except (DocstoreError, ValueError) as error:
         return type(error), str(error)
 
 
@@ -291,3 +292,37 @@ def _depth(message: Any) -> int:
 @given(st.lists(st.sampled_from(["a", " ", "-", " | ", "\u2013", "\u00a0", "\t", "C:", ": "]), max_size=9).map("".join))
 def test_titles_are_cut_at_separators_that_stand_alone(title: str) -> None:
     assert title_parts(title) == [" ".join(part.split()) for part in SEPARATOR.split(title)]
+
+
+columns_of_captures = st.dictionaries(
+    st.sampled_from(sorted(CAPTURE_FIELDS.values())),
+    st.one_of(
+        st.binary(max_size=12).map(encode_inline),
+        st.text(max_size=8).map(lambda text: encode_inline(text.encode())),
+        st.integers(0, 1 << 20).map(encode_absent),
+    ),
+)
+
+
+@settings(max_examples=600)
+@given(columns_of_captures, st.lists(st.sampled_from(DOCUMENT_FAMILIES), unique=True), st.integers(0, 60), st.data())
+def test_a_capture_is_filled_in_as_the_reference_does_it(columns, families, most_bytes, data) -> None:  # type: ignore[no-untyped-def]
+    record = CaptureRecord(7, data.draw(st.integers(0, 3)), columns)
+    shown = fields_shown(tuple(families))
+    fields = [7, *shown.fields[1:]]
+
+    def fill() -> bool:
+        return bool(docstore_native.fill_capture(no_value, no_value, no_value, no_value, *arguments))
+
+    arguments = (record.encode(), shown.numbers, fields, most_bytes)
+    needed = [value for column, value in columns.items() if column in shown.columns]
+    found = outcome(lambda: assemble(stored_capture(decode_capture(7, record.encode())), shown, no_value))
+    filled = outcome(fill)
+    if record.kind == 0 and sum(map(raw_bytes_of, needed)) <= most_bytes:
+        assert (tuple(fields) if filled is True else filled) == found
+    else:
+        assert filled is not True
+
+
+def no_value(*_: object) -> bytes:
+    raise AssertionError("all values stand in the record")

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Protocol, Self
 
-from docstore.model.codec import decode_timestamp, encode_timestamp, escape
+from docstore.model.codec import encode_timestamp, escape
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
     BARE_TABLES,
@@ -84,19 +84,6 @@ def row_prefix(table: str, row_key: bytes) -> bytes:
 def column_head(family: str, qualifier: bytes) -> bytes:
     """The part of a cell's key between row prefix and timestamp; cached, because the same few are read."""
     return CELL_KIND + family.encode() + FAMILY_END + escape(qualifier)
-
-
-def newest_version(cursor: Cursor, head: bytes) -> tuple[int, bytes] | None:
-    """Timestamp and value of the first cell whose key is `head` and a timestamp.
-
-    Raises:
-        StopIteration: the end key is missing, so data is lost.
-    """
-    cursor.seek(head)
-    if not cursor.valid():
-        raise StopIteration
-    key, value = cursor.item()
-    return (decode_timestamp(key, len(head)), value) if key.startswith(head) else None
 
 
 def absent_rows(cursor: Cursor, prefixes: Iterable[tuple[bytes, bytes]]) -> set[bytes]:

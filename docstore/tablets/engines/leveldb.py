@@ -33,7 +33,7 @@ try:
 except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons and systems that plyvel has no wheel for
     import plyvel_next as plyvel
 
-from docstore.model.codec import escape
+from docstore.model.codec import decode_timestamp
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
 from docstore.model.types import (
@@ -57,7 +57,7 @@ from docstore.storage.engine import (
     check_table,
 )
 from docstore.tablets.engines import cellkeys
-from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, RowReader, column_head, newest_version, take_keys
+from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, RowReader, column_head, take_keys
 
 _REOPEN_SLACK_BYTES = 64 << 10
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -126,8 +126,8 @@ class Handle:
         self._release_claim = weakref.finalize(self, _claimed.discard, self._claim)
         _handles.add(self)
 
-    def call(self, work: Callable[[Any], Result], what: str) -> Result:
-        """Call `work` with the pinned database, and translate its errors."""
+    def call(self, work: Callable[..., Result], what: str, *args: object) -> Result:
+        """Call `work` with the pinned database and more arguments, and translate its errors."""
         pin = object()
         while True:
             try:
@@ -135,7 +135,7 @@ class Handle:
                 self._pins.add(pin)
                 database = self._database
                 if database is not None:
-                    return work(database)
+                    return work(database, *args)
             except self._foreign_errors as error:
                 raise self._translate(error, what) from error
             finally:
@@ -406,16 +406,9 @@ class LevelDBEngine:
         """See `Engine.newest`; on the path of every page read, so it makes as few objects as possible."""
         if table in BARE_TABLES or table not in cellkeys.TAGS:
             check_not_bare(table)
-        head = cellkeys.TAGS[table] + escape(row_key) + column_head(family, qualifier)
-        return self._call(lambda db: self._newest(db, head, family, qualifier), f"reading a row of {table}")
-
-    def _newest(self, db: Any, head: bytes, family: str, qualifier: bytes) -> Cell | None:
-        stream = db.raw_iterator(verify_checksums=True)
-        try:
-            version = newest_version(stream, head)
-            return version and Cell(family, qualifier, *version)
-        finally:
-            stream.close()
+        prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
+        version = self._call(_newest_version, "reading a row", prefix + column_head(family, qualifier))
+        return None if version is None else Cell(family, qualifier, *version)
 
     def _read_bare_row(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell]:
         first, stop = cellkeys.row_range(table, row_key, spec)
@@ -650,8 +643,8 @@ class LevelDBEngine:
             value: bytes | None = db.get(prefix + condition.qualifier, verify_checksums=True)
             return value
         head = prefix + column_head(condition.family, condition.qualifier)
-        cell = self._newest(db, head, condition.family, condition.qualifier)
-        return cell and cell.value
+        version = _newest_version(db, head)
+        return version and version[1]
 
     # --- maintenance ---
 
@@ -718,6 +711,23 @@ def _ends_of(db: Any, low: bytes, high: bytes) -> Any:
         if db.get(key) is None:  # a deleted key may have been written again
             batch.delete(key)
     return batch
+
+
+def _newest_version(db: Any, head: bytes) -> tuple[int, bytes] | None:
+    """Timestamp and value of the first cell whose key is `head` and a timestamp.
+
+    Raises:
+        StopIteration: the end key is missing, so data is lost.
+    """
+    cursor = db.raw_iterator(verify_checksums=True)
+    try:
+        cursor.seek(head)
+        if not cursor.valid():
+            raise StopIteration
+        key, value = cursor.item()
+        return (decode_timestamp(key, len(head)), value) if key.startswith(head) else None
+    finally:
+        cursor.close()
 
 
 def _errno_of(text: str) -> int:

@@ -30,8 +30,12 @@ const DELTA: u8 = 3;
 /// Of a text that is a delta of its body, whose record is directly before it.
 const BODY: u8 = 4;
 const NAME_BYTES: usize = 16;
-/// Of a cell's value that lies behind a ref.
+/// Of a cell's value: in its cell, a record, or not kept.
+const INLINE: u8 = 0;
 const REF: u8 = 1;
+const ABSENT: u8 = 2;
+/// Kind of a capture that was stored with its page.
+const STORED_CAPTURE: u8 = 0;
 /// Kinds of captures, and numbers of a record's fields that are no columns.
 const KINDS: u8 = 4;
 const ARRIVED: u8 = 64;
@@ -45,6 +49,8 @@ const PAYLOAD_DIGEST: u8 = 7;
 const SHA1_HEAD: &[u8] = b"\0sha1:";
 const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const URL_LIMIT_BYTES: usize = 65_536;
+/// Decoded in some 50 us: another thread that got the GIL meanwhile would keep it a hundred times as long.
+const SHORT_BYTES: usize = 128 << 10;
 /// Of lists and maps in a message.
 const MOST_DEPTH: u8 = 8;
 
@@ -243,13 +249,21 @@ fn encode_capture<'py>(
     Ok(Some(PyBytes::new(columns.py(), &record)))
 }
 
-/// Where a cell's value lies: segment, offset and length of its record; None for a value that stands in its cell.
-#[pyfunction]
-fn value_place(envelope: &[u8]) -> Option<(u64, u64, u64)> {
+/// Segment, offset and length of a record.
+type Place = (u64, u64, u64);
+
+/// Length of a cell's value that is a record, and where that is; None for other values.
+fn ref_of(cell_value: &[u8]) -> Option<(u64, Place)> {
     let mut at = 1;
-    let mut next = || varint(envelope, &mut at);
-    let (_, segment, offset, bytes) = (next()?, next()?, next()?, next()?);
-    (envelope.first() == Some(&REF) && at == envelope.len()).then_some((segment, offset, bytes))
+    let mut next = || varint(cell_value, &mut at);
+    let (raw_bytes, place) = (next()?, (next()?, next()?, next()?));
+    (cell_value.first() == Some(&REF) && at == cell_value.len()).then_some((raw_bytes, place))
+}
+
+/// Where a cell's value lies; None for a value that stands in its cell.
+#[pyfunction]
+fn value_place(cell_value: &[u8]) -> Option<Place> {
+    ref_of(cell_value).map(|(_, place)| place)
 }
 
 /// A sound record of a value: how its payload was made, and where its parts begin.
@@ -284,10 +298,50 @@ fn parse(source: &[u8], seed: u32) -> Option<Record> {
     is_sound.then_some(Record { codec, fields, payload, raw_bytes })
 }
 
+/// Gives the dictionary or base of a name, or the body of a record by segment, offset and length.
+struct Related<'a, 'py> {
+    dictionary: &'a Bound<'py, PyAny>,
+    base: &'a Bound<'py, PyAny>,
+    body: &'a Bound<'py, PyAny>,
+    /// The value decoded last, and its record: a text mostly is a delta of the body that is read with it.
+    last: Option<(Place, Bound<'py, PyBytes>)>,
+}
+
+impl<'py> Related<'_, 'py> {
+    /// The value of the record at a place; None if the reference has to decode it.
+    fn decode(&self, source: &Bound<'py, PyBytes>, (segment, offset, _): Place) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let (python, bytes) = (source.py(), source.as_bytes());
+        let Some(record) = u32::try_from(segment).ok().and_then(|seed| parse(bytes, seed)) else { return Ok(None) };
+        let payload = &bytes[record.payload];
+        if record.codec == STORED {
+            return Ok((payload.len() == record.raw_bytes).then(|| PyBytes::new(python, payload)));
+        }
+        let related = &bytes[record.fields..record.fields + RELATED_BYTES[usize::from(record.codec)]];
+        let content = match record.codec {
+            DICTIONARY => self.dictionary.call1((PyBytes::new(python, related),))?,
+            DELTA => self.base.call1((PyBytes::new(python, related),))?,
+            BODY => {
+                let length = u64::from(u32_at(related, 0));
+                let Some(place) = offset.checked_sub(length).map(|start| (segment, start, length)) else {
+                    return Ok(None);
+                };
+                match &self.last {
+                    Some((last, body)) if *last == place => body.clone().into_any(),
+                    _ => self.body.call1(place)?,
+                }
+            }
+            _ => return decode_frame(python, payload, record.raw_bytes, b""),
+        };
+        if content.is_none() {
+            return Ok(None);
+        }
+        decode_frame(python, payload, record.raw_bytes, &content.extract::<PyBackedBytes>()?)
+    }
+}
+
 /// The value of a record; None if the reference has to decode it.
 ///
-/// `dictionary` and `base` give the content of that name, `body` that of a record by segment, offset and length; they
-/// raise what the reference is to raise.
+/// `dictionary`, `base` and `body` give what `Related` has them for, or None; they raise what the reference is to raise.
 #[pyfunction]
 fn decode_value<'py>(
     source: &Bound<'py, PyBytes>,
@@ -297,28 +351,86 @@ fn decode_value<'py>(
     base: &Bound<'py, PyAny>,
     body: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let (python, bytes) = (source.py(), source.as_bytes());
-    let Some(record) = u32::try_from(segment).ok().and_then(|seed| parse(bytes, seed)) else { return Ok(None) };
-    let payload = &bytes[record.payload];
-    if record.codec == STORED {
-        return Ok((payload.len() == record.raw_bytes).then(|| PyBytes::new(python, payload)));
+    Related { dictionary, base, body, last: None }.decode(source, (segment, offset, 0))
+}
+
+/// Fill in the values of a stored capture's record, as `DocumentReader._assemble` defines it; false if that has to do it.
+///
+/// `source` gives the bytes of a record of a segment; `shown` has for each number of a field None, or its place in
+/// `fields` and how it is shown: None as bytes, the name of an error handler as text, or a function of the bytes.
+/// Values of more than `most_bytes` in all are not read.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn fill_capture<'py>(
+    source: &Bound<'py, PyAny>,
+    dictionary: &Bound<'py, PyAny>,
+    base: &Bound<'py, PyAny>,
+    body: &Bound<'py, PyAny>,
+    record: &Bound<'py, PyBytes>,
+    shown: &Bound<'py, PyDict>,
+    fields: &Bound<'py, PyList>,
+    most_bytes: u64,
+) -> PyResult<bool> {
+    let (python, bytes) = (record.py(), record.as_bytes());
+    let mut related = Related { dictionary, base, body, last: None };
+    let (mut at, mut total) = (1, 0u64);
+    if bytes.first() != Some(&STORED_CAPTURE) {
+        return Ok(false);
     }
-    let related = &bytes[record.fields..record.fields + RELATED_BYTES[usize::from(record.codec)]];
-    let content = match record.codec {
-        DICTIONARY => Some(dictionary.call1((PyBytes::new(python, related),))?),
-        DELTA => Some(base.call1((PyBytes::new(python, related),))?),
-        BODY => {
-            let length = u64::from(u32_at(related, 0));
-            let Some(start) = offset.checked_sub(length) else { return Ok(None) };
-            Some(body.call1((segment, start, length))?)
+    while at < bytes.len() {
+        let number = bytes[at];
+        at += 1;
+        let cell_value = varint(bytes, &mut at).and_then(|length| take(bytes, &mut at, length as usize));
+        let (Some(mut cell_value), Some(field)) = (cell_value, shown.get_item(number)?) else { return Ok(false) };
+        if field.is_none() {
+            continue;
         }
-        _ => None,
-    };
-    let before = match content {
-        Some(content) => Some(content.extract::<PyBackedBytes>()?),
-        None => None,
-    };
-    decode_frame(python, payload, record.raw_bytes, before.as_deref().unwrap_or(b""))
+        let digest;
+        if number == SHA1 {
+            let Ok(content) = cell_value.try_into() else { return Ok(false) };
+            digest = sha1_text(content);
+            cell_value = &digest;
+        }
+        let (index, how) = field.extract::<(usize, Bound<'py, PyAny>)>()?;
+        let value = match cell_value.first() {
+            Some(&INLINE) => {
+                total += cell_value.len() as u64 - 1;
+                Ok(&cell_value[1..])
+            }
+            Some(&ABSENT) => continue,
+            _ => {
+                let Some((raw_bytes, place)) = ref_of(cell_value) else { return Ok(false) };
+                total = total.saturating_add(raw_bytes);
+                Err(place)
+            }
+        };
+        if total > most_bytes {
+            return Ok(false);
+        }
+        let value = match value {
+            Ok(value) => PyBytes::new(python, value),
+            Err(place) => {
+                let stored = source.call1(place)?.cast_into::<PyBytes>()?;
+                let Some(value) = related.decode(&stored, place)? else { return Ok(false) };
+                related.last.get_or_insert_with(|| (place, value.clone())); // the body comes first
+                value
+            }
+        };
+        let value = if how.is_none() {
+            value.into_any()
+        } else if value.as_bytes().is_empty() {
+            continue;
+        } else if how.is_instance_of::<PyString>() {
+            match PyString::from_bytes(python, value.as_bytes()) {
+                Ok(text) => text.into_any(),
+                Err(_) => value.call_method1("decode", ("utf-8", how))?,
+            }
+        } else {
+            how.call1((value,))?
+        };
+        fields.set_item(index, value)?;
+    }
+    Ok(true)
 }
 
 /// The content of a frame, of a known length; None if the reference has to decode it.
@@ -345,7 +457,7 @@ fn unpack_named<'py>(
     Ok(made.filter(is_named))
 }
 
-/// Bytes that this thread's decoder fills without the GIL; None where it fails.
+/// Bytes that this thread's decoder fills, without the GIL if they are many; None where it fails.
 fn decoded<'py>(
     python: Python<'py>,
     raw_bytes: usize,
@@ -359,7 +471,8 @@ fn decoded<'py>(
         let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<MaybeUninit<u8>>();
         (object.cast_into_unchecked::<PyBytes>(), slice::from_raw_parts_mut(start, raw_bytes))
     };
-    let is_whole = python.detach(|| catch_unwind(AssertUnwindSafe(|| work(&mut decoder, value))));
+    let work = || catch_unwind(AssertUnwindSafe(|| work(&mut decoder, value)));
+    let is_whole = if raw_bytes <= SHORT_BYTES { work() } else { python.detach(work) };
     let is_whole = is_whole.map_err(|_| PyRuntimeError::new_err("decoding a value panicked"))?;
     DECODER.set(Some(decoder));
     Ok(is_whole.then_some(made))
@@ -434,6 +547,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(encode_capture, module)?)?;
     module.add_function(wrap_pyfunction!(value_place, module)?)?;
     module.add_function(wrap_pyfunction!(decode_value, module)?)?;
+    module.add_function(wrap_pyfunction!(fill_capture, module)?)?;
     module.add_function(wrap_pyfunction!(decode_frame, module)?)?;
     module.add_function(wrap_pyfunction!(unpack_named, module)?)?;
     module.add_function(wrap_pyfunction!(unpack_message, module)?)
