@@ -22,6 +22,7 @@ from docstore.model.format import (
     CAPTURE_FIELDS,
     CAPTURE_REJECTED,
     CAPTURE_SHA1,
+    CAPTURE_STORED,
     SKETCH_BYTES,
 )
 from docstore.model.keys import url_of
@@ -29,7 +30,7 @@ from docstore.model.plain import asdict, iso
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Verdict, checked_families, header_of
 from docstore.reading.shown import HASH_SIGN, HTTP_FIELDS, SIGNS, TEXT_FIELDS, capture_fields, shown_text
-from docstore.storage.captures import LiveCapture
+from docstore.storage.captures import LiveCapture, decode_capture, stored_capture
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, READ_AHEAD_BYTES, is_absent, raw_bytes_of, through_moves
@@ -514,6 +515,9 @@ class DocumentReader:
                 _, _, fields[0], record = cell
                 if self._fill(record, shown.numbers, fields, self._most_bytes):
                     return _capture_of(fields)
+                stored = decode_capture(cell.timestamp, record)
+                if stored.kind == CAPTURE_STORED:
+                    return self._bounded(stored_capture(stored), shown)
         except CorruptionError:  # compaction may have moved a value meanwhile
             pass
         return through_moves(

@@ -18,7 +18,7 @@ import ipaddress
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -332,9 +332,9 @@ class RequestContext:
         if status != 304:
             own[b"content-length"] = b"%d" % len(body)
         named = [*own.items(), *[pair for pair in self.answer_headers if pair[0] not in own]]
-        is_short = len(body) <= _SENT_STEP_BYTES and takes_at_once(self.scope)
-        self.status, self.sent_bytes = status, len(body) if is_short else 0
-        send = self._send if is_short else self.send
+        send: Callable[[Any], Awaitable[None]] = self.send
+        if len(body) <= _SENT_STEP_BYTES and takes_at_once(self.scope):
+            send, self.status, self.sent_bytes = self._send, status, len(body)
         await send({"type": "http.response.start", "status": status, "headers": named})
         await send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -193,8 +193,9 @@ class Files:
         """fsync a descriptor."""
         os.fsync(descriptor)
 
-    read = staticmethod(os.pread)
-    """Read at most so many bytes at an offset: descriptor, length, offset."""
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        """Read at most so many bytes at an offset."""
+        return os.pread(descriptor, length, offset)
 
     def announce(self, descriptor: int, length: int, offset: int) -> None:
         """Tell the system what is read next; only a hint."""

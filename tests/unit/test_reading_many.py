@@ -75,7 +75,7 @@ def test_many_are_read_in_file_order_and_neighbours_in_one_call(
 
     def noted_read(files: Files, descriptor: int, length: int, offset: int) -> bytes:
         reads.append((descriptor, offset))
-        return read(descriptor, length, offset)
+        return read(files, descriptor, length, offset)
 
     def noted_announce(files: Files, descriptor: int, length: int, offset: int) -> None:
         announced.append((descriptor, offset))

@@ -466,15 +466,12 @@ def test_runs_are_rewritten_only_in_the_background(store: Store, monkeypatch: py
 
 
 class FailsToRename(Files):
-    """The disk refuses new names once so many were given."""
+    """The disk refuses all new names but that of the first run, once it is told to."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.renames_left = 1 << 30
+    refuses = False
 
     def rename(self, path: Path, target: Path) -> None:
-        self.renames_left -= 1
-        if self.renames_left < 0:
+        if self.refuses and not target.name.startswith(f"{0:016x}-"):
             raise OSError(errno.EIO, "no more names")
         super().rename(path, target)
 
@@ -487,7 +484,7 @@ def half_pruned(store: Store, begun: Callable[[RunBuckets], None] = lambda bucke
     assert buckets.damaged() == []
     assert len(list(store.folder.glob("*.run"))) > 1
     store.committed = store.committed[200:]
-    files.renames_left = 1
+    files.refuses = True
     buckets.begin_prune()
     begun(buckets)
     buckets.prune(live_numbers(store))
