@@ -430,6 +430,8 @@ class RunBuckets(Buckets):
         self._has_written = False
         self._unknown: list[int] = []
         """Groups whose outcome the next commit shows."""
+        self._following: int | None = None
+        """The group that `follow` is working on."""
         self._writes_since_failure = 0
         """1 and the texts posted since the index failed; 0 while it works."""
         self._pruning: _Pruning | None = None
@@ -661,16 +663,20 @@ class RunBuckets(Buckets):
         with self._lock:
             for row in rows:
                 number = _log_number(row.row_key)
-                if number in self._log:
-                    continue  # the runs were opened again, and the row was replayed
-                self._log.append(number)
-                self._next = number + 1
-                if known:
-                    cells = _values(row.mutations)
-                    self._logged_durable, _ = decode_varint(cells[0])
-                    self._take(number, cells)
-                else:
-                    self._unknown.append(number)
+                if number == self._following:  # an interrupt stopped this: postings may be missing in memory
+                    self._writes_since_failure = _RETRY_TEXTS + 1
+                    self._recover(0)
+                self._following = number
+                if number not in self._log:  # else the runs were opened again, and the row was replayed
+                    self._next = number + 1
+                    self._log.append(number)
+                    if known:
+                        cells = _values(row.mutations)
+                        self._logged_durable, _ = decode_varint(cells[0])
+                        self._take(number, cells)
+                    else:
+                        self._unknown.append(number)
+                self._following = None
 
     def _take_unknown(self) -> None:
         """Take groups of unknown outcome that the log has, without waiting for the next commit."""

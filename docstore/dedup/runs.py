@@ -429,7 +429,8 @@ class RunFiles:
         for name in self._files.names(folder):
             if name.endswith(RUN_PART_SUFFIX):
                 self._files.unlink(folder / name)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)  # `with` takes the lock itself: an interrupt cannot keep it
         self._tasks: deque[Callable[[], None]] = deque()
         self._busy = False
         self._merges: dict[Span, _Merge] = {}
@@ -457,7 +458,7 @@ class RunFiles:
             del step  # frees what it references
 
     def _next_step(self) -> Callable[[], None] | None:
-        with self._changed:
+        with self._lock:
             self._busy = False
             self._changed.notify_all()
             while True:
@@ -495,7 +496,7 @@ class RunFiles:
         if part is None:
             merge.file.close()
             self._name(name)
-            with self._changed:
+            with self._lock:
                 del self._merges[name]
                 self._merged.append(name)
 
@@ -509,7 +510,7 @@ class RunFiles:
             task()
             self._pending.remove(name)
 
-        with self._changed:
+        with self._lock:
             self._pending.append(name)
             self._tasks.append(run_task)
             self._changed.notify_all()
@@ -600,14 +601,14 @@ class RunFiles:
             size_bytes: estimated size; smaller merges come first.
         """
         self._check()
-        with self._changed:
+        with self._lock:
             self._merges[name] = _Merge(parts, size_bytes)
             self._changed.notify_all()
 
     def merged(self) -> list[Span]:
         """Runs merged since the last call; each is durable and can be opened."""
         self._check()
-        with self._changed:
+        with self._lock:
             names, self._merged = self._merged, []
         return names
 
@@ -658,7 +659,7 @@ class RunFiles:
             merging = any(merge.size_bytes <= largest for merge in self._merges.values())
             return self._thread is None or not (self._tasks or self._busy or merging)
 
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(is_done)
         self._check()
 
@@ -666,7 +667,7 @@ class RunFiles:
         """Finish pending tasks, abort merges, remove unfinished files, and stop the thread; a second call does
         nothing."""
         if self._thread is not None:
-            with self._changed:
+            with self._lock:
                 self._closing = True
                 self._changed.notify_all()
             self._thread.join()

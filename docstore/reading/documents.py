@@ -322,7 +322,7 @@ class DocumentReader:
         Raises:
             LongDocument: only where the reader has a bound.
         """
-        shown = fields_shown(families if families is None or type(families) is tuple else checked_families(families))
+        shown = fields_shown(families if families is None else checked_families(families))
         newest = self._capture(row_key, None if at is None else at + 1, shown)
         if newest is None:
             return None
@@ -474,7 +474,7 @@ class DocumentReader:
             at: only captures up to this timestamp, inclusive; None for all.
             families: of page, http, text, dedup; None for all four.
         """
-        shown = fields_shown(families if families is None or type(families) is tuple else checked_families(families))
+        shown = fields_shown(families if families is None else checked_families(families))
         end = None if at is None else at + 1
         ahead: list[tuple[bytes, LiveCapture | None]] = []
         raw_bytes = 0
@@ -583,7 +583,7 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
     Raises:
         InvalidArgument: one of them is none of page, http, text and dedup.
     """
-    wanted = DOCUMENT_FAMILIES if families is None else checked_families(families)
+    wanted = DOCUMENT_FAMILIES if families is None else families
     for family in wanted:
         if family not in DOCUMENT_FAMILIES:
             raise InvalidArgument(f"a document has no family {family!r}; it has {', '.join(DOCUMENT_FAMILIES)}")

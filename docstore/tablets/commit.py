@@ -81,11 +81,25 @@ class Committer:
             self._values.records.abandon()
             raise
         finally:
-            for follower in self.followers:
-                follower(plan, known)
+            # An interrupt is held back, and followers that it may have stopped are told again, as of an unknown
+            # outcome: they read what was written.  Not in a function of its own, which it could stop before it begins.
+            interrupt: KeyboardInterrupt | None = None
+            waiting = list(self.followers)
+            is_sure = known
+            while waiting:
+                try:
+                    while waiting:
+                        waiting[-1](plan, is_sure)
+                        waiting.pop()
+                except KeyboardInterrupt as error:
+                    interrupt, is_sure = error, False
+            if interrupt is not None and not known:
+                raise interrupt
         self._values.records.begin_group(self.manifest.group + 1)
         if self.manifest.has_grown:
             self.manifest.split_grown(self.durability)
+        if interrupt is not None:
+            raise interrupt
 
     def drop_placed(self) -> None:
         """See `Committer` of the port: else they would be written with the next group, though the disk was full."""

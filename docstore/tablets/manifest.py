@@ -222,6 +222,7 @@ class Manifest:
             rows = [_tablet_mutation(item, size) for item, size in sizes.items()]
         if self._totals is None:
             self._totals = self.totals()
+        self._sealed_totals = None  # an interrupt may have left those of another plan
         if plan.counts:
             totals = Counter(self._totals)
             totals.update(plan.counts)

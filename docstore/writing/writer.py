@@ -285,29 +285,27 @@ class WriteQueue:
             while not request.is_answered:
                 self._write_group()
         finally:
-            self._leave(request)
+            interrupt: KeyboardInterrupt | None = None
+            has_left = False
+            while not has_left:
+                try:
+                    self._leave(request)
+                    has_left = True
+                except KeyboardInterrupt as error:  # it may have come before the first step
+                    interrupt = error
+            if interrupt is not None:
+                raise interrupt
 
     def _leave(self, request: Request) -> None:
-        """Let the next caller lead; a KeyboardInterrupt during this is raised at the end."""
-        interrupt: KeyboardInterrupt | None = None
-        is_done = False
-        while not is_done:
-            try:
-                # Python handles signals after a call, so none comes between setting the leader and waking it.
-                with self._lock:
-                    if not request.is_answered or (self._waiting and self._waiting[0].is_answered):  # interrupted
-                        self._waiting = deque(
-                            other for other in self._waiting if not (other is request or other.is_answered)
-                        )
-                    if self._leader is request:
-                        self._leader = successor = self._waiting[0] if self._waiting else None
-                        if successor is not None:
-                            successor.wakeup.release()
-                is_done = True
-            except KeyboardInterrupt as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+        """Let the next caller lead; a second call does nothing."""
+        # Python handles signals after a call, so none comes between setting the leader and waking it.
+        with self._lock:
+            if not request.is_answered or (self._waiting and self._waiting[0].is_answered):  # interrupted
+                self._waiting = deque(other for other in self._waiting if not (other is request or other.is_answered))
+            if self._leader is request:
+                self._leader = successor = self._waiting[0] if self._waiting else None
+                if successor is not None:
+                    successor.wakeup.release()
 
     def close(self) -> None:
         """Finish the group that is being written; requests that wait after it fail."""
