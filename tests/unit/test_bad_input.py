@@ -174,7 +174,7 @@ def test_one_bad_page_does_not_stop_a_run(store: docstore.DocumentStore) -> None
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20
 
 
-@pytest.mark.parametrize("families", ["page", 5, [5], b"page"], ids=repr)
+@pytest.mark.parametrize("families", ["page", 5, [5], (["page"],), b"page"], ids=repr)
 def test_families_that_are_no_names_are_refused_in_words(store: docstore.DocumentStore, families: Any) -> None:
     store.put_page("https://a.example/", b"x")
     with pytest.raises(InvalidArgument, match="families"):
