@@ -584,8 +584,7 @@ class RunBuckets(Buckets):
     def _stop_pruning(self, error: DocstoreError) -> None:
         """Open the runs again: some on disk lack texts that those in memory have."""
         _LOG.warning("the detector's index in %s keeps postings of removed texts: %s", self._folder, error)
-        self._writes_since_failure = _RETRY_TEXTS + 1
-        self._recover(0)
+        self._recover(_RETRY_TEXTS + 1)
 
     def _prune_continues(self, levels: RunLevels) -> bool:
         """Adopt finished rewrites; whether there is more to wait for."""
@@ -664,8 +663,7 @@ class RunBuckets(Buckets):
             for row in rows:
                 number = _log_number(row.row_key)
                 if number == self._following:  # an interrupt stopped this: postings may be missing in memory
-                    self._writes_since_failure = _RETRY_TEXTS + 1
-                    self._recover(0)
+                    self._recover(_RETRY_TEXTS + 1)
                 self._following = number
                 if number not in self._log:  # else the runs were opened again, and the row was replayed
                     self._next = number + 1

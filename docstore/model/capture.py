@@ -1,6 +1,7 @@
 """The built-in columns: how one capture of a page becomes values of cells, and back.
 
-Small structured values are msgpack; numbers that a person may read in a scan are decimal ASCII.
+Small structured values are msgpack, headers have a code of their own (`encode_headers`); numbers that a person may read
+in a scan are decimal ASCII.
 """
 
 from __future__ import annotations

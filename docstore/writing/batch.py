@@ -307,10 +307,7 @@ class GroupPages(StoredPages):
             if self.commit_order <= pending.commit_order:
                 self.commit_order = pending.commit_order + 1
             return pending.seen
-        versions = self._rows.get(pointer.row_key)  # has most candidates, so one call is saved for them
-        recent = None if versions is None else versions.get(pointer.timestamp)
-        if recent is None:
-            recent = self._recent_page(pointer)
+        recent = self._recent_page(pointer)
         return None if recent is None else recent.page
 
     def _cache(self, pointer: PagePointer, page: RecentPage) -> None:

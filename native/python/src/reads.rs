@@ -1,4 +1,5 @@
-//! Steps of a read: URL to row key, capture record to columns, record of a segment to value.
+//! Steps of a read: URL to row key, capture record to columns or to the fields of a document, record of a segment to
+//! value.
 //!
 //! The layouts are those of docs/format.md.  For damaged or rare input a function gives None; the Python reference then
 //! does the step again, and reports the damage.
