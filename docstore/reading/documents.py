@@ -601,9 +601,9 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:
     """A capture as a document shows it: what native code is to give, and what is done where it gives nothing."""
     fields = [found.timestamp, *shown.fields[1:]]
-    for column, cell_value in found.columns.items():
-        index, how = shown.columns.get(column, (0, None))
-        if index and not is_absent(cell_value):
+    for column, (index, how) in shown.columns.items():
+        cell_value = found.columns.get(column)
+        if cell_value is not None and not is_absent(cell_value):
             raw = cell_value[1:] if cell_value[:1] == INLINE_TAG else fetch_value(cell_value)
             if how is None:
                 fields[index] = raw
@@ -621,4 +621,4 @@ def _capture_of(fields: list[object]) -> Capture:
 
 def _needed(found: LiveCapture, shown: _Shown) -> list[bytes]:
     """Cell values that a capture's document shows."""
-    return [value for column, value in found.columns.items() if column in shown.columns]
+    return [found.columns[column] for column in shown.columns if column in found.columns]
