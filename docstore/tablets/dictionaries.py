@@ -69,8 +69,14 @@ FADED = 1.5
 Column = tuple[str, bytes]
 COLUMNS: frozenset[Column] = frozenset({("page", b"body"), ("text", b"main")})
 """Columns with long and similar values; each has dictionaries of its own."""
-_COLUMN_NAMES = {column: f" {column[0]}:".encode() + column[1] for column in COLUMNS}
-"""The end of a scope's name, by column."""
+
+
+def _column_name(column: Column) -> bytes:
+    """The end of a scope's name."""
+    return f" {column[0]}:".encode() + column[1]
+
+
+_COLUMN_NAMES = {column: _column_name(column) for column in COLUMNS}
 
 
 class DictionaryFiles:
@@ -545,7 +551,8 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
     sites = DICTIONARY_ROW_PREFIX + b"site "
     stop = sites + (b"\xff" if tablet.end is None else tablet.end)
-    rows = {prefix + _COLUMN_NAMES[column]: bytes((len(STAGES),)) + checksum for column, checksum in checksums.items()}
+    # Compaction makes dictionaries of all columns that have long values, headings among them.
+    rows = {prefix + _column_name(column): bytes((len(STAGES),)) + checksum for column, checksum in checksums.items()}
     plan = Plan().write(Stage.ALLOCATION, map(_row, rows, rows.values()))
     for start, end in ((sites + tablet.start, stop), (prefix, prefix + b"\xff")):
         for row in engine.scan("meta", start, end, ReadSpec(keys_only=True)):

@@ -16,7 +16,7 @@ from docstore import Page, Policy, VerdictKind
 from docstore.archives.ingest import ingest
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.model.format import CAPTURE_FAMILY, PURGED_ROW
+from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_DICTIONARY, PURGED_ROW
 from docstore.model.types import (
     ColumnFamily,
     DeleteCells,
@@ -679,3 +679,18 @@ def test_purged_markers_are_in_no_file(tmp_path: Path, level: str) -> None:
         assert not any(marker.encode() in piece for piece in everything_on_disk(store))
         assert contents(store) == before
         assert list(check(store.opened)) == []
+
+
+def test_columns_with_long_values_get_dictionaries_too(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "store", create=True) as store:
+        pages = [
+            Page(f"https://a.example/{n}", page(words(n, 40)), 200, (("X-Long", " ".join(words(n % 7, 900))),), T0)
+            for n in range(150)
+        ]
+        list(store.put_pages(pages))
+        store.compact(level="best")
+        segments = [row.number for row in store.opened.manifest.segments()]
+        records = [record for number in segments for record in records_of(store, number)]
+        assert CODEC_ZSTD_DICTIONARY in {record.codec for record in records if record.qualifier == b"headers"}
+        assert list(check(store.opened)) == []
+        assert [store.get(one.url).newest.headers for one in pages] == [one.headers for one in pages]  # type: ignore[union-attr]
