@@ -186,3 +186,33 @@ def test_bytes_of_a_purged_page_do_not_come_back_in_a_dictionary(
         compaction.join()
         names = store.opened.dictionaries.names()
         assert names and not [name for name in names if mark in store.opened.dictionaries.load(name)]
+
+
+@pytest.mark.usefixtures("small_tablets")
+def test_a_page_that_moves_while_another_tablet_makes_it_a_base_leaves_no_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    planned, moved, publish = threading.Event(), threading.Event(), relocation.Relocator.publish
+
+    def in_turn(self: relocation.Relocator) -> None:
+        if self._tablet.start:  # its deltas are made, against pages of the first tablet that have not moved yet
+            planned.set()
+            moved.wait(20)
+            publish(self)
+        else:
+            planned.wait(20)
+            publish(self)
+            moved.set()
+
+    monkeypatch.setattr(relocation.Relocator, "publish", in_turn)
+    bodies = {f"https://a.example/{n}": page(words(n, 900)) for n in range(16)}
+    bodies |= {f"https://z.example/{n}": page(words(n, 900)[:700] + words(n + 10_000, 200)) for n in range(16)}
+    with docstore.open(tmp_path / "store", create=True) as store:
+        list(store.put_pages([Page(url, body, 200, HTML, AT) for url, body in bodies.items()]))
+        assert not list(store.opened.base_rows.scan()) and len(store.opened.manifest.tablets()) == 2
+        report = store.compact()
+        assert planned.is_set() and moved.is_set() and list(store.opened.base_rows.scan())
+        assert (report.removed_segments, report.kept_segments) == (1, 0)
+        assert {url: store.get(url).body for url in bodies} == bodies  # type: ignore[union-attr]
+        assert list(check(store.opened)) == []

@@ -357,7 +357,9 @@ class Relocator:
         if is_shared and base_value is not None and base_value != old and segment_of(base_value) not in self._old:
             return Move(column, old, base_value, name)
         sketch = columns.get(SKETCH, INLINE_TAG)[1:]
-        if record.row_key != row_key and (not is_shared or not self._has_owner(record, old)):
+        if record.row_key != row_key and (
+            not is_shared or not self._has_owner(record.row_key, (record.family, record.qualifier), old)
+        ):
             record = record._replace(row_key=row_key, timestamp=timestamp)
         body_ref, body_raw = self._last_body
         now = None
@@ -407,10 +409,9 @@ class Relocator:
         dictionary = partial(self._dictionaries.get, column)
         return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body, now=now)
 
-    def _has_owner(self, record: Record, value: bytes) -> bool:
-        """Whether the page for which a record was written still has it."""
-        column = record.family, record.qualifier
-        return any(capture.columns.get(column) == value for capture in self._table.records(record.row_key))
+    def _has_owner(self, row_key: bytes, column: Column, value: bytes) -> bool:
+        """Whether a capture of a row has a value."""
+        return any(capture.columns.get(column) == value for capture in self._table.records(row_key))
 
     def _likely_relative(self, row_key: bytes, timestamp: int, columns: Columns) -> PagePointer | None:
         """The canonical page of a capture's cluster by the last sweep, else the page that its verdict names."""
@@ -538,6 +539,9 @@ class Relocator:
         if name in self._base_rows.retired or self._base_rows.cell_value(name) is None:
             if not move.base.cell_value:
                 return False  # its base was freed
+            key = move.base.pointer.row_key, move.column, move.base.cell_value
+            if segment_of(move.base.cell_value) in self._old and not self._has_owner(*key):
+                return False  # the thread of another tablet has moved it meanwhile, and its old record would stay
             self._make_base(name, move.base.cell_value, rows)
         return True
 
