@@ -482,6 +482,12 @@ class RunFiles:
             file = self._merges.pop(name).file
             if file is not None:
                 file.close()
+                self._remove_part(name)
+
+    def _remove_part(self, name: Span) -> None:
+        self._unfinished.discard(name)
+        with suppress(StorageError):  # the next open removes it
+            self._files.unlink(self._path(name, RUN_PART_SUFFIX))
 
     def _step(self, name: Span) -> None:
         merge = self._merges[name]
@@ -564,6 +570,7 @@ class RunFiles:
             buffer = self._map(file.path)
         except BaseException:
             file.close()
+            self._remove_part(name)
             raise
 
         def seal() -> None:
@@ -672,6 +679,5 @@ class RunFiles:
                 self._changed.notify_all()
             self._thread.join()
             self._thread = None
-            for name in self._unfinished:
-                with suppress(StorageError):  # the next open removes it
-                    self._files.unlink(self._path(name, RUN_PART_SUFFIX))
+            for name in list(self._unfinished):
+                self._remove_part(name)

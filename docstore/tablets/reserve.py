@@ -1,7 +1,7 @@
 """Disk space reserved for a full disk, so that work that frees space can still run: deletes, compaction, opening.
 
-1.  Ordinary writes are refused while less than `kept_bytes` are free, which LevelDB needs to recover and to compact.
-    This helps if the store itself fills the disk.
+1.  Ordinary writes are refused if they leave less than `kept_bytes`, which LevelDB and the index need to recover and
+    to compact.  This helps if the store itself fills the disk.
 2.  A file of zeros is allocated while there is space.  If others fill the disk, a delete, a compaction or an open
     removes it and continues.  A later write makes it again when there is space.
 3.  LevelDB's log, which recovery rewrites as a table, is kept shorter than half of that file (`log_limit_bytes`).
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from docstore.model.errors import StorageError
-from docstore.model.format import ENGINE_DIRECTORY
+from docstore.model.format import ENGINE_DIRECTORY, INDEX_DIRECTORY
 from docstore.storage.files import Files
 
 LEAST_BYTES = 1 << 20
@@ -61,6 +61,8 @@ class Reserve:
         self._lock = threading.RLock()
         self._freeing: set[int] = set()
         """Threads inside `spend`."""
+        self._is_spent = False
+        """Work that needs all of it is running."""
         self.log_limit_bytes = LEAST_BYTES // 2
         self.shorten_log: Callable[[], None] = lambda: None
         self.compaction_bytes = 0
@@ -78,11 +80,16 @@ class Reserve:
             wanted_bytes = min(LEAST_BYTES + (self._files.tree_bytes(store) - old_bytes) // SHARE_OF_STORE, MOST_BYTES)
             self.log_limit_bytes = wanted_bytes // 2
             self.compaction_bytes = min(self._files.tree_bytes(store / ENGINE_DIRECTORY), MOST_COMPACTION_BYTES)
-            self.kept_bytes = self.compaction_bytes + wanted_bytes
+            index_bytes = min(self._files.tree_bytes(store / INDEX_DIRECTORY), MOST_COMPACTION_BYTES)
+            self.kept_bytes = self.compaction_bytes + index_bytes + wanted_bytes
             if old_bytes > wanted_bytes:
                 self._files.truncate(self._path, wanted_bytes)
             wanted_bytes = min(wanted_bytes, (self.free_bytes() + old_bytes) // SHARE_OF_ROOM)
-            if wanted_bytes >= WORTH_BYTES and wanted_bytes - old_bytes > wanted_bytes // (2 * PARTS):
+            if (
+                not self._is_spent
+                and wanted_bytes >= WORTH_BYTES
+                and wanted_bytes - old_bytes > wanted_bytes // (2 * PARTS)
+            ):
                 self.release()
                 self._files.allocate(self._path, wanted_bytes)
 
@@ -90,24 +97,30 @@ class Reserve:
         """Free space, without the reserve."""
         return self._files.free_bytes(self._path.parent)
 
-    def check_room(self) -> None:
-        """Refuse an ordinary write if less than `kept_bytes` are free.
+    def is_scarce(self) -> bool:
+        """Whether ordinary writes are refused."""
+        return self.free_bytes() < self.kept_bytes
+
+    def check_room(self, pending_bytes: int = 0) -> None:
+        """Refuse an ordinary write that leaves less than `kept_bytes`.
 
         Work inside `spend` is refused only if recovery might then lack space.
 
+        Args:
+            pending_bytes: length of the values that the write adds.
         Raises:
             StorageError: ENOSPC.
         """
-        free_bytes = self.free_bytes()
+        free_bytes = self.free_bytes() - pending_bytes
         if free_bytes >= self.kept_bytes:
             return
         if threading.get_ident() in self._freeing:
-            if free_bytes < RECOVERY_BYTES and self.length_bytes():
-                raise StorageError(errno.ENOSPC, "the disk is full")  # so that `spend` releases more of the reserve
-            if not self._is_last_room():
+            if self._is_recoverable():
                 return
+            if self.length_bytes() * (PARTS - 1) // PARTS >= self._recovery_bytes():
+                raise StorageError(errno.ENOSPC, "the disk is full")  # so that `spend` releases a part of the reserve
             self.shorten_log()
-            if not self._is_last_room():
+            if self._is_recoverable():
                 return
             raise LastRoom(
                 errno.ENOSPC,
@@ -116,16 +129,20 @@ class Reserve:
             )
         raise StorageError(
             errno.ENOSPC,
-            f"the disk of {self._path.parent} is full: {free_bytes} bytes are free, and {self.kept_bytes} are reserved "
-            "for deletes and compaction; free space, or delete pages and run `docstore compact`",
+            f"the disk of {self._path.parent} is full: {max(free_bytes, 0)} bytes would be free, and {self.kept_bytes} "
+            "are reserved for deletes and compaction; free space, or delete pages and run `docstore compact`",
         )
 
-    def _is_last_room(self) -> bool:
-        """Whether recovery could lack space after one more write."""
+    def _is_recoverable(self) -> bool:
+        """Whether the store can be opened after one more write, even if others take all that is free."""
+        free_bytes, needed_bytes = self.free_bytes(), self._recovery_bytes()
+        return free_bytes >= (RECOVERY_BYTES if self.length_bytes() >= needed_bytes else needed_bytes)
+
+    def _recovery_bytes(self) -> int:
+        """Free space without which recovery could fail."""
         engine = self._path.parent / ENGINE_DIRECTORY
         logs = [engine / name for name in self._files.names(engine) if name.endswith(".log")]
-        log_bytes = sum(map(self._files.length_bytes, logs))
-        return self.free_bytes() + self.length_bytes() < log_bytes * 3 // 4 + RECOVERY_BYTES
+        return sum(map(self._files.length_bytes, logs)) * 3 // 4 + RECOVERY_BYTES
 
     def release(self, length_bytes: int | None = None) -> bool:
         """Release the reserve, or a part of it; False if there was none.
@@ -149,7 +166,8 @@ class Reserve:
         Args:
             work: must be repeatable after a StorageError.
             in_parts: release a quarter at a time, so that some is left for the next call; False for work that needs
-                much space.
+                much space: it gets all of the reserve at once if ordinary writes are refused, because what a first run
+                has written takes space from a second one.
         Raises:
             StorageError: the reserve was not enough.
         """
@@ -158,6 +176,9 @@ class Reserve:
         is_outermost = thread not in self._freeing
         self._freeing.add(thread)
         try:
+            if not in_parts and self.is_scarce():
+                self._is_spent = True
+                self.release()
             while True:
                 try:
                     return work()
@@ -167,3 +188,4 @@ class Reserve:
         finally:
             if is_outermost:
                 self._freeing.discard(thread)
+                self._is_spent = False

@@ -190,9 +190,11 @@ def test_a_run_that_does_not_fit_the_disk_is_refused(tmp_path: Path) -> None:
     storage = RunFiles(tmp_path / "runs", Full())
     with pytest.raises(StorageError, match="the disk is full"):
         storage.write(Span(0, 1), [b"7"])
+    assert list((tmp_path / "runs").iterdir()) == [], "an unfinished file takes space"
     storage.merge(Span(0, 2), iter([b"7"]), 1)
     with pytest.raises(StorageError, match="the disk is full"):
         storage.finish_merges()
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_a_mapped_run_stays_readable_when_it_is_removed(tmp_path: Path) -> None:

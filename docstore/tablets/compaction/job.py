@@ -270,6 +270,8 @@ class Compaction:
             report.freed_bodies = self._sweep(named, used, old)
             with ThreadPoolExecutor(1, "docstore-compact") as pool:
                 pages = pool.submit(opened.engine.compact, PAGES)  # LevelDB does it meanwhile, without the GIL
+                if opened.reserve.is_scarce():
+                    pages.result()  # both together need more space
                 report.pruned_postings = self._upkeep().prune()
                 pages.result()
             for name in (name for name in TABLE_TAGS if name != PAGES):

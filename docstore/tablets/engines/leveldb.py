@@ -215,11 +215,14 @@ class Handle:
         self._database = self._open_database()
         self._write_failed = False
 
+    def free_and_log_bytes(self) -> tuple[int, int]:
+        """Free space of the disk, and the length of the log."""
+        stats = os.statvfs(self._path)
+        return stats.f_bavail * stats.f_frsize, sum(log.stat().st_size for log in self._path.glob("*.log"))
+
     def _check_room_to_reopen(self) -> None:
         """Refuse a write if the disk is so full that a reopening would fail, because then reads would fail too."""
-        stats = os.statvfs(self._path)
-        free_bytes = stats.f_bavail * stats.f_frsize
-        log_bytes = sum(log.stat().st_size for log in self._path.glob("*.log"))
+        free_bytes, log_bytes = self.free_and_log_bytes()
         needed_bytes = log_bytes * 3 // 4 + _REOPEN_SLACK_BYTES  # a table of the log is compressed
         if free_bytes < needed_bytes:
             raise StorageError(
@@ -595,11 +598,14 @@ class LevelDBEngine:
             self._shorten_log()
 
     def shorten_log(self) -> None:
-        """Rewrite the log as a table, unless LevelDB might then start a compaction without space for it."""
+        """Rewrite the log as a table, unless the disk lacks space for it or for a compaction that it might start."""
         with self._handle.write_lock:
             self._shorten_log()
 
     def _shorten_log(self) -> None:
+        free_bytes, log_bytes = self._handle.free_and_log_bytes()
+        if free_bytes < log_bytes // 2 + _REOPEN_SLACK_BYTES:
+            return
         try:
             shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
         except _FOREIGN_ERRORS:
