@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
+from queue import Empty, SimpleQueue
 from typing import Any, Final, TextIO
 
 from prometheus_client import (
@@ -38,7 +39,7 @@ WRITE_SECONDS = 0.1
 
 
 class Log:
-    """A log of JSON lines.  Thread-safe.
+    """A log of JSON lines.  Thread-safe without a lock: a signal handler writes too, and an interrupt keeps none.
 
     Args:
         stream: to write to.
@@ -48,43 +49,36 @@ class Log:
         self._stream = sys.stderr if stream is None else stream
         self._waiting: deque[tuple[float, str, dict[str, Any]]] = deque()
         self._dropped = 0
-        self._changed = threading.Condition()
-        self._is_closed = False
+        self._closing: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="docstore-log", daemon=True)
         self._thread.start()
 
     def write(self, event: str, **fields: Any) -> None:
         """Write what happened; fields that are None are left out."""
-        with self._changed:
-            if len(self._waiting) >= MOST_WAITING:
-                self._dropped += 1
-            else:
-                self._waiting.append((time.time(), event, fields))
+        if len(self._waiting) >= MOST_WAITING:
+            self._dropped += 1
+        else:
+            self._waiting.append((time.time(), event, fields))
 
     def close(self) -> None:
         """Write what waits, for a second at most, and end."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify()
+        self._closing.put(None)
         self._thread.join(1.0)
 
     def _write(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_closed, WRITE_SECONDS)
-                waiting = list(self._waiting)
-                self._waiting.clear()
-                dropped, self._dropped = self._dropped, 0
-                ends = self._is_closed
-            lines = [_line(*one) for one in waiting]
+        ends = False
+        while not ends:
+            with suppress(Empty):
+                self._closing.get(timeout=WRITE_SECONDS)
+                ends = True
+            lines = [_line(*self._waiting.popleft()) for _ in range(len(self._waiting))]
+            dropped, self._dropped = self._dropped, 0
             if dropped:
                 lines.append(json.dumps({"event": "log lines dropped", "count": dropped}) + "\n")
             if lines:
                 with suppress(OSError, ValueError):
                     self._stream.write("".join(lines))
                     self._stream.flush()
-            if ends:
-                return
 
 
 @lru_cache(maxsize=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,35 @@ def interrupted_put(store: DocumentStore, number: int, call: int) -> bool:
         finally:
             sys.setprofile(None)
     return False
+
+
+def test_an_interrupt_while_a_line_is_logged_does_not_stop_the_log() -> None:
+    telemetry = pytest.importorskip("docstore.serving.telemetry")
+    steps = is_interrupted = 1
+    while is_interrupted:
+        stream = io.StringIO()
+        log, left = telemetry.Log(stream), steps
+
+        def trace(_frame: object, _event: str, _argument: object) -> Any:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            return trace
+
+        is_interrupted = 0
+        sys.settrace(trace)
+        try:
+            log.write("first")
+        except KeyboardInterrupt:
+            is_interrupted = 1
+        finally:
+            sys.settrace(None)
+        log.write("second")
+        log.close()
+        assert '"second"' in stream.getvalue(), steps
+        steps += 1
+    assert steps > 3
 
 
 def test_an_interrupt_after_a_commit_leaves_index_and_totals_whole(tmp_path: Path) -> None:
