@@ -27,7 +27,7 @@ from litestar.openapi.config import OpenAPIConfig
 
 from docstore.model.errors import CommitUnknown, DocstoreError
 from docstore.serving.messages import GIVES, LINES, ROLE, STREAMS, Asked, answer, encoder, opens
-from docstore.serving.page import make_page
+from docstore.serving.page import HTML, error_page, make_page
 from docstore.serving.request import (
     ABORT,
     IDEMPOTENCY_KEY,
@@ -70,6 +70,9 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
         if is_bug(error):
             shown = "".join(traceback.format_exception(error))
             log.write("bug", id=context_of(request.scope).request_id, traceback=shown)
+        is_of_route = not isinstance(error, HTTPException) or request.scope["path"].startswith("/v1")
+        if not is_of_route and HTML in request.headers.get("accept", ""):
+            return error_page(admission, context_of(request.scope), service, error)
         return answer(request, encoder(request)(body), status, headers)
 
     def admitted(request: Request[Any, Any, Any]) -> Service:

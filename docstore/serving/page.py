@@ -104,13 +104,11 @@ def make_page(admission: Admission) -> list[Any]:
                 )
                 if values.get("page", True) is None or values.get("pages", True) is None:
                     status = 404
-                raw = await service.read(render, template, base | values)
+                return html(await service.read(render, template, base | values), status)
             except DocstoreError as error:
                 if is_bug(error):
                     raise
-                status = failure(error)[0]
-                raw = render("error.html", base | {"message": str(error)})
-            return html(raw, status)
+                return error_page(admission, context, service, error)
 
         return show
 
@@ -130,8 +128,7 @@ def make_page(admission: Admission) -> list[Any]:
         except DocstoreError as error:
             if is_bug(error):
                 raise
-            base = _base(admission, context, service)
-            return html(render("error.html", base | {"message": str(error)}), failure(error)[0])
+            return error_page(admission, context, service, error)
         return html(b"", 303, {"location": "/jobs"})
 
     @get("/page.css", opt=OPEN, sync_to_thread=False)
@@ -160,6 +157,15 @@ def make_page(admission: Admission) -> list[Any]:
 
     views = (get(path, opt=OPEN)(shows(*view)) for path, view in VIEWS.items())
     return [*views, change_jobs, show_report, show_style]
+
+
+def error_page(admission: Admission, context: RequestContext, service: Service, error: Exception) -> Response[bytes]:
+    """What went wrong, for a visitor who may look."""
+    if admission.visitor(context) < Role.READ:
+        return _denied()
+    status, body, _ = failure(error)
+    values = _base(admission, context, service) | {"message": body["error"]["message"]}
+    return html(render("error.html", values), status)
 
 
 def _parameters(raw: bytes) -> Given:

@@ -327,6 +327,24 @@ def test_jobs_say_what_they_found_in_words(tmp_path: Path) -> None:
         assert "no damage at the check of" in shown(found, "/").text
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/nope", 404), ("GET", "/a/b", 404), ("POST", "/list", 405)]
+)
+def test_a_path_that_there_is_not_is_html_for_a_browser_alone(
+    served: Serving, method: str, path: str, status: int
+) -> None:
+    as_browser = served.http.request(method, path, headers={"accept": "text/html,*/*;q=0.8"})
+    assert as_browser.status_code == status and "That did not work" in as_browser.text
+    assert as_browser.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in as_browser.headers["content-security-policy"]
+    for answer in (
+        served.http.request(method, path),
+        served.http.request(method, f"/v1{path}", headers={"accept": "text/html"}),
+    ):
+        assert answer.headers["content-type"] == "application/json"
+        assert "message" in answer.json()["error"]
+
+
 def test_no_template_marks_a_value_as_safe() -> None:
     templates = sorted(TEMPLATES.glob("*.html"))
     assert len(templates) > 8
@@ -373,6 +391,9 @@ def test_without_a_token_a_browser_asks_for_one(guarded: Serving, path: str) -> 
 def test_a_password_is_no_way_into_the_api(guarded: Serving) -> None:
     """What a browser sends by itself must not be enough there."""
     assert guarded.http.get("/v1/stats", auth=BOSS).status_code == 401
+    browser = {"accept": "text/html"}
+    assert guarded.http.get("/nope", headers=browser).status_code == 401  # as each view
+    assert guarded.http.get("/nope", headers=browser, auth=READER).status_code == 404
 
 
 def test_a_token_stands_in_no_page(guarded: Serving) -> None:
