@@ -22,11 +22,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -121,6 +122,7 @@ WORD: Final = pa.dictionary(pa.int32(), pa.string())
 TIME: Final = pa.timestamp("us", "UTC")
 """Microseconds since 1970 in UTC; docstore has whole milliseconds."""
 HEADERS: Final = pa.list_(pa.struct([("name", TEXT), ("value", TEXT)]))
+_DICTIONARIES: Final = {WORD: ("{}",), HEADERS: ("{}.list.element.name", "{}.list.element.value")}
 
 
 def _of(name: str) -> Callable[[Shown], object]:
@@ -487,7 +489,7 @@ def write_parquet(
             stream,
             schema,
             compression="zstd",
-            use_dictionary=[path for column in columns for path in _dictionary_paths(column)],
+            use_dictionary=[path.format(one.name) for one in columns for path in _DICTIONARIES.get(one.kind, ())],
             write_page_checksum=True,
         ) as writer,
     ):
@@ -512,12 +514,6 @@ def _write_group(writer: pq.ParquetWriter, batches: Sequence[pa.RecordBatch], sc
     writer.write_table(table.unify_dictionaries(), row_group_size=table.num_rows)
 
 
-def _dictionary_paths(column: Column) -> Iterable[str]:
-    if column.kind == HEADERS:
-        return (f"{column.name}.list.element.{name}" for name in ("name", "value"))
-    return (column.name,) if column.kind == WORD else ()
-
-
 # --- Parquet in
 
 ROWS_READ: Final = 1024
@@ -526,6 +522,12 @@ _BODIES: Final = ("body", "text")
 _TIMES: Final = ("timestamp", "date")
 _STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", "docno", "id", "crawl", "dump")
 _PLAIN_TEXT: Final[Headers] = (("Content-Type", "text/plain; charset=utf-8"),)
+_EXPECTED: Final = {
+    **dict.fromkeys(_TIMES, "timestamps, dates, or ISO 8601 in strings"),
+    **dict.fromkeys(_STRINGS, "strings"),
+    "headers": "a list of structs of name and value, or a map, of strings",
+}
+_LOG: Final = logging.getLogger(__name__)
 _FAILURES: Final = (pa.ArrowException, OSError, ValueError)
 """What pyarrow raises for damaged files."""
 
@@ -554,11 +556,13 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
         return
     times = [name for name in _TIMES if name in kinds]
     time_name = next((name for name in times if _is_time(kinds[name])), times[0] if times else "")
-    refusal = _refusal(kinds, time_name)
-    if refusal:
+    if refusal := _refusal(kinds, time_name):
         yield DamagedEntry(0, f"{refusal}; the columns of this file are {', '.join(kinds) or 'none'}")
         return
     names = [name for name in kinds if name in ("status", time_name, *_BODIES) or _is_read(name, kinds[name])]
+    for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
+        if name not in _TIMES or not _is_time(kinds[name]):
+            _warn_of_type(name, str(kinds[name]))
     modified = None
     with suppress(OSError):
         modified = os.fstat(stream.fileno()).st_mtime_ns // 1_000_000 * 1000
@@ -658,18 +662,15 @@ def _is_time(kind: Any) -> bool:
 
 
 def _is_read(name: str, kind: Any) -> bool:
-    if name in _STRINGS:
-        return _is_string(kind)
     if name != "headers":
-        return False
+        return name in _STRINGS and _is_string(kind)
     types = pa.types
-    is_list = types.is_list(kind) or types.is_large_list(kind)
-    pair = kind.value_type if is_list else None
-    if pair is not None and types.is_struct(pair):
-        return [pair.field(index).name for index in range(pair.num_fields)] == ["name", "value"] and all(
-            _is_string(pair.field(index).type) for index in range(2)
-        )
-    return types.is_map(kind) and _is_string(kind.key_type) and _is_string(kind.item_type)
+    if types.is_map(kind):
+        return _is_string(kind.key_type) and _is_string(kind.item_type)
+    pair = kind.value_type if types.is_list(kind) or types.is_large_list(kind) else None
+    if pair is None or not types.is_struct(pair):
+        return False
+    return [field.name for field in pair] == ["name", "value"] and all(_is_string(field.type) for field in pair)
 
 
 def _refusal(kinds: Mapping[str, Any], time_name: str) -> str:
@@ -680,12 +681,17 @@ def _refusal(kinds: Mapping[str, Any], time_name: str) -> str:
         return "a Parquet file of pages needs a column body or text next to url"
     for name, fits, expected in (
         *((name, _is_bytes, "strings or binary") for name in _BODIES),
-        (time_name, _is_time, "timestamps, dates, or ISO 8601 in strings"),
+        (time_name, _is_time, _EXPECTED.get(time_name, "")),
         ("status", pa.types.is_integer, "integers"),
     ):
         if name in kinds and not fits(kinds[name]):
             return f"column {name} has values of type {kinds[name]}, expected {expected}"
     return ""
+
+
+@cache  # once in a process, not for each of many files
+def _warn_of_type(name: str, kind: str) -> None:
+    _LOG.warning("docstore: column %s has values of type %s, expected %s; it is not read", name, kind, _EXPECTED[name])
 
 
 class _Rows:

@@ -550,6 +550,19 @@ def test_a_file_without_the_columns_of_a_page_says_which_it_has(columns: Any, re
         raise AssertionError(damage.reason)
 
 
+def test_an_optional_column_of_a_wrong_type_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    columns = {"url": [URL], "text": ["x"], "timestamp": [pa.scalar(1.5)], "date": ["2024-05-01T12:00:00Z"]}
+    for _ in range(2):
+        [entry] = read(written(pa.table({**columns, "docno": [2.5], "headers": [True], "crawl": ["c"]})))
+        assert isinstance(entry, PageEntry) and (entry.page.crawl, entry.page.docno) == ("c", "")
+    assert [record.message.removeprefix("docstore: column ") for record in caplog.records] == [
+        "docno has values of type double, expected strings; it is not read",
+        "headers has values of type bool, expected a list of structs of name and value, or a map, of strings; "
+        "it is not read",
+        "timestamp has values of type double, expected timestamps, dates, or ISO 8601 in strings; it is not read",
+    ]
+
+
 def test_a_cut_file_is_an_error_that_says_what_to_do(tmp_path: Path, terminal: Terminal) -> None:
     whole = written(plain_pages(50)).getvalue()
     cut, good = tmp_path / "cut.warc.gz", tmp_path / "good"
