@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from docstore.model.errors import StoreUnavailable
 from docstore.serving.run import Addresses, Server
 from docstore.serving.settings import Limits, Settings
 from docstore.serving.telemetry import Log
@@ -108,5 +109,6 @@ def frames_of(raw: bytes) -> list[tuple[FrameKind, Any]]:
     """The frames of a whole stream."""
     reader = FrameReader()
     found = reader.feed(raw)
-    reader.close()
+    if not reader.ended:
+        raise StoreUnavailable("the stream was cut off")
     return found

@@ -117,8 +117,7 @@ def _run_dedup(args: argparse.Namespace) -> int:
         if isinstance(store, DocumentStore):
             stats = dedupstats.dedup_stats(store, args.by, args.crawl or "")
         else:
-            report_of = import_module("docstore.serving.wire").report_of
-            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, report_of(dedupstats.DedupStats))
+            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, dedupstats.DedupStats)
         pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
     if args.by == "pattern":
         return _print_patterns(args, stats)
@@ -199,8 +198,7 @@ def run_report(args: argparse.Namespace) -> int:
         if isinstance(store, DocumentStore):
             made = surveys.survey(store, None if show is None else partial(show, "pages"))
         else:
-            report_of = import_module("docstore.serving.wire").report_of
-            made = store.run_job("report", {}, report_of(surveys.Survey), show)
+            made = store.run_job("report", {}, surveys.Survey, show)
     page = b"" if args.file is None else import_module("docstore.reports.html").report_html(made).encode()
     if args.file == "-":
         output.write_bytes(page)

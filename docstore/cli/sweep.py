@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from docstore.cli import answers, output
 from docstore.cli.opening import open_in
 from docstore.model.errors import EXIT_OK, InvalidArgument
-from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy
 from docstore.sweep.job import Progress, SweepOptions, SweepReport, sweep
@@ -66,7 +65,7 @@ def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> 
         "canonical_policy": str(options.canonical_policy),
         "pairs": options.pairs and str(options.pairs.absolute()),
     }
-    return store.run_job("sweep", request, report_of(SweepReport), show)
+    return store.run_job("sweep", request, SweepReport, show)
 
 
 def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
@@ -118,7 +117,7 @@ def run_reindex(args: argparse.Namespace) -> int:
             report = reindex(store, dry_run=args.dry_run, on_progress=show and (lambda report: show(report.pages)))
         else:
             on_progress = None if show is None else (lambda _stage, done, _total: show(done))
-            report = store.run_job("reindex", {"dry_run": args.dry_run}, report_of(ReindexReport), on_progress)
+            report = store.run_job("reindex", {"dry_run": args.dry_run}, ReindexReport, on_progress)
     lines = [
         ("pages", str(report.pages)),
         ("without postings", str(report.unposted)),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
 from docstore.cli import answers, arguments, output
@@ -86,7 +86,7 @@ def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Pro
     if isinstance(store, DocumentStore):
         yield from import_module("docstore.reports.check").check(store.opened, on_row)  # numpy comes with it
         return
-    result = store.run_job("check", {}, dict, on_row and (lambda _stage, done, _total: on_row(done)))
+    result = store.run_job("check", {}, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
     for fields in result["problems"]:
         yield Problem(**fields)
 

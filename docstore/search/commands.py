@@ -14,7 +14,6 @@ from docstore.cli.opening import open_in
 from docstore.cli.page_commands import IDLE_SHARE
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.search.answers import Hit, IndexReport, SearchOptions, SearchResults
-from docstore.serving.wire import report_of
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def _update(args: argparse.Namespace, store: Store, show: Callable[[int], None] 
             "--index cannot be used with a served store, whose server has its own index; leave it out"
         )
     progress = None if show is None else (lambda _stage, done, _total: show(done))
-    return store.run_job("index", {"full": full}, report_of(IndexReport), progress)
+    return store.run_job("index", {"full": full}, IndexReport, progress)
 
 
 def _print_report(report: IndexReport) -> None:

@@ -21,7 +21,7 @@ import yarl
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Page, Policies, PutResult, Schema, body_bytes
-from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, write_options
+from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, sent_options
 from docstore.serving.client_http import (
     CONNECT_SECONDS,
     READ_BYTES,
@@ -116,7 +116,7 @@ class AsyncStore(StoreCalls, Awaiting):
         While a group is written the next pages are read; a group is sent when it is full, or when its source has had no
         page for 0.1 s.
         """
-        options = write_options(policies, anchors, links, any_time, keep_body)
+        options = sent_options(policies, anchors, links, any_time, keep_body)
         groups = _groups(pages)
         writing: asyncio.Task[list[PutResult | Exception]] | None = None
         group: list[Page] | None = []
@@ -132,7 +132,7 @@ class AsyncStore(StoreCalls, Awaiting):
                         if isinstance(outcome, Exception):
                             raise outcome
                         yield outcome
-                writing = asyncio.create_task(self._write_group(group, options, policies)) if group else None
+                writing = asyncio.create_task(self._write_group(group, options)) if group else None
         finally:
             if writing is not None:
                 writing.cancel()

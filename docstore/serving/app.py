@@ -15,8 +15,7 @@ import traceback
 import types
 import typing
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -47,7 +46,6 @@ from docstore.serving.request import (
 )
 from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE, plain_answer
 from docstore.serving.service import Service
-from docstore.serving.settings import Limits
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import FRAMES, JSON, MSGPACK, TYPES, fields_of, to_json
 from docstore.version import __version__
@@ -99,13 +97,7 @@ def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
         request_max_body_size=None,
         debug=False,
     )
-    limits = service.settings.limits
-    memory = MemoryBudget(limits.waiting_bytes)
-    service.metrics.gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: memory.taken_bytes)
-    plain = partial(plain_answer, service=service)
-    api = Middleware(app, plain, admission, limits, memory, service.metrics, log, service.boot)
-    service.metrics.gauge("docstore_requests_working", "Requests that are worked on", lambda: api.working)
-    return api
+    return Middleware(app, service, admission, log)
 
 
 def _routes() -> list[Any]:
@@ -125,53 +117,41 @@ class Middleware:
 
     Args:
         app: to be asked.
-        plain_answer: asked before it: status, body and headers of what needs no route; None for all else.
+        service: what it serves, with its limits and numbers; `plain_answer` asks it before the application does.
         admission: who may ask.
-        limits: how much at a time.
-        memory: that bodies share.
-        metrics, log: where each request is noted.
-        boot: names this run of the server.
+        log: where each request is noted.
     Attributes:
         is_stopping: what comes now is refused.
         working: requests that are worked on.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        plain_answer: Callable[[RequestContext], Awaitable[tuple[int, bytes, dict[str, str]] | None]],
-        admission: Admission,
-        limits: Limits,
-        memory: MemoryBudget,
-        metrics: Metrics,
-        log: Log,
-        boot: str,
-    ) -> None:
+    def __init__(self, app: ASGIApp, service: Service, admission: Admission, log: Log) -> None:
         self._app = app
-        self._plain_answer = plain_answer
-        self._idempotent = IdempotentAnswers(app, boot)
+        self._service = service
+        self._idempotent = IdempotentAnswers(app, service.boot)
         self._admission = admission
-        self._limits = limits
-        self._memory = memory
-        self._metrics = metrics
+        self._limits = service.settings.limits
+        self._memory = MemoryBudget(self._limits.waiting_bytes)
         self._log = log
-        self._boot = boot.encode()
-        self._prefix = boot[:8]
         self._numbers = itertools.count(1)
         self.is_stopping = False
         self.working = 0
+        gauge = service.metrics.gauge
+        gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: self._memory.taken_bytes)
+        gauge("docstore_requests_working", "Requests that are worked on", lambda: self.working)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if str(scope["type"]) != "http":
             await self._app(scope, receive, send)
             return
+        boot = self._service.boot
         context = RequestContext(
-            scope, (receive, send), self._limits, self._memory, f"{self._prefix}-{next(self._numbers)}"
+            scope, (receive, send), self._limits, self._memory, f"{boot[:8]}-{next(self._numbers)}"
         )
         context.answer_headers = [
             (b"x-request-id", context.request_id.encode()),
-            (b"docstore-boot", self._boot),
+            (b"docstore-boot", boot.encode()),
             *_ANSWER_HEADERS,
         ]
         state: dict[str, Any] = scope  # type: ignore[assignment]
@@ -181,7 +161,7 @@ class Middleware:
         trouble = None
         try:
             self._admit(context)
-            if (found := await self._plain_answer(context)) is not None:
+            if (found := await plain_answer(context, self._service)) is not None:
                 state["path_template"] = scope["path"]
                 await context.answer(*found)
             else:
@@ -217,7 +197,9 @@ class Middleware:
 
     def _note(self, context: RequestContext, seconds: float, trouble: str | None) -> None:
         scope: Any = context.scope
-        self._metrics.count_request(scope.get("path_template") or "other", scope["method"], context.status, seconds)
+        self._service.metrics.count_request(
+            scope.get("path_template") or "other", scope["method"], context.status, seconds
+        )
         _log_request(
             self._log, scope, context.status, context.sent_bytes, seconds,
             id=context.request_id, client_name=context.client_name or None, received_bytes=context.received_bytes,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from docstore.model.arguments import checked
 from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
@@ -25,7 +25,7 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_STORED
 from docstore.model.types import Cell, Headers, Page, Policies, PutResult, ReadSpec, Schema, Time, body_bytes
 from docstore.reading.collapse import ClusterLookup
-from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, write_options
+from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, sent_options
 from docstore.serving.client_http import (
     CONNECT_SECONDS,
     MOST_IDLE,
@@ -40,7 +40,7 @@ from docstore.serving.client_http import (
     check_socket,
     parse_address,
 )
-from docstore.serving.wire import error_of, report_of
+from docstore.serving.wire import error_of, read_report
 from docstore.storage.captures import LiveCapture
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
@@ -209,10 +209,10 @@ class RemoteStore(StoreCalls, Blocking):
         self._connections.check_open()
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
-        options = write_options(policies, anchors, links, any_time, keep_body)
+        options = sent_options(policies, anchors, links, any_time, keep_body)
         stream: Stream[Page, Page] = Stream(
             lambda batch: batch.copy,
-            lambda group: self._write_group(group, options, policies),
+            lambda group: self._write_group(group, options),
             self._connections.check_open,
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
@@ -238,13 +238,13 @@ class RemoteStore(StoreCalls, Blocking):
         """See `DocumentStore.compact`; a job of the server."""
         numbers = None if tablets is None else list(tablets)
         options = {"tablets": numbers, "level": level, "full": full, "dry_run": dry_run}
-        return self.run_job("compact", options, report_of(CompactionReport), bytes_done(on_progress))
+        return self.run_job("compact", options, CompactionReport, bytes_done(on_progress))
 
     @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
         """See `DocumentStore.backup`; a job of the server, into a folder of the server's machine."""
         where = str(Path(folder).absolute()) if self._session.address.is_local else str(folder)
-        return self.run_job("backup", {"folder": where}, report_of(BackupReport), bytes_done(on_progress))
+        return self.run_job("backup", {"folder": where}, BackupReport, bytes_done(on_progress))
 
     @checked
     def delete_crawl(
@@ -263,7 +263,7 @@ class RemoteStore(StoreCalls, Blocking):
         self,
         kind: str,
         options: Mapping[str, object],
-        report: Callable[[Any], _T],
+        result: type[_T],
         on_progress: Callable[[str, int, int], None] | None = None,
     ) -> _T:
         """Have the server do something long, and wait for it; Ctrl-C asks the server to stop it.
@@ -271,7 +271,7 @@ class RemoteStore(StoreCalls, Blocking):
         Args:
             kind: compact, sweep, backup, check, reindex, dedup-stats, report or delete-crawl.
             options: of it.
-            report: makes the result of what it gives, as plain data.
+            result: its type.
             on_progress: called with what it does now, how much of it is done, and of how much.
         Raises:
             DocstoreError: it failed.
@@ -292,7 +292,7 @@ class RemoteStore(StoreCalls, Blocking):
             raise error_of({"error": job.error})
         if job.state != "done":
             raise StoreUnavailable(f"the {kind} was stopped on the server; run it again: it continues where it was")
-        return report(job.result)
+        return read_report(result, job.result)
 
 
 def bytes_done(on_progress: Callable[[int, int], None] | None) -> Callable[[str, int, int], None] | None:

@@ -38,7 +38,6 @@ from docstore.model.types import (
     Time,
     Verdict,
     VerdictKind,
-    WriteOptions,
     checked_families,
     checked_policies,
     checked_spec,
@@ -234,24 +233,22 @@ class StoreCalls:
         crawl: str = "",
     ) -> Steps[PutResult]:
         """See `DocumentStore.put_page`.  A task that is cancelled may have written its page."""
-        options = write_options(policies, anchors, links, any_time, keep_body)
+        options = sent_options(policies, anchors, links, any_time, keep_body)
         page = page_of(url, body, headers, status, fetched_at, crawl)
         if (refused := _refusal_of(page)) is not None:
             raise InvalidArgument(refused.error)
-        message = {"page": _timed(page), **_sent_options(options, policies)}
+        message = {"page": _timed(page), **options}
         return self._session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
 
     @Asks
-    def _write_group(
-        self, pages: Sequence[Page], options: WriteOptions, policies: Policies | None
-    ) -> Steps[list[PutResult | Exception]]:
+    def _write_group(self, pages: Sequence[Page], options: Mapping[str, object]) -> Steps[list[PutResult | Exception]]:
         """Write a group; an outcome for each page, or for the first ones and an exception."""
         outcomes: list[PutResult | Exception | None] = []
         outcomes += [_refusal_of(page) or _refusal_of_length(page, self._limits) for page in pages]
         sent = [number for number, outcome in enumerate(outcomes) if outcome is None]
         limits = self._limits
         for numbers in _batches(sent, lambda number: weight(pages[number]), limits.batch_pages, limits.request_bytes):
-            message = {"pages": [_timed(pages[number]) for number in numbers], **_sent_options(options, policies)}
+            message = {"pages": [_timed(pages[number]) for number in numbers], **options}
             call = Call("POST", "/v1/pages", list[PutResult], "results", message=message, writes=True)
             results: list[PutResult | Exception]
             try:
@@ -652,16 +649,13 @@ ROOM_BYTES = 4096
 """Of a request, for what is not pages."""
 
 
-def write_options(
+def sent_options(
     policies: Policies | None, anchors: bool, links: bool, any_time: bool, keep_body: bool
-) -> WriteOptions:
-    """How pages are written; without policies the server takes its schema's."""
-    return WriteOptions({} if policies is None else checked_policies(policies), anchors, links, any_time, keep_body)
-
-
-def _sent_options(options: WriteOptions, policies: Policies | None) -> dict[str, object]:
-    chosen = None if policies is None else {str(kind): str(policy) for kind, policy in options.policies.items()}
-    return {**options._asdict(), "policies": chosen}
+) -> dict[str, object]:
+    """How pages are written, as fields of a message; without policies the server takes its schema's."""
+    checked = {} if policies is None else checked_policies(policies)
+    chosen = None if policies is None else {str(kind): str(policy) for kind, policy in checked.items()}
+    return {"policies": chosen, "anchors": anchors, "links": links, "any_time": any_time, "keep_body": keep_body}
 
 
 def as_page(given: Page | tuple[str, bytes]) -> Page:

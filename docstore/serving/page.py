@@ -43,7 +43,7 @@ from docstore.serving.request import (
 )
 from docstore.serving.routes import place_after_key
 from docstore.serving.service import DONE, Service
-from docstore.serving.wire import report_of
+from docstore.serving.wire import read_report
 from docstore.storage.captures import LiveCapture
 from docstore.store import DocumentStore
 from docstore.version import __version__
@@ -653,7 +653,7 @@ def pieces(snippet: Snippet | None) -> list[str]:
 def counts(store: DocumentStore, jobs: Sequence[Job]) -> dict[str, Any]:
     """Values of `hosts.html` and `clusters.html`: what the newest job `report` has counted, if there is one."""
     job = _newest(jobs, "report")
-    made = None if job is None else report_of(Survey)(job.result)
+    made = None if job is None else read_report(Survey, job.result)
     now = store.stats()["totals"].get("captures", 0)
     is_running = any(job.kind == "report" and job.state == "running" for job in jobs)
     return {
@@ -676,7 +676,7 @@ def said_of(job: Job) -> str:
 
     match job.kind:
         case "report":
-            return report_of(Survey)(result).summary()
+            return read_report(Survey, result).summary()
         case "check":
             return counted(result["count"], "problem") if result["count"] else "no damage"
         case "sweep":

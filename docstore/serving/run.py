@@ -32,9 +32,9 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.serving.app import logged, make_api
 from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.request import ABORT, FLOW, Tokens
-from docstore.serving.service import Jobs, Service
+from docstore.serving.service import Service
 from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, Settings
-from docstore.serving.telemetry import Log, Metrics
+from docstore.serving.telemetry import Log
 from docstore.storage.heap import trim_heap
 from docstore.store import DocumentStore
 
@@ -98,8 +98,7 @@ class Server:
         self._settings = settings
         self._log = log
         self._tokens = None if settings.token_file is None else Tokens(settings.token_file)
-        self._jobs = Jobs(store, log, settings.backup_root)
-        self._service = Service(store, settings, Metrics(), os.urandom(8).hex(), self._jobs, log)
+        self._service = Service(store, settings, log)
         self._api = make_api(self._service, self._tokens, log)
         self._servers: list[uvicorn.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -179,7 +178,7 @@ class Server:
             self._store.opened.publish_server("")
             for server in self._servers:
                 server.should_exit = True
-            await self._jobs.stop(self._settings.limits.stop_seconds)
+            await self._service.jobs.stop(self._settings.limits.stop_seconds)
             await asyncio.gather(*tasks)
             await asyncio.to_thread(self._service.close)
             self._log.write("stopped")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -77,23 +78,21 @@ class Service:
     Args:
         store: open; the caller closes it.
         settings: of the server.
+        log: where it is noted that writes fail, and how jobs end.
+    Attributes:
         metrics: where results are counted.
         boot: names this run of the server.
         jobs: long work on the store.
-        log: where it is noted that writes fail.
-    Attributes:
         archive_url: of the archive API, once it listens.
         reading_all: held by a request that reads all of the store; a few of them would keep all readers for minutes.
     """
 
-    def __init__(
-        self, store: DocumentStore, settings: Settings, metrics: Metrics, boot: str, jobs: Jobs, log: Log
-    ) -> None:
+    def __init__(self, store: DocumentStore, settings: Settings, log: Log) -> None:
         self.store = store
         self.settings = settings
-        self.metrics = metrics
-        self.boot = boot
-        self.jobs = jobs
+        self.metrics = Metrics()
+        self.boot = os.urandom(8).hex()
+        self.jobs = Jobs(store, log, settings.backup_root)
         self.archive_url = ""
         self._short_reader = DocumentReader(store.table, store.opened.values, most_bytes=SHORT_BYTES)
         self._readers = ThreadPoolExecutor(READERS, "docstore-read")
@@ -108,9 +107,10 @@ class Service:
         self._enough_bytes = 0
         """Free bytes from which on writes are tried again; 0 if room is not what they failed for."""
         self._logged = ""
-        metrics.gauge("docstore_writes_waiting", "Writes that wait for their commit", lambda: self._writing)
-        metrics.gauge("docstore_free_bytes", "Room on the disk of the store", self.free_bytes)
-        metrics.gauge("docstore_writes_failing", "1 if writes fail", lambda: bool(self.trouble()))
+        gauge = self.metrics.gauge
+        gauge("docstore_writes_waiting", "Writes that wait for their commit", lambda: self._writing)
+        gauge("docstore_free_bytes", "Room on the disk of the store", self.free_bytes)
+        gauge("docstore_writes_failing", "1 if writes fail", lambda: bool(self.trouble()))
 
     async def read(self, call: Callable[..., _T], *args: Any) -> _T:
         """Call what reads, in a thread."""

@@ -417,16 +417,13 @@ def _time_reader(number: _Read) -> _Read:
 # --- reports of jobs
 
 
-def report_of(kind: type[_T]) -> Callable[[Any], _T]:
-    """Reads a report; what it only derives from its fields is passed over."""
-    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-
-    def read_report(given: Any) -> _T:
-        known = {name: value for name, value in given.items() if name in names} if isinstance(given, dict) else given
-        made: _T = read(kind, known, "the report")
-        return made
-
-    return read_report
+def read_report(kind: type[_T], given: Any) -> _T:
+    """A report of a job; what it only derives from its fields is passed over."""
+    if dataclasses.is_dataclass(kind) and isinstance(given, dict):
+        names = {field.name for field in dataclasses.fields(kind)}
+        given = {name: value for name, value in given.items() if name in names}
+    report: _T = read(kind, given, "the report")
+    return report
 
 
 # --- errors
@@ -517,8 +514,8 @@ def error_of(given: object) -> DocstoreError:
 # | 5 | length | bytes | payload | one msgpack value; in zstd for ITEMS_ZSTD, with its raw length in the zstd frame |
 #
 # ITEMS hold an array of items, END a map with `count`, the items of all frames before it, and what else the route says
-# of the whole.  A stream that stops without END or ERROR was cut off: `FrameReader.close` says so.  Lengths are bounded
-# before anything is allocated, also that of decompressed payloads.
+# of the whole.  A stream that stops without END or ERROR was cut off.  Lengths are bounded before
+# anything is allocated, also that of decompressed payloads.
 
 FRAMES: Final = "application/vnd.docstore.frames"
 """Of a stream of frames."""
@@ -614,16 +611,6 @@ class FrameReader:
         if self.ended and self._pending:
             raise InvalidArgument("there are bytes after the end of the stream")
         return found
-
-    def close(self) -> None:
-        """Say that no more bytes come.
-
-        Raises:
-            StoreUnavailable: the stream was cut off; asking again is safe.
-        """
-        if not self.ended:
-            inside = f", {len(self._pending)} bytes into a frame" if self._pending else ""
-            raise StoreUnavailable(f"the stream was cut off after {self._items} items{inside}; ask again")
 
     def _header(self, pending: memoryview, start: int) -> tuple[FrameKind, int]:
         if self.ended:

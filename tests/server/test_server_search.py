@@ -9,7 +9,6 @@ import pytest
 from docstore.model.errors import InvalidArgument
 from docstore.search.answers import IndexReport
 from docstore.serving.client import connect
-from docstore.serving.wire import report_of
 from tests.serving import serving
 
 pytest.importorskip("tantivy", reason="the extra docstore[search] is not installed")
@@ -25,7 +24,7 @@ def test_a_served_store_is_indexed_and_searched(tmp_path: Path) -> None:
             store.put_page(f"https://{host}.example/pony", PAGE, headers=HTML)
         with pytest.raises(InvalidArgument, match="docstore index"):
             store.search("pony")
-        report = store.run_job("index", {}, report_of(IndexReport))
+        report = store.run_job("index", {}, IndexReport)
         assert (report.added, report.pages) == (2, 2)
         results = store.search("pony oats", since=0, length=60)
         assert (results.total, results.complete) == (2, True)

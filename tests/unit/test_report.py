@@ -254,11 +254,11 @@ def test_the_command_writes_the_page_and_the_figures(tmp_path: Path, capsys: pyt
 
 def test_figures_are_the_same_after_their_way_as_json(store: DocumentStore) -> None:
     """A server sends them so."""
-    from docstore.serving.wire import from_json, report_of, to_json
+    from docstore.serving.wire import from_json, read_report, to_json
 
     fill(store)
     made = survey(store)
-    assert report_of(Survey)(from_json(to_json(made))) == made
+    assert read_report(Survey, from_json(to_json(made))) == made
     assert json.loads(json.dumps(made.asdict()))["periods"]
 
 

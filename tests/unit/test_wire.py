@@ -266,7 +266,7 @@ def test_a_stream_comes_back_however_it_is_cut_into_pieces(groups: list[list[byt
     raw += shapes.encode_end(count, next=b"k")
     reader = shapes.FrameReader()
     found = [frame for start in range(0, len(raw), step) for frame in reader.feed(raw[start : start + step])]
-    reader.close()
+    assert reader.ended
     assert [value[1:] for _, value in found[:-1]] == groups
     assert found[-1] == (shapes.FrameKind.END, {"count": count, "next": b"k"})
 
