@@ -30,8 +30,8 @@ from typing import NamedTuple
 import pytest
 
 import docstore
+from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS, Command
-from docstore.cli.parsers import parser_of
 from docstore.model import format as disk_format
 from tools.make_cli_reference import reference
 

@@ -17,8 +17,8 @@ import docstore
 from docstore.archives.copying import CopyReport
 from docstore.archives.export import ExportReport, Selection
 from docstore.archives.ingest import IngestOptions, IngestReport
+from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS
-from docstore.cli.parsers import parser_of
 from docstore.model import types
 from docstore.model.plain import TIMES
 from docstore.reading import answers, cells, documents, snippet

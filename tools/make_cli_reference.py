@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS, Command
-from docstore.cli.parsers import parser_of
 
 
 def reference() -> str:

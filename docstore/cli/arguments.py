@@ -1,4 +1,4 @@
-"""Options that several commands share, and parsers of times, columns, policies and numbers."""
+"""The parsers of commands, options that several share, and parsers of times, columns, policies and numbers."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from docstore.cli import output
-from docstore.cli.main import DEFAULT_STORE, STORE_VARIABLE
-from docstore.model.errors import InvalidArgument
+from docstore.cli.main import COMMANDS, DEFAULT_STORE, STORE_VARIABLE, TOOL, Command
+from docstore.model.errors import EXIT_OK, InvalidArgument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, NoReturn
 
     from docstore.model.types import Policy, VerdictKind
 
@@ -81,8 +81,12 @@ def declare(
 # --- options that commands share
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """`--store PATH`, which may be the URL of a server."""
+def add_store(parser: argparse.ArgumentParser, shape: str = "", *, read_only: bool = False) -> None:
+    """`--store PATH`, which may be the URL of a server; `--json` of an output, and `--read-only` to commands that read.
+
+    Args:
+        shape: of the output; "" if the command has no `--json`, or declares it elsewhere.
+    """
     declare(
         parser,
         "--store PATH",
@@ -90,12 +94,11 @@ def add_store(parser: argparse.ArgumentParser) -> None:
         f"(default: ${STORE_VARIABLE}, else ./{DEFAULT_STORE})",
         default=os.environ.get(STORE_VARIABLE) or DEFAULT_STORE,
     )
-
-
-def add_read_only(parser: argparse.ArgumentParser) -> None:
-    """`--read-only`, for commands that only read."""
-    text = "change nothing in the store's directory (default if the directory is not writable)"
-    parser.add_argument("--read-only", action="store_true", default=None, help=text)
+    if read_only:
+        text = "change nothing in the store's directory (default if the directory is not writable)"
+        parser.add_argument("--read-only", action="store_true", default=None, help=text)
+    if shape:
+        add_json(parser, shape)
 
 
 def add_json(parser: argparse.ArgumentParser, shape: str) -> None:
@@ -392,3 +395,82 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
             raise import_module("docstore.storage.files").storage_error("write", path, error) from error
         raise
+
+
+# --- the parsers of commands
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that raises `InvalidArgument`, so that `main` handles all errors in one place."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting."""
+        raise InvalidArgument(f"{message}; see `{self.prog} --help`")
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Has the terminal's width by a call of the system: argparse would import shutil for it, for each argument."""
+    return argparse.RawDescriptionHelpFormatter(prog, width=(output.terminal_columns() or 80) - 2)
+
+
+def parser_of(command: Command, parser: argparse.ArgumentParser | None = None) -> argparse.ArgumentParser:
+    """The parser of one command, with its description, arguments and examples."""
+    if parser is None:
+        parser = CommandParser(prog=f"docstore {command.name}", allow_abbrev=False, formatter_class=_formatter)
+    parser.description = command.description
+    parser.epilog = "examples:\n" + "".join(f"  {line}\n" if line else "\n" for line in command.examples.splitlines())
+    command.add_arguments(parser)
+    return parser
+
+
+# --- docstore completion
+
+COMPLETION_DESCRIPTION = """\
+Print a script that completes commands and options of docstore."""
+
+COMPLETION_EXAMPLES = """\
+docstore completion bash > ~/.local/share/bash-completion/completions/docstore
+docstore completion zsh > "${fpath[1]}/_docstore"
+docstore completion fish > ~/.config/fish/completions/docstore.fish
+"""
+
+
+def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+
+
+def run_completion(args: argparse.Namespace) -> int:
+    """Print the completion script that shtab generates from the parsers of all commands."""
+    shtab = import_module("shtab")
+    parser = whole_parser()
+    folder = dict.fromkeys(("PATH", "DIR", "STORE"), shtab.DIRECTORY)
+    _complete_files(parser, {**dict.fromkeys(("FILE", "FILE.tsv", "PAGE.html"), shtab.FILE), **folder})
+    output.line(shtab.complete(parser, args.shell))
+    return EXIT_OK
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser of all commands at once, for completion scripts."""
+    parser = CommandParser(prog="docstore", allow_abbrev=False)
+    parser.add_argument("--version", action="store_true", help="print the version and which kernel runs")
+    parser.add_argument("--store", metavar="PATH", help="directory of the store; also allowed after the command")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+    tool = commands.add_parser(TOOL, help="for experts", allow_abbrev=False)
+    tools = tool.add_subparsers(dest="tool", metavar="COMMAND", parser_class=CommandParser)
+    for command in COMMANDS:
+        group, _, name = command.name.rpartition(" ")
+        made = (tools if group else commands).add_parser(
+            name, help=command.summary, allow_abbrev=False, formatter_class=_formatter
+        )
+        parser_of(command, made)
+    return parser
+
+
+def _complete_files(parser: argparse.ArgumentParser, completed: Mapping[str, object]) -> None:
+    """Let the shell offer files where an argument takes one; done here, so that no other command imports shtab."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command, completed)
+        elif isinstance(action.metavar, str) and action.metavar in completed:
+            action.complete = completed[action.metavar]  # type: ignore[attr-defined]

@@ -54,7 +54,7 @@ class Command:
         return int(getattr(import_module(self.module), f"run_{self._word}")(args))
 
 
-PAGES, STORES, PARSERS = "docstore.cli.page_commands", "docstore.cli.store_commands", "docstore.cli.parsers"
+PAGES, STORES, ARGUMENTS = "docstore.cli.page_commands", "docstore.cli.store_commands", "docstore.cli.arguments"
 GROUPS = {
     "store": (
         Command("init", "make a store", STORES, "docstore.cli.stores"),
@@ -89,8 +89,8 @@ GROUPS = {
         Command("restore", "make a store from a backup", STORES, "docstore.cli.stores"),
         Command("copy", "copy a store into another one", STORES, "docstore.cli.stores"),
     ),
-    "serve": (Command("serve", "let many processes use a store over HTTP", STORES, "docstore.cli.serve"),),
-    "more": (Command("completion", "print a completion script for a shell", PARSERS, "docstore.cli.parsers"),),
+    "serve": (Command("serve", "let many processes use a store over HTTP", STORES, "docstore.cli.stores"),),
+    "more": (Command("completion", "print a completion script for a shell", ARGUMENTS, ARGUMENTS),),
 }
 """Commands as `docstore --help` groups them."""
 TOOL = "tool"
@@ -233,9 +233,8 @@ def _store_behind(words: list[str]) -> list[str]:
 
 
 def _run_command(command: Command, words: list[str]) -> int:
-    parsers = import_module("docstore.cli.parsers")
     try:
-        parser = parsers.parser_of(command)
+        parser = import_module(ARGUMENTS).parser_of(command)
         args, left = parser.parse_known_args(words)
         if left:  # argparse stops matching optional positionals at the first option: `put URL --store S FILE`
             args = parser.parse_intermixed_args(words)

@@ -44,8 +44,7 @@ def add_put_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_policies(parser)
     arguments.add_durability(parser)
     arguments.add_create(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the answer as one JSON object")
+    arguments.add_store(parser, "the answer as one JSON object")
 
 
 # --- docstore get
@@ -98,9 +97,7 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--follow-redirects", "follow stored redirects")
     declare(parser, "--follow-duplicates", "if the page was rejected, show the page that it duplicates")
     declare(parser, "--variants", "if the page is not stored, try http or https, with and without www")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a capture, with --column one a cell")
+    arguments.add_store(parser, "one JSON object a line: one a capture, with --column one a cell", read_only=True)
 
 
 # --- docstore history
@@ -118,9 +115,7 @@ docstore history example.com/about --json
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL", "of the page; https:// is added if the scheme is missing")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a capture")
+    arguments.add_store(parser, "one JSON object a line: one a capture", read_only=True)
 
 
 # --- docstore scan
@@ -156,9 +151,7 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--limit N", "most rows")
     declare(parser, "--keys-only", "one URL a line; values are not read")
     declare(parser, "--whole", f"whole values, not the first {SHOWN_CHARACTERS} characters; binary values as escapes")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a row, with its cells")
+    arguments.add_store(parser, "one JSON object a line: one a row, with its cells", read_only=True)
 
 
 # --- docstore delete
@@ -196,8 +189,7 @@ def add_delete_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--yes", "do not ask")
     arguments.add_progress(parser, "with --crawl or --purge: ")
-    arguments.add_store(parser)
-    arguments.add_json(parser, "one JSON object: {deleted}, the number of rows from which something was deleted")
+    arguments.add_store(parser, "one JSON object: {deleted}, the number of rows from which something was deleted")
 
 
 # --- docstore key
@@ -268,9 +260,7 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
         "with --words: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
         "equal simhash bits; needs the extra `plot`",
     )
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "everything as one JSON object")
+    arguments.add_store(parser, "everything as one JSON object", read_only=True)
 
 
 # --- docstore report
@@ -293,9 +283,7 @@ docstore report --json
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "file OUT.html?", "the page to write; - for stdout")
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "the figures as one JSON object")
+    arguments.add_store(parser, "the figures as one JSON object", read_only=True)
 
 
 DEFAULT_LIMIT = 10
@@ -346,12 +334,11 @@ def add_dups_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         parser, "--limit N", f"most pages (default: {DEFAULT_LIMIT}, with --all, --rejected and --orphans no limit)"
     )
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(
+    arguments.add_store(
         parser,
         "one JSON object a line: one a page, most similar first, or one a known duplicate, pair, rejected capture or "
         "orphan",
+        read_only=True,
     )
 
 
@@ -386,11 +373,12 @@ def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--at TIME*", "version at this time; if given twice: URL1, then URL2")
     declare(parser, "--all", "also show blocks without a change")
     declare(parser, "--measures", "all measures of similarity instead of words")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "both pages, similarity and changes, or the measures, as one JSON object")
+    arguments.add_store(
+        parser, "both pages, similarity and changes, or the measures, as one JSON object", read_only=True
+    )
 
 
+INDEX_HELP = "folder of the index (default: `search` in the store's folder)"
 IDLE_SHARE = 4
 """With --follow: the least pause between two updates, as a multiple of the time of an update."""
 
@@ -412,25 +400,20 @@ docstore index --full --index /fast/search --json
 
 
 def add_index_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("--follow", action="store_true", help="update until interrupted")
-    parser.add_argument(
-        "--every",
-        metavar="SECONDS",
-        type=arguments.positive,
-        default=10,
-        help=f"with --follow: pause between updates, at least {IDLE_SHARE} times an update's time (default: 10)",
+    declare(parser, "--follow", "update until interrupted")
+    declare(
+        parser,
+        "--every SECONDS",
+        f"with --follow: pause between updates, at least {IDLE_SHARE} times an update's time (default: 10)",
+        arguments.positive,
+        10,
     )
-    parser.add_argument("--full", action="store_true", help="rebuild the index")
-    _add_index(parser)
+    declare(parser, "--full", "rebuild the index")
+    declare(parser, "--index DIR", INDEX_HELP)
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "{pages, added, changed, removed, scrubbed, unreadable, index_bytes, seconds} an update")
-
-
-def _add_index(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--index", metavar="DIR", help="folder of the index (default: `search` in the store's folder)")
+    arguments.add_store(
+        parser, "{pages, added, changed, removed, scrubbed, unreadable, index_bytes, seconds} an update", read_only=True
+    )
 
 
 def _status(text: str) -> int:
@@ -455,26 +438,19 @@ docstore search 'रेल लड़का' --lang hi --since 2020 --synonyms gr
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("query", metavar="QUERY", nargs="+", help="words, phrases and fields, see above")
-    parser.add_argument("--host", metavar="HOST", help="only pages of this host or its subdomains")
-    parser.add_argument("--lang", metavar="TAG", help="only pages in this language, such as hi")
+    declare(parser, "query QUERY+", "words, phrases and fields, see above")
+    declare(parser, "--host HOST", "only pages of this host or its subdomains")
+    declare(parser, "--lang TAG", "only pages in this language, such as hi")
     arguments.add_times(parser)
-    parser.add_argument(
-        "--status", metavar="N", type=_status, help="only pages with this HTTP status; any for all (default: 2xx)"
-    )
-    parser.add_argument("--limit", metavar="N", type=arguments.positive, default=10, help="most pages (default: 10)")
-    parser.add_argument("--offset", metavar="N", type=int, default=0, help="skip the first N")
-    parser.add_argument("--no-collapse", action="store_true", help="show duplicates too")
-    parser.add_argument("--length", metavar="N", type=int, default=200, help="characters of a snippet; 0 for none")
-    parser.add_argument("--boosts", metavar="FILE", help="TOML: weights of matches by field")
-    parser.add_argument(
-        "--synonyms", metavar="FILE", help="synonyms: XML (<synonyms><group><syn>), or one group on each line"
-    )
-    _add_index(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a page")
+    declare(parser, "--status N", "only pages with this HTTP status; any for all (default: 2xx)", _status)
+    declare(parser, "--limit N", "most pages (default: 10)", default=10)
+    declare(parser, "--offset N", "skip the first N", int, 0)
+    declare(parser, "--no-collapse", "show duplicates too")
+    declare(parser, "--length N", "characters of a snippet; 0 for none", int, 200)
+    declare(parser, "--boosts FILE", "TOML: weights of matches by field")
+    declare(parser, "--synonyms FILE", "synonyms: XML (<synonyms><group><syn>), or one group on each line")
+    declare(parser, "--index DIR", INDEX_HELP)
+    arguments.add_store(parser, "one JSON object a line: one a page", read_only=True)
 
 
 # --- docstore annotate
@@ -497,26 +473,13 @@ docstore annotate --python mymodule:sentiment
 
 
 def add_annotate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument("names", metavar="NAME", nargs="*", help=f"an annotator: {', '.join(ANNOTATORS)}, or installed")
-    parser.add_argument(
-        "--python",
-        metavar="MODULE:NAME",
-        action="append",
-        default=[],
-        help="a function from a document to a dict of fields, or an Annotator; may be repeated",
-    )
-    parser.add_argument(
-        "--list",
-        metavar="NAME=FILE",
-        action="append",
-        default=[],
-        type=arguments.setting,
-        help="with entities: names to find, one on each line; may be repeated",
-    )
+    declare(parser, "names NAME*", f"an annotator: {', '.join(ANNOTATORS)}, or installed")
+    about = "a function from a document to a dict of fields, or an Annotator; may be repeated"
+    declare(parser, "--python MODULE:NAME*", about)
+    about = "with entities: names to find, one on each line; may be repeated"
+    declare(parser, "--list NAME=FILE*", about, arguments.setting)
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "{name, version, captures, written, failed, error, seconds}, one object a line")
+    arguments.add_store(parser, "{name, version, captures, written, failed, error, seconds}, one object a line")
 
 
 # --- docstore frontier
@@ -536,16 +499,9 @@ docstore frontier --hosts
 
 
 def add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "--by",
-        choices=FRONTIER_ORDERS,
-        default="rank",
-        help="PageRank (default), number of pages of other hosts that link to it, or host: the heaviest host first",
-    )
-    parser.add_argument("--host", metavar="HOST", help="only pages of this host")
-    parser.add_argument("--hosts", action="store_true", help="list hosts: weight, stored pages, targets not stored")
-    parser.add_argument("--limit", metavar="N", type=arguments.positive, help="most lines")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line, with rank, in-links and number of lists")
+    about = "PageRank (default), number of pages of other hosts that link to it, or host: the heaviest host first"
+    declare(parser, "--by", about, FRONTIER_ORDERS, "rank")
+    declare(parser, "--host HOST", "only pages of this host")
+    declare(parser, "--hosts", "list hosts: weight, stored pages, targets not stored")
+    declare(parser, "--limit N", "most lines")
+    arguments.add_store(parser, "one JSON object a line, with rank, in-links and number of lists", read_only=True)

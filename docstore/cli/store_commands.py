@@ -189,9 +189,9 @@ docstore backup /backups/webtable --store crawl-2024 --json
 def add_backup_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "folder DIR", "of the backup; created if it does not exist")
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object")
+    arguments.add_store(
+        parser, "{segments, copied_segments, copied_bytes, total_bytes} as one JSON object", read_only=True
+    )
 
 
 # --- docstore restore
@@ -294,8 +294,7 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_progress(parser)
     arguments.add_durability(parser)
     arguments.add_create(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the report as one JSON object")
+    arguments.add_store(parser, "the report as one JSON object")
 
 
 # --- docstore export
@@ -357,9 +356,9 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--cdxj FILE", "with --format warc and --output: also write a sorted CDXJ index of the output")
     declare(parser, "--keep-encoded", "with --format warc or wacz: write records as they were recorded")
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "{captures, body_bytes, output} as one JSON object; needs --output FILE")
+    arguments.add_store(
+        parser, "{captures, body_bytes, output} as one JSON object; needs --output FILE", read_only=True
+    )
 
 
 # --- docstore sweep
@@ -422,8 +421,7 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         arguments.setting,
     )
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the report as one JSON object")
+    arguments.add_store(parser, "the report as one JSON object")
 
 
 # --- docstore tool reindex
@@ -443,8 +441,7 @@ docstore tool reindex --dry-run --json
 def add_reindex_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--dry-run", "count them and write nothing")
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
+    arguments.add_store(parser, "{pages, unposted, outdated, unseen, posted} as one JSON object")
 
 
 TEXTS_WITHOUT_BODIES = "jsonl"
@@ -475,9 +472,7 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         "first repair what cannot be read, from captures that have the same bytes; not through a server",
     )
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, "one JSON object a line: one a finding, {where, what, remedy}")
+    arguments.add_store(parser, "one JSON object a line: one a finding, {where, what, remedy}", read_only=True)
 
 
 # --- docstore compact
@@ -509,8 +504,7 @@ def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--full", "rewrite all segments, also those with less than a fifth of garbage")
     declare(parser, "--dry-run", "report what a run would do, change nothing")
     arguments.add_progress(parser)
-    arguments.add_store(parser)
-    arguments.add_json(parser, "the report as one JSON object")
+    arguments.add_store(parser, "the report as one JSON object")
 
 
 # --- docstore tool salvage
@@ -535,8 +529,7 @@ def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--format", "what to write (default: warc)", formats, "warc")
     declare(parser, "--output FILE", "output file; replaced when everything is written", required=True)
     declare(parser, "--set-aside", "only records in the store's folder set-aside/")
-    arguments.add_store(parser)
-    arguments.add_json(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
+    arguments.add_store(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
 
 
 # --- docstore tool dump
@@ -557,9 +550,7 @@ docstore tool dump --manifest --store webtable
 def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "file FILE?", "a file of a store or a backup")
     declare(parser, "--manifest", "show the manifest of --store instead of a file")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
-    arguments.add_json(parser, 'one JSON object a line: {"line"}')
+    arguments.add_store(parser, 'one JSON object a line: {"line"}', read_only=True)
 
 
 LOOPBACK = "127.0.0.1"
@@ -664,5 +655,4 @@ def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
     declare(parser, "--png FILE", "where to write the picture", required=True)
     declare(parser, "--at TIME", "version at this time")
-    arguments.add_store(parser)
-    arguments.add_read_only(parser)
+    arguments.add_store(parser, read_only=True)

@@ -11,7 +11,7 @@ import pytest
 
 from docstore import store
 from docstore.archives import entries, export
-from docstore.cli import arguments, page_commands, parsers, store_commands
+from docstore.cli import arguments, page_commands, store_commands
 from docstore.cli.main import COMMANDS, Command
 from docstore.model.types import COUNT_MAX, Durability, Schema, VerdictKind
 from docstore.notes import annotate, links
@@ -39,14 +39,14 @@ def modules_of(*words: str) -> set[str]:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_help_of_a_command_imports_what_a_parser_needs(command: Command) -> None:
     words = command.name.split()
-    assert modules_of(*words, "--help") & (HEAVY | {command.module} - {parsers.__name__}) == set()
+    assert modules_of(*words, "--help") & (HEAVY | {command.module} - {arguments.__name__}) == set()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_imports_no_command(shell: str) -> None:
     loaded = modules_of("completion", shell)
     assert loaded & HEAVY == set()
-    assert loaded & {command.module for command in COMMANDS} == {parsers.__name__}
+    assert loaded & {command.module for command in COMMANDS} == {arguments.__name__}
 
 
 def test_words_of_the_help_are_those_of_the_model() -> None:

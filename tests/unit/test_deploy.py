@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS
-from docstore.cli.parsers import parser_of
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "Dockerfile"
