@@ -14,8 +14,7 @@ from typing import Any
 
 from docstore.cluster.client import Client, messages
 from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
-from docstore.cluster.commit import SlotCommitter
-from docstore.cluster.counts import totals
+from docstore.cluster.commit import SlotCommitter, totals
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows, KnownScopes

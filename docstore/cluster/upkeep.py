@@ -43,8 +43,7 @@ from docstore.cluster.coding import (
     encode_key,
     encode_timestamp,
 )
-from docstore.cluster.counts import FAMILY as COUNTS_FAMILY
-from docstore.cluster.counts import TAKEN, TOTALS, fold_shared
+from docstore.cluster.commit import COUNTS_FAMILY, TAKEN, TOTALS, fold_shared
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import CLAIM as CLAIM_COLUMN
 from docstore.cluster.protocol import CLAIMS, CheckAndMutate, slot_pointer
@@ -64,76 +63,11 @@ from docstore.storage.values import encode_inline
 _PAGES = "pages"
 
 
-# --- chunks that no cell refers to
+# --- the steps
 
 CHUNK_GRACE_SECONDS: Final = 3600
 END: Final = bytes((VALUE_ROWS[0] + 1,))
-
-
-class ChunkUpkeep:
-    """Removes chunks that no cell refers to.
-
-    Attributes:
-        removed, removed_bytes: values whose chunks were removed, and bytes of these.
-        waiting: values without a reference whose grace period has not ended.
-
-    Args:
-        engine: of the store.
-        chunks: their table.
-        pages: of the store.
-        clock: seconds since 1970.
-    """
-
-    def __init__(
-        self, engine: HBaseEngine, chunks: ChunkRows, pages: Pages, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._engine = engine
-        self._chunks = chunks
-        self._pages = pages
-        self._clock = clock
-        self.removed = 0
-        self.removed_bytes = 0
-        self.waiting = 0
-
-    def sweep(self, after: bytes, seen: Callable[[bytes], None], *, dry_run: bool = False) -> None:
-        """Check all chunks.
-
-        Args:
-            after: first row key.
-            seen: called with row keys up to which all is done.
-            dry_run: only count.
-        """
-        for row, owner, idle_since in self._chunks.owned(max(after, VALUE_ROWS), END):
-            self._check(row, Owner.decode(owner), idle_since, dry_run=dry_run)
-            seen(row)
-
-    def _check(self, row: bytes, owner: Owner, idle_since: int | None, *, dry_run: bool) -> None:
-        name = row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES]
-        now = int(self._clock())
-        if self._is_used(name, owner):
-            if idle_since is not None and not dry_run:
-                self._chunks.mark_idle(row, None)
-            return
-        if dry_run or idle_since is None or now - idle_since < CHUNK_GRACE_SECONDS:
-            self.waiting += 1
-            if idle_since is None and not dry_run:
-                self._chunks.mark_idle(row, now)
-            return
-        self._pages.fence([PagePointer(owner.timestamp, owner.row_key)])
-        if self._is_used(name, owner):
-            self._chunks.mark_idle(row, None)
-            return
-        self.removed_bytes += self._chunks.remove(row)
-        self.removed += 1
-
-    def _is_used(self, name: bytes, owner: Owner) -> bool:
-        """Whether the owner of chunks refers to them."""
-        cells = self._engine.read_row(_PAGES, *owner.read())
-        return any(cell.qualifier == owner.column[1] and chunks_named(cell.value) == name for cell in cells)
-
-
-# --- the steps
-
+"""Of the rows of chunks."""
 RESUME_SECONDS: Final = 86_400
 """A run that stopped longer ago is not resumed."""
 NOTE_SECONDS: Final = 5.0
@@ -184,7 +118,7 @@ class StoreUpkeep:
         upkeep: maintains pages and the index.
         on_progress: called with the number of regions that are done, and of all regions.
         dry_run: only count.
-        pause: sleeps some seconds.
+        clock: seconds since 1970.
     """
 
     def __init__(
@@ -198,7 +132,7 @@ class StoreUpkeep:
         on_progress: Progress | None,
         *,
         dry_run: bool,
-        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._engine = engine
@@ -208,12 +142,12 @@ class StoreUpkeep:
         self._upkeep = upkeep
         self._on_progress = on_progress
         self._dry_run = dry_run
-        self._pause = pause
+        self._clock = clock
         session = os.urandom(8)
         self._requests = engine.requests(durability)
         self._pages = Pages(engine, durability, session)
-        self._postings = PostingUpkeep(client, engine, self._pages, durability, session, pause)
-        self._chunks = ChunkUpkeep(engine, chunks, self._pages)
+        self._postings = PostingUpkeep(client, engine, self._pages, durability, session)
+        self._chunks = chunks
         self.report = CompactionReport("fast", dry_run)
 
     def run(self) -> CompactionReport:
@@ -250,14 +184,12 @@ class StoreUpkeep:
             sweep = partial(self._postings.sweep, kind, dry_run=self._dry_run)
             steps.append(_Step(f"postings {kind}", "postings", sweep, bytes((kind,)), bytes((kind + 1,))))
         steps.append(_Step("claims", CLAIMS_TABLE, self._drop_claims))
-        steps.append(_Step("chunks", CHUNKS_TABLE, partial(self._chunks.sweep, dry_run=self._dry_run)))
+        steps.append(_Step("chunks", CHUNKS_TABLE, self._drop_chunks))
         return steps
 
     def _finish(self) -> None:
         report = self.report
         report.pruned_postings, report.restored_postings = self._postings.removed, self._postings.restored
-        report.removed_chunked, report.removed_chunk_bytes = self._chunks.removed, self._chunks.removed_bytes
-        report.waiting_chunked = self._chunks.waiting
         names = " ".join(f"major_compact '{self._engine.name(table)}';" for table in (_PAGES, "bodies", "postings"))
         report.advice = [
             "deleted cells stay in HBase's files until a major compaction: in the HBase shell, "
@@ -304,24 +236,23 @@ class StoreUpkeep:
 
     def _fold_counts(self, after: bytes, seen: Callable[[bytes], None]) -> None:
         while True:
-            fold = fold_shared(self._engine)
+            expected, cells, rows = fold_shared(self._engine)
+            self.report.folded_sessions = len(rows)
             if self._dry_run:
-                self.report.folded_sessions = len(fold.rows)
                 return
-            condition = Condition(COUNTS_FAMILY, TAKEN, fold.expected)
-            if not fold.cells or self._engine.check_and_mutate(
-                _META, COUNTS_FOLDED_ROW, condition, fold.cells, durability=self._durability
+            condition = Condition(COUNTS_FAMILY, TAKEN, expected)
+            if not cells or self._engine.check_and_mutate(
+                _META, COUNTS_FOLDED_ROW, condition, cells, durability=self._durability
             ):
                 break
         column = encode_column(_META, COUNTS_FAMILY, TOTALS)
-        for row_key, value in fold.rows.items():  # delete each unless its session has written it again
+        for row_key, value in rows.items():  # delete each unless its session has written it again
             row = encode_key(row_key)
             gone = thrift.row_mutations(row, [thrift.delete_families(row, (SMALL, WRITERS), self._level)])
             try:
                 self._client.check_and_mutate(self._engine.name(_META), column, value, gone)
             except Unknown:
                 continue  # if it stays, it is still not counted twice
-        self.report.folded_sessions = len(fold.rows)
 
     # --- captures
 
@@ -412,7 +343,7 @@ class StoreUpkeep:
         if not claims or self._dry_run:
             self.report.dropped_claims += len(claims)
             return
-        self._pause(GRACE_SECONDS)
+        time.sleep(GRACE_SECONDS)
         self.report.dropped_claims += sum(self._engine.in_parallel(self._drop_claim, claims))
 
     def _drop_claim(self, claim: _Claim) -> bool:
@@ -440,3 +371,31 @@ class StoreUpkeep:
             if len(rows) < CLAIMS_AT_ONCE:
                 return
             start = rows[-1][0] + b"\x00"
+
+    # --- chunks that no cell refers to
+
+    def _drop_chunks(self, after: bytes, seen: Callable[[bytes], None]) -> None:
+        """Remove the chunks to which no cell refers at two checks, and fence their page."""
+        for row, encoded, idle_since in self._chunks.owned(max(after, VALUE_ROWS), END):
+            name, owner = row[len(VALUE_ROWS) : len(VALUE_ROWS) + CHUNK_NAME_BYTES], Owner.decode(encoded)
+            now = int(self._clock())
+            if self._is_used(name, owner):
+                if idle_since is not None and not self._dry_run:
+                    self._chunks.mark_idle(row, None)
+            elif self._dry_run or idle_since is None or now - idle_since < CHUNK_GRACE_SECONDS:
+                self.report.waiting_chunked += 1
+                if idle_since is None and not self._dry_run:
+                    self._chunks.mark_idle(row, now)
+            else:
+                self._pages.fence([PagePointer(owner.timestamp, owner.row_key)])
+                if self._is_used(name, owner):
+                    self._chunks.mark_idle(row, None)
+                else:
+                    self.report.removed_chunk_bytes += self._chunks.remove(row)
+                    self.report.removed_chunked += 1
+            seen(row)
+
+    def _is_used(self, name: bytes, owner: Owner) -> bool:
+        """Whether the owner of chunks refers to them."""
+        cells = self._engine.read_row(_PAGES, *owner.read())
+        return any(cell.qualifier == owner.column[1] and chunks_named(cell.value) == name for cell in cells)

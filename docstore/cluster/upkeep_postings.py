@@ -98,7 +98,6 @@ class PostingUpkeep:
         pages: of the store.
         durability: of the writes.
         session: of this process.
-        pause: sleeps some seconds.
     """
 
     def __init__(
@@ -108,14 +107,12 @@ class PostingUpkeep:
         pages: Pages,
         durability: Durability,
         session: bytes,
-        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
         self._engine = engine
         self._pages = pages
         self._durability = durability
         self._session = session
-        self._pause = pause
         self._level = thrift.log_level(durability)
         self._table = engine.name(TABLE)
         self._journals = 0
@@ -248,7 +245,7 @@ class PostingUpkeep:
         if dry_run:
             self.removed += len(postings)
             return
-        self._pause(GRACE_SECONDS)
+        time.sleep(GRACE_SECONDS)
         for start in range(0, len(postings), REMOVED_AT_ONCE):
             some = postings[start : start + REMOVED_AT_ONCE]
             dangling = self._dangling(some, is_sure=True)

@@ -20,7 +20,7 @@ import docstore
 from docstore import Page, Policy, PutResult, Schema, VerdictKind
 from docstore.cli.main import main
 from docstore.cluster import upkeep, upkeep_postings
-from docstore.cluster.counts import Counts
+from docstore.cluster.commit import Counts
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import STORED_REFERENCE, VERDICT, StoredVerdict, decode_verdict
 from docstore.model.errors import InvalidArgument
@@ -374,7 +374,7 @@ def test_unreferenced_chunks_are_removed_after_the_grace_period(
     body = b"<p>" + random.Random(1).randbytes(20_000)
     monkeypatch.setattr("docstore.cluster.values.CHUNK_BYTES", 2000)
     now = [1000.0]
-    monkeypatch.setattr(upkeep.ChunkUpkeep.__init__, "__defaults__", (lambda: now[0],))
+    monkeypatch.setattr(upkeep.StoreUpkeep.__init__, "__kwdefaults__", {"clock": lambda: now[0]})
     with open_store(Schema(families=(ColumnFamily("mine"),))) as store:
         store.put_page("https://long.example/", body, fetched_at=T0)
         store.put_page("https://other.example/", body[:-9], fetched_at=T0)
