@@ -37,7 +37,7 @@ def open_backend(
 
 def names_server(address: str | Path) -> bool:
     """Whether an address is that of a server, for `docstore.connect`, and not of a store."""
-    return str(address).startswith(("http://", "https://", "unix:"))
+    return str(address).lower().startswith(("http://", "https://", "unix:"))
 
 
 def names_directory(address: str | Path) -> bool:

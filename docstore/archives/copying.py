@@ -99,7 +99,6 @@ def copy(
     threads: int = 2,
     verify: bool = True,
     delete: bool = False,
-    durability: Durability = Durability.SYNC,
 ) -> CopyReport:
     """Copy a store into another one, which is created if it does not exist; the same call resumes or updates the copy.
 
@@ -110,12 +109,11 @@ def copy(
         threads: number of threads; each reads, writes and verifies ranges of rows.
         verify: read every row of the copy again and compare its checksum with the source row's.
         delete: remove pages and cells from the copy that the source does not have; else only count them.
-        durability: of the copy.
     Raises:
         InvalidArgument: the target has another schema, or has pages and is not a copy of this store.
         StorageError: the target's disk is full or fails; ranges recorded as done stay, the same call resumes.
     """
-    with open_copy(source, address, durability) as target:
+    with open_copy(source, address) as target:
         return copy_into(source, target, on_progress, threads=threads, verify=verify, delete=delete)
 
 
@@ -137,13 +135,13 @@ def copy_into(
     return report
 
 
-def open_copy(source: DocumentStore, address: str | Path, durability: Durability = Durability.SYNC) -> DocumentStore:
+def open_copy(source: DocumentStore, address: str | Path) -> DocumentStore:
     """Open or create the target, with the schema and the band secret of the source.
 
     Raises:
         InvalidArgument: the target exists and has another schema.
     """
-    target = open_store(address, create=True, schema=source.schema, durability=durability, read_only=False)
+    target = open_store(address, create=True, schema=source.schema, read_only=False)
     if target.opened.band_secret == source.opened.band_secret:
         return target
     try:
@@ -152,7 +150,7 @@ def open_copy(source: DocumentStore, address: str | Path, durability: Durability
         target.opened.engine.mutate_rows([RowMutations("meta", BAND_SECRET_ROW, [secret])], Durability.SYNC)
     finally:
         target.close()
-    return open_store(address, durability=durability, read_only=False)
+    return open_store(address, read_only=False)
 
 
 class _Copy:

@@ -200,49 +200,49 @@ _END_SEARCHED_BYTES = (1 << 16) + _END_BYTES + _END64_BYTES + _LOCATOR64_BYTES
 def _refusal_of_zip(stream: IO[bytes]) -> str:
     try:
         names = {member.filename for member in _members(stream)}
-    except _BadZip:
+    except zipfile.BadZipFile:
         return ""
     return "" if "datapackage.json" in names else "a zip file without datapackage.json, so it is no WACZ file"
-
-
-class _BadZip(Exception):
-    """A zip file cannot be read; caught in this file."""
 
 
 def _members(stream: IO[bytes]) -> list[zipfile.ZipInfo]:
     """The members of a zip file, as they lie in it.
 
     Raises:
-        _BadZip: the list of members, at the end of the file, is missing or damaged.
+        zipfile.BadZipFile: the list of members, at the end of the file, is missing or damaged.
     """
     size = stream.seek(0, 2)
     stream.seek(max(0, size - _END_SEARCHED_BYTES))
     tail = stream.read(_END_SEARCHED_BYTES)
     end = tail.rfind(b"PK\x05\x06")
     if end < 0 or end + _END_BYTES > len(tail):
-        raise _BadZip("the zip file is cut: it has no list of members at its end; get the whole file again")
+        raise zipfile.BadZipFile("the zip file is cut: it has no list of members at its end; get the whole file again")
     length = int.from_bytes(tail[end + 12 : end + 16], "little")
     end64 = tail[max(0, end - _END64_BYTES - _LOCATOR64_BYTES) :]
     if end64.startswith(b"PK\x06\x06"):
         length = int.from_bytes(end64[40:48], "little")
     if length > _DIRECTORY_LIMIT_BYTES:
-        raise _BadZip(f"the list of members of the zip file has {length} bytes, more than {_DIRECTORY_LIMIT_BYTES}")
+        raise zipfile.BadZipFile(
+            f"the list of members of the zip file has {length} bytes, more than {_DIRECTORY_LIMIT_BYTES}"
+        )
     try:
         with zipfile.ZipFile(stream) as opened:
             return sorted(opened.infolist(), key=lambda member: member.header_offset)
     except UnicodeDecodeError as error:
-        raise _BadZip(
+        raise zipfile.BadZipFile(
             f"the zip file has a name that is not UTF-8, although it says so: {error.object!r:.80}"
         ) from error
     except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError, OverflowError) as error:
-        raise _BadZip(f"the list of members of the zip file is damaged ({error}); get the whole file again") from error
+        raise zipfile.BadZipFile(
+            f"the list of members of the zip file is damaged ({error}); get the whole file again"
+        ) from error
 
 
 def _read_wacz(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
     """The records of all files in archive/, in the order in which they lie; offsets are those in the zip file."""
     try:
         members = [member for member in _members(stream) if member.filename.startswith("archive/")]
-    except _BadZip as bad:
+    except zipfile.BadZipFile as bad:
         yield DamagedEntry(0, str(bad))
         return
     if not any(member.file_size for member in members):

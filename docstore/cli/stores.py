@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docstore.backends import store_exists
+from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
 from docstore.cli.opening import note_slow_kernel, open_files, open_in, open_named, refuse_other_backend
 from docstore.cli.store_commands import LOOPBACK
@@ -102,12 +102,9 @@ def gc_policy(text: str) -> GCPolicy:
 # --- docstore copy
 
 
-SERVED = ("http://", "https://", "unix:")
-
-
 def run_copy(args: argparse.Namespace) -> int:
     for address in (args.source, args.target):
-        if address.startswith(SERVED):
+        if names_server(address):
             raise InvalidArgument(
                 f"{address} is a server, and copy opens the store itself; copy a backup of that store instead "
                 "(`docstore backup`, `docstore restore`), stop the server, or name a store on HBase by its own address"

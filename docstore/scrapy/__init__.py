@@ -11,8 +11,7 @@ from __future__ import annotations
 from scrapy.settings import BaseSettings
 
 from docstore.scrapy.cache import AlwaysAsk, StoreCache
-from docstore.scrapy.middleware import StoreMiddleware
-from docstore.scrapy.pipeline import StorePipeline
+from docstore.scrapy.middleware import StoreMiddleware, StorePipeline
 
 __all__ = ["AlwaysAsk", "Docstore", "StoreCache", "StoreMiddleware", "StorePipeline"]
 

@@ -9,10 +9,10 @@ from enum import Enum, StrEnum
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
 from scrapy.settings import BaseSettings
 
+from docstore.backends import names_server
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import DUPLICATES, SAME_PAGE, Durability, Policy, VerdictKind, checked_crawl, checked_policies
 from docstore.serving.client import RemoteStore, connect
@@ -195,16 +195,11 @@ def release(options: Options) -> None:
             store.close()
 
 
-def is_server(address: str) -> bool:
-    """Whether an address is of a server, not of a folder."""
-    return urlsplit(address).scheme in {"http", "https", "unix"}
-
-
 def _address(options: Options) -> str:
-    return options.store if is_server(options.store) else str(Path(options.store).resolve())
+    return options.store if names_server(options.store) else str(Path(options.store).resolve())
 
 
 def _open_store(options: Options) -> Store:
-    if is_server(options.store):
+    if names_server(options.store):
         return connect(options.store, token=options.token or None)
     return open_store(options.store, create=True, durability=options.durability)

@@ -92,7 +92,7 @@ _VARY = ("Vary", "accept-datetime")
 
 
 class ArchiveApp:
-    """The archive API of an open store; `close` ends its threads, and so does the lifespan's shutdown.
+    """The archive API of an open store, for HTTP alone; `close` ends its threads.
 
     A question is answered at once if that is short, as it nearly always is; else `TooLong` is raised, and a thread
     answers it.
@@ -125,16 +125,7 @@ class ArchiveApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "http":
-            await self._respond(scope, await self._answer(scope), send)
-        elif scope["type"] == "lifespan":
-            await receive()
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-            await asyncio.to_thread(self.close)
-            await send({"type": "lifespan.shutdown.complete"})
-        else:
-            await send({"type": "websocket.close", "code": 1008})
+        await self._respond(scope, await self._answer(scope), send)
 
     async def _answer(self, scope: Scope) -> Answer:
         host = _header(scope, b"host")

@@ -46,7 +46,7 @@ def listening(
         on_answered(scope.get("raw_path", b""))
 
     config = uvicorn.Config(
-        app, port=0, http=bounded_protocol(Limits()), lifespan="on", log_level="critical", access_log=False
+        app, port=0, http=bounded_protocol(Limits()), lifespan="off", log_level="critical", access_log=False
     )
     server = uvicorn.Server(config)
     started = threading.Event()
@@ -66,6 +66,7 @@ def listening(
     finally:
         server.should_exit = True
         thread.join(30)
+        archive.close()
 
 
 def connected(port: int) -> socket.socket:
