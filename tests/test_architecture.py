@@ -55,7 +55,6 @@ NEEDS = {
     "docstore.search": "tantivy",
     "docstore.serving.aio": "aiohttp",
     "docstore.serving": "litestar",
-    "docstore.cluster.spark_stages": "pyarrow",
     "docstore.cluster.spark": "pyarrow",
     "docstore.archives.arrow": "pyarrow",
 }
@@ -80,7 +79,7 @@ ONLY_IMPORTER = {
     "re2": {"docstore.serving.routes", "docstore.serving.archive_cdx"},
     "ada_url": {"docstore.model.keys"},
     "pyarrow": {
-        "docstore.cluster.spark_stages",
+        "docstore.cluster.spark",
         "docstore.archives.arrow",
         *("docstore.store", "docstore.serving.client"),  # the type alone
     },

@@ -62,7 +62,7 @@ def test_spark_on_one_machine_gives_the_bytes_of_the_local_sweep(swept: tuple[Pa
 def test_a_worker_killed_in_mid_shuffle_changes_nothing(
     swept: tuple[Path, Path, SweepReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from docstore.cluster import spark_stages as bandstages
+    from docstore.cluster import spark as bandstages
 
     begun, go_on = str(tmp_path / "begun"), str(tmp_path / "go")
     monkeypatch.setattr(bandstages, "pair_buckets", held_up(bandstages.pair_buckets, begun, go_on))

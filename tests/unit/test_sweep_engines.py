@@ -50,7 +50,7 @@ def test_sets_of_texts_are_those_of_the_kernel() -> None:
 
 
 def test_columns_survive_a_round_trip_through_their_file(tmp_path: Path) -> None:
-    from docstore.cluster.spark_stages import read_columns, write_columns
+    from docstore.cluster.spark import read_columns, write_columns
 
     columns = {
         "numbers": np.arange(5, dtype=np.int64),
@@ -97,7 +97,7 @@ def shuffled(batches: Iterator[Any], seed: int) -> list[list[Any]]:
 def test_candidates_by_shuffles_are_those_of_one_process(
     tmp_path: Path, threshold: float, ranges: int, blocks: int, part_texts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from docstore.cluster import spark_stages as stages
+    from docstore.cluster import spark as stages
     from docstore.sweep import candidates as kernels
 
     monkeypatch.setattr(kernels, "PARTNERS", 6)  # so that there are crowded buckets
