@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Final, NamedTuple
 
 import docstore
@@ -80,11 +80,9 @@ class Passed(NamedTuple):
 
     Attributes:
         calls: of each function: (module, qualified name).
-        entries: of each folder: how often the way came into it from another one.
     """
 
     calls: Counter[tuple[str, str]]
-    entries: Counter[str]
 
     @property
     def modules(self) -> Counter[str]:
@@ -106,38 +104,6 @@ class Passed(NamedTuple):
         return sum(not name.endswith(_NOT_FUNCTIONS) for _, name in self.calls)
 
 
-class Tracer:
-    """Counts calls of docstore's functions in this thread while it is entered."""
-
-    def __init__(self) -> None:
-        self._calls: Counter[CodeType] = Counter()
-        self._entries: Counter[str] = Counter()
-        self._last = ""
-
-    def __enter__(self) -> Tracer:
-        sys.setprofile(self._count)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _count(self, frame: FrameType, event: str, _: object) -> None:
-        module = _module(frame.f_code.co_filename) if event == "call" else ""
-        if module:
-            self._calls[frame.f_code] += 1
-            folder = module.split("/")[0]
-            if folder != self._last:
-                self._last = folder
-                self._entries[folder] += 1
-
-    def passed(self) -> Passed:
-        """What has run."""
-        calls: Counter[tuple[str, str]] = Counter()
-        for code, count in self._calls.items():
-            calls[_module(code.co_filename), code.co_qualname] += count
-        return Passed(calls, self._entries)
-
-
 @functools.cache
 def _module(filename: str) -> str:
     path = Path(filename)
@@ -145,13 +111,21 @@ def _module(filename: str) -> str:
 
 
 def near_duplicate_put() -> Passed:
-    """What a near duplicate passes, put into a store that has put others before."""
+    """What a near duplicate passes in this thread, put into a store that has put others before."""
+    calls: Counter[tuple[str, str]] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        module = _module(frame.f_code.co_filename) if event == "call" else ""
+        if module:
+            calls[module, frame.f_code.co_qualname] += 1
+
     with tempfile.TemporaryDirectory() as folder, docstore.open(Path(folder) / "store", create=True) as store:
         _fill(store)
-        with Tracer() as tracer:
-            result = store.put_page("https://site.example/b", _page(1, 2))
+        sys.setprofile(count)
+        result = store.put_page("https://site.example/b", _page(1, 2))
+        sys.setprofile(None)
         assert result.verdict.kind == "near", result
-    return tracer.passed()
+    return Passed(calls)
 
 
 def caches_of_a_put() -> list[str]:

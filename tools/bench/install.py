@@ -1,16 +1,13 @@
-"""What it takes to install docstore and tools with related work, and what the stable ABI of CPython costs.
+"""What it takes to install docstore and tools with related work.
 
-    python -m tools.bench.install peers dist/docstore-0.1.0-cp311-abi3-....whl
-    python -m tools.bench.install kernels stable=A.abi3.so version=B.so --corpus DIR
+    python -m tools.bench.install dist/docstore-0.1.0-cp311-abi3-....whl
 
-`peers` makes a fresh environment for each tool, one after another, installs it without pip's cache, and runs the steps
-to its first result with the sample crawl.  `kernels` loads builds of the native kernel in turns, each in a process of
-its own: for one without the stable ABI, remove `abi3-py311` from native/python/Cargo.toml and run `cargo build`.
+Makes a fresh environment for each tool, one after another, installs it without pip's cache, and runs the steps to its
+first result with the sample crawl.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -20,15 +17,13 @@ import time
 import venv
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from tools.bench.harness import Section, children_seconds, folder_bytes, load_pages, one_core, run_commands
+from tools.bench.harness import Section, children_seconds, folder_bytes, run_commands
 
 SAMPLE = Path(__file__).parent.parent.parent / "examples" / "sample-crawl.warc.gz"
-STABLE_PAGES = 1_000
 DATATROVE = """
 from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.extractors import Trafilatura
@@ -80,7 +75,7 @@ def peers(wheel: Path) -> Section:
         "tool", "pip install, s", "its processor time, s", "packages", "built from source", "MB on disk",
         "steps to the first result", "they take, s", "the result",
     )  # fmt: skip
-    section = Section("Install", "python -m tools.bench.install peers WHEEL", columns)
+    section = Section("Install", "python -m tools.bench.install WHEEL", columns)
     for name, tool in tools(wheel.resolve()).items():
         with tempfile.TemporaryDirectory(prefix="docstore-bench-") as temporary:
             row = (name, *measured(Path(temporary), tool))
@@ -140,60 +135,5 @@ def ran(command: str, folder: Path) -> int:
     return done.returncode
 
 
-ANALYSE_AND_PUT = """
-import importlib.util, json, sys, tempfile, time
-from pathlib import Path
-import docstore.dedup
-spec = importlib.util.spec_from_file_location("docstore.dedup.docstore_native", sys.argv[1])
-module = sys.modules[spec.name] = docstore.dedup.docstore_native = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-import docstore
-from docstore import compiled
-from docstore.dedup.kernel import Kernel
-from tools.bench.harness import load_pages
-assert compiled.docstore_native is module and not compiled.WHY_NOT, compiled.WHY_NOT
-pages = load_pages(Path(sys.argv[2]), int(sys.argv[3]))
-kernel = Kernel("visible")
-began = time.process_time()
-for page in pages * 3:
-    kernel.analyse(page.body, page.header("content-type"))
-analysed = time.process_time()
-with tempfile.TemporaryDirectory() as folder, docstore.open(folder + "/store", create=True) as store:
-    for result in store.put_pages(pages, threads=1):
-        pass
-print(json.dumps([(analysed - began) / 3, time.process_time() - analysed]))
-"""
-
-
-def kernels(*libraries: str, corpus: Path = SAMPLE.parent, rounds: int = 5) -> Section:
-    """Processor time of builds of the native kernel (NAME=FILE, the first is the yardstick), in turns."""
-    section = Section(
-        "Builds of the native kernel",
-        "python -m tools.bench.install kernels NAME=FILE... --corpus DIR",
-        ("build", "file, MB", "analyse, ms", "put_pages, ms", "analyse, ratio", "put_pages, ratio"),
-    )
-    files = dict(library.split("=", 1) for library in libraries)
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in files}
-    with one_core():
-        for _ in range(rounds):
-            for name, file in files.items():
-                command = [sys.executable, "-c", ANALYSE_AND_PUT, file, str(corpus), str(STABLE_PAGES)]
-                output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-                seconds[name].append(tuple(json.loads(output)))
-    # Ratios within a round: what else the machine does changes from round to round.
-    first = seconds[next(iter(files))]
-    for name, file in files.items():
-        mine = seconds[name]
-        times = [f"{median([one[part] for one in mine]) * 1e3:.0f}" for part in (0, 1)]
-        ratios = [
-            f"{median([one[part] / other[part] for one, other in zip(mine, first, strict=True)]):.2f}"
-            for part in (0, 1)
-        ]
-        section.rows.append((name, f"{Path(file).stat().st_size / 1e6:.1f}", *times, *ratios))
-    count = len(load_pages(corpus, STABLE_PAGES))
-    section.notes.append(f"{count} pages; medians of {rounds} rounds, ratios to the first build within each round.")
-    return section
-
-
 if __name__ == "__main__":
-    run_commands(peers, kernels)
+    run_commands(peers)
