@@ -5,18 +5,16 @@
 Each scenario writes N pages that meet at one place of the store: one body under many URLs, one URL with many bodies, a
 page that many others refer to.  A page's cost is printed for each twentieth of N (a thousand of 20,000), and the ratio
 of the last to the first, which should stay near 1.  A scenario is cut off after S seconds of processor time.
-
-The last one is about reads and writes of one URL with N captures.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from docstore.model.types import GCPolicy, Page, Policy, PutResult, Schema, VerdictKind
+from docstore.model.types import Page, Policy, PutResult, VerdictKind
 from docstore.store import DocumentStore
 from tools.bench.harness import Section, fresh_store, one_core, run_commands
 
@@ -31,10 +29,10 @@ MILLISECOND = 1000
 
 
 @lru_cache(maxsize=4)
-def body(number: int = 0, words: int = 120, title: str = "Page") -> bytes:
-    """A page of its own words; the same for the same number and title."""
+def body(number: int = 0, words: int = 120) -> bytes:
+    """A page of its own words; the same for the same number."""
     text = " ".join(f"w{number}x{place}" for place in range(words))
-    return f"<html><head><title>{title}</title></head><body><p>{text}</p></body></html>".encode()
+    return f"<html><head><title>Page</title></head><body><p>{text}</p></body></html>".encode()
 
 
 def _write(store: DocumentStore, pages: Iterable[Page], policy: Policy = Policy.FLAG) -> list[PutResult]:
@@ -49,7 +47,6 @@ class Scenario(NamedTuple):
     page: Callable[[int, int], Page]
     policy: Policy = Policy.FLAG
     deleted: bool = False
-    schema: Schema | None = None
 
     def write(self, store: DocumentStore, count: int, step: int) -> Iterator[None]:
         """Write one slice of pages a step."""
@@ -111,7 +108,7 @@ def measure(scenario: Scenario, count: int, most_seconds: float) -> list[float]:
     """Microseconds of processor time a page, for each slice that was written in time."""
     step = max(1, count // SLICES)
     found: list[float] = []
-    with fresh_store(schema=scenario.schema) as store:
+    with fresh_store() as store:
         _write(store, [Page("http://warm.example/", b"warm", fetched_at=START)])
         began = before = time.process_time()
         for _ in scenario.write(store, step * SLICES, step):
@@ -123,80 +120,20 @@ def measure(scenario: Scenario, count: int, most_seconds: float) -> list[float]:
     return found
 
 
-ROW_SHORT = 10
-ROW_CALLS = 40
-
-
-def row_costs(captures: int, *, visits: bool, policy: GCPolicy) -> dict[str, float]:
-    """Microseconds of processor time of one call on a URL with so many captures, or a capture and so many visits."""
-    url = "http://a.example/"
-
-    def page(number: int) -> Page:
-        is_visit = visits and number
-        return _at(url, b"" if is_visit else body(number), number)._replace(status=304 if is_visit else 200)
-
-    with fresh_store(schema=Schema(captures=policy)) as store:
-        _write(store, map(page, range(captures)))
-        later = iter(range(captures, captures + 10 * ROW_CALLS))
-        calls: dict[str, Callable[[], object]] = {
-            "get": lambda: store.get(url),
-            "newest": lambda: store.get(url, families=()),
-            "validators": lambda: store.validators(url),
-            "visit": lambda: store.put_page(url, b"", status=304, fetched_at=START + next(later) * MILLISECOND),
-            "put": lambda: store.put_page(url, body(number := next(later)), fetched_at=START + number * MILLISECOND),
-        }
-        found = {}
-        for name, call in calls.items():
-            call()
-            began = time.process_time()
-            for _ in range(ROW_CALLS):
-                call()
-            found[name] = (time.process_time() - began) / ROW_CALLS * 1e6
-        return found
-
-
-def row_section(count: int) -> Section:
-    """A line a kind of row: what calls on a URL of `count` captures cost, over those on one of ten."""
-    section = Section(f"Growth: a URL with {count:,} captures, us a call and ratio to {ROW_SHORT}", COMMAND, ())
-    for visits in (False, True):
-        for about, policy in (
-            ("no policy", GCPolicy()),
-            ("max_versions=3", GCPolicy(3)),
-            ("by age", GCPolicy(None, 10**12)),
-        ):
-            few, many = (row_costs(number, visits=visits, policy=policy) for number in (ROW_SHORT, count))
-            section.columns = ("captures", *many)
-            cells = [f"{many[name]:.0f} ({many[name] / few[name]:.2f})" for name in many]
-            section.rows.append((f"{'visits' if visits else 'bodies'}, {about}", *cells))
-            print(*section.rows[-1], flush=True)
-    return section
-
-
-def growth_section(names: Sequence[str], count: int, most_seconds: float) -> Section:
-    """A line a scenario: what a page costs as pages of its kind become many."""
-    step = max(1, count // SLICES)
+def main(*, pages: int = PAGES, only: tuple[str, ...] = tuple(SCENARIOS), seconds: float = SECONDS) -> Section:
+    """What a page costs as pages of its kind become many, at most so many seconds for a kind."""
+    step = max(1, pages // SLICES)
     heads = [f"us a page at {(number + 1) * step:,}" for number in SHOWN_SLICES]
     section = Section("Growth: what a page costs as its kind becomes many", COMMAND, ("what", *heads, "last / first"))
-    for name in names:
-        found = measure(SCENARIOS[name], count, most_seconds)
+    for name in only:
+        with one_core():
+            found = measure(SCENARIOS[name], pages, seconds)
         cells = [f"{found[number]:.0f}" if number < len(found) else "" for number in SHOWN_SLICES]
         reached = "" if len(found) == SLICES else f" (cut off at {len(found) * step:,})"
         about = SCENARIOS[name].about
         section.rows.append((f"{about}{reached}", *cells, f"{found[-1] / found[0]:.2f}"))
         print(name, " ".join(f"{one:.0f}" for one in found), flush=True)
     return section
-
-
-def main(
-    *, pages: int = PAGES, only: tuple[str, ...] = (*SCENARIOS, "row"), seconds: float = SECONDS
-) -> Iterator[Section]:
-    """What a page costs as pages of its kind become many, at most so many seconds for a kind."""
-    scenarios = [name for name in only if name in SCENARIOS]
-    with one_core():
-        if scenarios:
-            yield growth_section(scenarios, pages, seconds)
-        if "row" in only:
-            yield row_section(pages)
 
 
 if __name__ == "__main__":

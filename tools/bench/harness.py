@@ -133,9 +133,9 @@ def zstd_seconds(pages: Sequence[Page]) -> float:
     return seconds_of(lambda: [compress(page.body) for page in pages])
 
 
-def folder_bytes(folder: Path, *, without: str = "") -> int:
-    """Of all files in a folder, without those of a name."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != without)
+def folder_bytes(folder: Path) -> int:
+    """Of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def processor_seconds(pid: int) -> float:
