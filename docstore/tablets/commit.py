@@ -60,7 +60,7 @@ class Committer:
         """See `Committer` of the port."""
         if plan:
             self._check_writable()
-            self._reserve.check_room(self._values.records.pending_bytes)
+            self._reserve.check_room(self._values.records.pending_bytes())
         self.commits += 1
         if self.watch is not None:
             self.watch(plan)

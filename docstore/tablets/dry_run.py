@@ -171,6 +171,7 @@ class OverlayBodies:
         self._upper = upper
         self.begin_group = upper.begin_group
         self.append = upper.append
+        self.pending_bytes = upper.pending_bytes
         self.flush = upper.flush
         self.sync = upper.sync
         self.drop = upper.drop

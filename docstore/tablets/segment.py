@@ -380,7 +380,6 @@ class ValueLog:
                     self._flush()
         return refs
 
-    @property
     def pending_bytes(self) -> int:
         """Length of what was taken and is not yet in a file."""
         return 0 if self._active is None else self._active.pending_bytes
