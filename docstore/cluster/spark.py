@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.reference.fingerprints import BINS, Numbers, Sets
 from docstore.sweep.candidates import Candidates, band_width
-from docstore.sweep.engine import Columns, Engine, save_sets, shared_of_files
-from docstore.sweep.stages import in_order
+from docstore.sweep.engine import Columns, Engine, in_order, save_sets, shared_of_files
 
 PART_TEXTS = 1 << 15
 RANGE_TEXTS = 1 << 20
