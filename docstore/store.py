@@ -673,7 +673,7 @@ class DocumentStore:
         """
         paths = [None if name is None else Path(name) for name in (boosts, synonyms)]
         opened = self.search_index(index)
-        results: SearchResults = importlib.import_module("docstore.search.results").search(
+        results: SearchResults = importlib.import_module("docstore.search.query").search(
             opened, query, *paths, **options
         )
         return results
