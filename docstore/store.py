@@ -426,7 +426,7 @@ class DocumentStore:
             self.opened.compact,
             self._table,
             self._committer,
-            lambda: self._write_side().upkeep,
+            lambda: self._write_side().prune(),
             tablets=tablets,
             level=level,
             full=full,
