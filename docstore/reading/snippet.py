@@ -356,59 +356,57 @@ def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Pa
 # --- over a store
 
 
-class SnippetReader:
-    """Snippets of stored pages.  Reads the `text` family and nothing else; thread-safe."""
+def snippets(
+    table: Table, values: Values, urls: Iterable[str], query: str, length: int, at: int | None
+) -> list[Snippet | None]:
+    """A snippet for each URL, in order; None if the store has no text of it.  Reads nothing but the `text` family.
 
-    def __init__(self, table: Table, values: Values) -> None:
-        self._table = table
-        self._values = values
+    Raises:
+        InvalidArgument: the length is below SHORTEST_LENGTH.
+    """
+    if length < SHORTEST_LENGTH:
+        raise InvalidArgument(f"length must be at least {SHORTEST_LENGTH} characters, not {length}")
+    wanted = terms(query)
+    end = None if at is None else at + 1
 
-    def snippets(self, urls: Iterable[str], query: str, length: int, at: int | None) -> list[Snippet | None]:
-        """A snippet for each URL, in order; None if the store has no text of it.
+    def snippet_of(key: bytes) -> Snippet | None:
+        return through_moves(
+            lambda: table.newest_capture(key, end),
+            lambda found: None if found is None else _of_capture(url_of(key), found, values, wanted, length),
+        )
 
-        Raises:
-            InvalidArgument: the length is below SHORTEST_LENGTH.
-        """
-        if length < SHORTEST_LENGTH:
-            raise InvalidArgument(f"length must be at least {SHORTEST_LENGTH} characters, not {length}")
-        wanted = terms(query)
-        end = None if at is None else at + 1
+    return [snippet_of(row_key(url)) for url in urls]
 
-        def snippet_of(key: bytes) -> Snippet | None:
-            return through_moves(
-                lambda: self._table.newest_capture(key, end),
-                lambda found: None if found is None else self._of_capture(url_of(key), found, wanted, length),
-            )
 
-        return [snippet_of(row_key(url)) for url in urls]
+def _of_capture(url: str, found: LiveCapture, values: Values, wanted: Sequence[Term], length: int) -> Snippet | None:
+    if MAIN not in found.columns:
+        return None
+    folded: FoldedText | None = None
+    if wanted:
+        folded = _folded(found, values, MAIN)
+        chosen = passages(folded, wanted, length)
+        if chosen:
+            return Snippet(url, "main", chosen)
+    if DESCRIPTION in found.columns:
+        description = lead(_folded(found, values, DESCRIPTION), wanted, length)
+        if description:
+            return Snippet(url, "description", description)
+    folded = folded or _folded(found, values, MAIN)
+    title = _text(found, values, TITLE)[0]
+    beginning = lead(FoldedText(shown_text(folded.text, title)), wanted, length)
+    return Snippet(url, "main", beginning) if beginning else None
 
-    def _of_capture(self, url: str, found: LiveCapture, wanted: Sequence[Term], length: int) -> Snippet | None:
-        if MAIN not in found.columns:
-            return None
-        folded: FoldedText | None = None
-        if wanted:
-            folded = self._folded(found, MAIN)
-            chosen = passages(folded, wanted, length)
-            if chosen:
-                return Snippet(url, "main", chosen)
-        if DESCRIPTION in found.columns:
-            description = lead(self._folded(found, DESCRIPTION), wanted, length)
-            if description:
-                return Snippet(url, "description", description)
-        folded = folded or self._folded(found, MAIN)
-        title = self._text(found, TITLE)[0]
-        beginning = lead(FoldedText(shown_text(folded.text, title)), wanted, length)
-        return Snippet(url, "main", beginning) if beginning else None
 
-    def _folded(self, found: LiveCapture, column: Column) -> FoldedText:
-        """A text, without signs of links to headings."""
-        text, value = self._text(found, column)
-        shown = shown_text(text, "", self._text(found, HEADINGS)[0] if "#" in text else "")
-        return FoldedText(shown, value if shown == text else None)
+def _folded(found: LiveCapture, values: Values, column: Column) -> FoldedText:
+    """A text, without signs of links to headings."""
+    text, value = _text(found, values, column)
+    shown = shown_text(text, "", _text(found, values, HEADINGS)[0] if "#" in text else "")
+    return FoldedText(shown, value if shown == text else None)
 
-    def _text(self, found: LiveCapture, column: Column) -> tuple[str, bytes]:
-        cell_value = found.columns.get(column)
-        value = b"" if cell_value is None else self._values.fetch(cell_value)
-        if len(value) > MOST_TEXT:
-            value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
-        return value.decode("utf-8", "replace"), value
+
+def _text(found: LiveCapture, values: Values, column: Column) -> tuple[str, bytes]:
+    cell_value = found.columns.get(column)
+    value = b"" if cell_value is None else values.fetch(cell_value)
+    if len(value) > MOST_TEXT:
+        value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
+    return value.decode("utf-8", "replace"), value
