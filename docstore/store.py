@@ -54,9 +54,9 @@ if TYPE_CHECKING:  # loaded at the first write, or the first snippet
     from pyarrow import RecordBatchReader
 
     from docstore.archives.export import Selection
-    from docstore.reading.answers import Orphan, Similar
+    from docstore.reading.collapse import Orphan, Similar
     from docstore.reading.queries import IndexQueries
-    from docstore.reading.snippet import Snippet, SnippetReader
+    from docstore.reading.snippet import Snippet
     from docstore.search.answers import SearchOptions, SearchResults
     from docstore.search.index import SearchIndex
     from docstore.storage.port import Backend, Committer
@@ -125,7 +125,6 @@ class DocumentStore:
         self._process = os.getpid()
         self._writes: WriteSide | None = None
         self._queries: IndexQueries | None = None
-        self._snippets: SnippetReader | None = None
         self._indexes: dict[Path, SearchIndex] = {}
         self.schema = opened.schema
         self.lost = opened.lost
@@ -426,7 +425,7 @@ class DocumentStore:
             self.opened.compact,
             self._table,
             self._committer,
-            lambda: self._write_side().upkeep,
+            lambda: self._write_side().prune(),
             tablets=tablets,
             level=level,
             full=full,
@@ -631,10 +630,10 @@ class DocumentStore:
     ) -> list[Snippet | None]:
         """A `snippet` for each URL of a result page, in order."""
         self._check_open()
-        if self._snippets is None:
-            module = importlib.import_module("docstore.reading.snippet")
-            self._snippets = module.SnippetReader(self._table, self.opened.values)
-        return self._snippets.snippets(urls, query, length, None if at is None else micros(at))
+        moment = None if at is None else micros(at)
+        module = importlib.import_module("docstore.reading.snippet")
+        made: list[Snippet | None] = module.snippets(self._table, self.opened.values, urls, query, length, moment)
+        return made
 
     @checked
     def search_index(self, index: str | Path | None = None) -> SearchIndex:
@@ -673,7 +672,7 @@ class DocumentStore:
         """
         paths = [None if name is None else Path(name) for name in (boosts, synonyms)]
         opened = self.search_index(index)
-        results: SearchResults = importlib.import_module("docstore.search.results").search(
+        results: SearchResults = importlib.import_module("docstore.search.query").search(
             opened, query, *paths, **options
         )
         return results

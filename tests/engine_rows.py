@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from docstore.model.types import Condition, Durability, Mutation, RowMutations, SetCell
+from docstore.model.types import Durability, Mutation, RowMutations, SetCell
 from docstore.storage.engine import Engine
 
 NONE = Durability.NONE
@@ -19,7 +19,3 @@ def mutate(engine: Engine, row_key: bytes, *mutations: Mutation, table: str = "p
 
 def post(engine: Engine, row_key: bytes, *qualifiers: bytes) -> None:
     put(engine, row_key, *(("p", qualifier, 0, b"") for qualifier in qualifiers), table="postings")
-
-
-def check(engine: Engine, value: bytes | None, *then: Mutation, otherwise: tuple[Mutation, ...] = ()) -> bool:
-    return engine.check_and_mutate("pages", ROW, Condition("page", b"a", value), then, otherwise, NONE)

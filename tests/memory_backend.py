@@ -17,7 +17,7 @@ from docstore.model.types import Durability, Mutation, RowMutations, Schema, Set
 from docstore.storage.bases import BaseRows, NewPage
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.storage.port import Backend, Closing, Follower
+from docstore.storage.port import Backend, Follower
 from docstore.storage.reports import Problem, RunStorage
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, parse_cell_value
@@ -126,7 +126,7 @@ class MemoryBackend:
         self.schema = schema or Schema(keyed_bands=False)
         self.values = InlineValues()
         self.base_rows = BaseRows(self.engine)
-        self.index: Closing | None = None
+        self.index: Any = None
 
     def committer(self, durability: Durability) -> MemoryCommitter:
         return MemoryCommitter(self.engine, durability)

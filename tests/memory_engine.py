@@ -14,7 +14,6 @@ from docstore.model.errors import StoreUnavailable
 from docstore.model.format import BARE_TABLES, TABLE_TAGS
 from docstore.model.types import (
     Cell,
-    Condition,
     DeleteCells,
     DeleteFamily,
     Durability,
@@ -28,7 +27,6 @@ from docstore.storage.engine import (
     Caps,
     ScannedRow,
     check_bare,
-    check_family,
     check_mutations,
     check_not_bare,
     check_spec,
@@ -242,30 +240,6 @@ class MemoryEngine:
                 held.drop(row_key)
         if row_key in held.rows and not held.rows[row_key].cells:
             held.drop(row_key)
-
-    def check_and_mutate(
-        self,
-        table: str,
-        row_key: bytes,
-        condition: Condition,
-        then: Sequence[Mutation],
-        otherwise: Sequence[Mutation] = (),
-        durability: Durability = Durability.SYNC,
-    ) -> bool:
-        """See `Engine.check_and_mutate`."""
-        check_family(condition.family)
-        check_mutations(table, then, _LARGEST_CELL_BYTES)
-        check_mutations(table, otherwise, _LARGEST_CELL_BYTES)
-        with self._lock:
-            self._check_open()
-            held = self._newest(table, row_key, *condition[:2]) == condition.value
-            self._apply(table, row_key, then if held else otherwise)
-            return held
-
-    def _newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> bytes | None:
-        row = self._tables[table].rows.get(row_key)
-        column = row.between((family, qualifier, -(1 << 64)), (family, qualifier, 1)) if row is not None else []
-        return row.cells[column[0]] if row is not None and column else None
 
     def compact_deleted(self) -> None:
         """See `Engine.compact_deleted`: nothing is left of a delete here."""

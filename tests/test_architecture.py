@@ -159,7 +159,7 @@ LOADED_LATER = {
     ("docstore.store", "docstore.writing.prepare"),
     ("docstore.store", "docstore.reading.snippet"),
     ("docstore.store", "docstore.search.index"),
-    ("docstore.store", "docstore.search.results"),
+    ("docstore.store", "docstore.search.query"),
     ("docstore.store", "docstore.archives.arrow"),
     ("docstore.store", "docstore.archives.export"),
     ("docstore.serving.client", "docstore.archives.arrow"),

@@ -21,7 +21,7 @@ from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS
 from docstore.model import types
 from docstore.model.plain import TIMES
-from docstore.reading import answers, cells, documents, snippet
+from docstore.reading import cells, collapse, documents, snippet
 from docstore.reports import dedup, measures
 from docstore.search import answers as search
 from docstore.serving import aio, routes
@@ -38,7 +38,7 @@ WORDS = re.compile(r"`([a-z_]+)`")
 RECORDS = (
     *(CopyReport, ExportReport, Selection, IngestOptions, IngestReport, SweepOptions, SweepReport),
     *(ReindexReport, Settings, About, Job, Limits, Listed, Rejected, reports.CompactionReport, reports.BackupReport),
-    *(answers.Similar, answers.Orphan, cells.Row, documents.Capture, documents.Document, snippet.Snippet, search.Hit),
+    *(collapse.Similar, collapse.Orphan, cells.Row, documents.Capture, documents.Document, snippet.Snippet, search.Hit),
     *(search.SearchResults, search.SearchOptions, search.IndexReport, dedup.DedupStats, dedup.KnownDuplicate),
     *(measures.SimhashMatch, measures.SimhashPair, types.Page, types.PutResult, types.Verdict, types.Schema),
     *(types.Cell, types.SetCell, types.DeleteCells, types.ReadSpec, types.Note, types.GCPolicy),

@@ -27,6 +27,7 @@ from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import BAND_SECRET_ROW, CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
+from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, Position, ReadSpec, RowMutations, SetCell
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import value_name
@@ -40,7 +41,6 @@ from docstore.writing.importing import (
     CellKey,
     CopyState,
     Done,
-    FoundBase,
     ImportedCell,
     ImportedRow,
     RowImporter,
@@ -417,7 +417,7 @@ class StoreRows:
         except CorruptionError:
             return False  # it is written again
 
-    def find_base(self, name: bytes) -> FoundBase | None:
+    def find_base(self, name: bytes) -> tuple[PagePointer, capture.Column, bytes] | None:
         """A base and a capture that has it; None if no capture has it now, or it cannot be read."""
         cell_value = self._base_rows.cell_value(name)
         if cell_value is None:
@@ -428,7 +428,7 @@ class StoreRows:
             return None
         for record in self._table.records(row_key):
             if record.columns.get(column) == cell_value:
-                return FoundBase(row_key, column, record.timestamp, raw)
+                return PagePointer(record.timestamp, row_key), column, raw
         return None
 
     # --- cells of a row

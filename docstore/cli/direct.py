@@ -17,12 +17,13 @@ import stat
 import sys
 import time
 from importlib import import_module
+from zlib import crc32
 
 from docstore import compiled
 from docstore.cli.main import DEFAULT_STORE, STORE_VARIABLE
 from docstore.cli.output import print_capture
 from docstore.model import format as layout
-from docstore.model.codec import crc32, decode_timestamp, escape
+from docstore.model.codec import decode_timestamp, escape
 from docstore.reading.shown import shown_text
 
 TYPE_CHECKING = False

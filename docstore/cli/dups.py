@@ -19,7 +19,7 @@ from docstore.reading.documents import rejection_of
 
 if TYPE_CHECKING:
     from docstore.attach import Store
-    from docstore.reading.answers import Orphan, Similar
+    from docstore.reading.collapse import Orphan, Similar
     from docstore.reports.dedup import KnownDuplicate
     from docstore.reports.measures import SimhashMatch, SimhashPair
 

@@ -23,7 +23,7 @@ from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_B
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.files import read_only_error
-from docstore.storage.port import Backend, Closing, Upkeep
+from docstore.storage.port import Backend
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
@@ -73,7 +73,7 @@ class HBaseBackend:
         self.identity = identity
         self.band_secret = band_secret
         self.session = session
-        self.index: Closing | None = None
+        self.index: Any = None
         self._read_only = read_only
 
     @property
@@ -94,7 +94,7 @@ class HBaseBackend:
         self,
         table: Table,
         committer: SlotCommitter,
-        upkeep: Callable[[], Upkeep],
+        prune: Callable[[], int],  # ignored: it removes postings while other processes write
         *,
         tablets: Sequence[int] | None,
         level: str,
@@ -108,7 +108,7 @@ class HBaseBackend:
             raise InvalidArgument("compact has no levels on HBase, which writes its files itself: leave --level out")
         durability = committer.durability
         return StoreUpkeep(
-            self.client, self.engine, self._chunks, table, durability, upkeep, on_progress, dry_run=dry_run
+            self.client, self.engine, self._chunks, table, durability, on_progress, dry_run=dry_run
         ).run()
 
     def backup(self, committer: SlotCommitter, folder: Path, on_progress: Progress | None) -> BackupReport:

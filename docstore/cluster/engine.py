@@ -580,6 +580,7 @@ class HBaseEngine:
         otherwise: Sequence[Mutation] = (),
         durability: Durability = Durability.SYNC,
     ) -> bool:
+        """Apply `then` if the condition is true, else `otherwise`, atomically; returns whether it was true."""
         self._client.check_open()
         check_mutations(table, [*then, *otherwise], self.caps.largest_cell_bytes)
         level = thrift.log_level(durability)

@@ -54,7 +54,6 @@ from docstore.model.format import CAPTURE_FAMILY, COMPACTION_ROW, COUNTS_FOLDED_
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Condition, DeleteCells, DeleteRow, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.captures import CaptureRecord, capture_of, without_body
-from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import CAPTURE_FAMILIES, Table, is_later
@@ -115,7 +114,6 @@ class StoreUpkeep:
         chunks: of long values.
         table: of pages, with their GC policies.
         durability: of the writes.
-        upkeep: maintains pages and the index.
         on_progress: called with the number of regions that are done, and of all regions.
         dry_run: only count.
         clock: seconds since 1970.
@@ -128,7 +126,6 @@ class StoreUpkeep:
         chunks: ChunkRows,
         table: Table,
         durability: Durability,
-        upkeep: Callable[[], Upkeep],
         on_progress: Progress | None,
         *,
         dry_run: bool,
@@ -139,7 +136,6 @@ class StoreUpkeep:
         self._table = table
         self._durability = durability
         self._level = thrift.log_level(durability)
-        self._upkeep = upkeep
         self._on_progress = on_progress
         self._dry_run = dry_run
         self._clock = clock

@@ -39,11 +39,11 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import NewPage
+from docstore.storage.bases import NewPage, value_name
 from docstore.storage.engine import Engine
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
-from docstore.tablets.codec import ValueCodec, checksum16, pack, unpack
+from docstore.tablets.codec import ValueCodec, pack, unpack
 from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record
 
@@ -160,7 +160,7 @@ class DictionaryRows:
 
     def write(self, content: bytes, level: int) -> bytes:
         """Write a dictionary, compressed at a level of zstd; returns its checksum."""
-        checksum = checksum16(content)
+        checksum = value_name(content)
         self._chunks.write({DICTIONARY_ROWS + checksum: encode_varint(len(content)) + pack(content, level)})
         return checksum
 
@@ -176,7 +176,7 @@ class DictionaryRows:
             raise CorruptionError("a dictionary is missing", path=where, expected="a row", found="none")
         raw_bytes, offset = decode_varint(packed)
         content = unpack(packed[offset:], raw_bytes)
-        if checksum16(content) != checksum:
+        if value_name(content) != checksum:
             raise CorruptionError("not the dictionary of this name", path=where)
         return content
 

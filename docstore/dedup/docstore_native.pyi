@@ -92,7 +92,7 @@ def merge_slices(
 ) -> Slices: ...
 
 class FrameDictionary:
-    """A dictionary of zstd frames; its callers are in `tablets.frames`."""
+    """A dictionary of zstd frames; its caller is `tablets.codec`."""
 
     def __init__(self, content: bytes) -> None: ...
     @property

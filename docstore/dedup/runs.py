@@ -31,12 +31,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from docstore.dedup.kernel import Postings
-from docstore.model.codec import crc32
 from docstore.model.errors import (
     CorruptionError,
     DocstoreError,

@@ -1,8 +1,6 @@
-"""Varints, order-preserving byte strings and CRC-32: pure functions of bytes."""
+"""Varints and order-preserving byte strings: pure functions of bytes."""
 
 from __future__ import annotations
-
-import zlib
 
 from docstore.model.errors import CorruptionError
 from docstore.model.format import KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
@@ -77,8 +75,3 @@ def encode_timestamp(timestamp: int) -> bytes:
 def decode_timestamp(source: bytes, offset: int = 0) -> int:
     """Decode the 8 bytes of `encode_timestamp`."""
     return TIMESTAMP_MAX - int.from_bytes(source[offset : offset + 8], "big")
-
-
-def crc32(raw: bytes | memoryview, start: int = 0) -> int:
-    """CRC-32 as in zlib, in [0, 2**32)."""
-    return zlib.crc32(raw, start)

@@ -142,7 +142,7 @@ def _primary(lang: str) -> str:
 Phrase: TypeAlias = tuple[str, ...]
 
 
-def key_phrases(text: str, stop: frozenset[str], most: int = MAX_PHRASES) -> list[tuple[str, float]]:
+def key_phrases(text: str, stop: frozenset[str]) -> list[tuple[str, float]]:
     """The key phrases of a text with their weights, the best first; none if the text repeats no term."""
     sentences: list[list[str]] = []
     total = 0
@@ -174,7 +174,7 @@ def key_phrases(text: str, stop: frozenset[str], most: int = MAX_PHRASES) -> lis
     for phrase, weight in best:
         if not any(_within(phrase, other) or _within(other, phrase) for other, _ in kept):
             kept.append((phrase, weight))
-            if len(kept) == most:
+            if len(kept) == MAX_PHRASES:
                 break
     return [(_render(phrase), weight) for phrase, weight in kept]
 

@@ -107,18 +107,17 @@ class CellStore:
         url_or_row_key: str | bytes,
         *,
         families: tuple[str, ...] | None = None,
-        cell_limit: int = SLICE_CELLS,
         spec: ReadSpec | None = None,
     ) -> Iterator[Cell]:
-        """Cells of one row, read a slice of `cell_limit` at a time; of `spec`, or of these families."""
+        """Cells of one row, read SLICE_CELLS at a time; of `spec`, or of these families."""
         row_key = self.row_key(url_or_row_key)
         wanted = checked_spec(ReadSpec(families=families) if spec is None else spec)
         after: Position | None = None
         while True:
-            cells = self._table.read_row(row_key, wanted._replace(cell_limit=cell_limit, after=after))
+            cells = self._table.read_row(row_key, wanted._replace(cell_limit=SLICE_CELLS, after=after))
             for cell in cells:
                 yield self._fetched(row_key, cell)
-            if len(cells) < cell_limit:
+            if len(cells) < SLICE_CELLS:
                 return
             after = Position(cells[-1].family, cells[-1].qualifier, cells[-1].timestamp)
 
@@ -154,7 +153,10 @@ class CellStore:
         """
         start, end = scan_range(prefix, host, start, end)
         spec = checked_spec(spec)
-        pattern = _compiled(qualifier_regex)
+        try:
+            pattern = None if qualifier_regex is None else re.compile(qualifier_regex.encode())
+        except re.error as error:
+            raise InvalidArgument(f"qualifier expression {qualifier_regex!r} is broken: {error}") from error
         if limit is not None and limit < 1:
             return
         rows = self._matching(self._table.scan(start, end, spec), pattern)
@@ -391,9 +393,7 @@ class CellStore:
         try:
             return cell._replace(value=self._values.fetch(cell.value))
         except CorruptionError:  # compaction may have moved it since the row was read
-            spec = ReadSpec(
-                families=(cell.family,), qualifier_prefix=cell.qualifier, since=cell.timestamp, until=cell.timestamp + 1
-            )
+            spec = ReadSpec((cell.family,), cell.qualifier, cell.timestamp, cell.timestamp + 1)
             cells = self._table.read_row(row_key, spec)
             again = next((found for found in cells if found.qualifier == cell.qualifier), cell)
             if again == cell:
@@ -415,12 +415,3 @@ def _take(rows: Iterator[tuple[bytes, list[Cell]]], most: int) -> list[tuple[byt
         if len(taken) == most or raw_bytes >= READ_AHEAD_BYTES:
             break
     return taken
-
-
-def _compiled(expression: str | None) -> re.Pattern[bytes] | None:
-    if expression is None:
-        return None
-    try:
-        return re.compile(expression.encode())
-    except re.error as error:
-        raise InvalidArgument(f"qualifier expression {expression!r} is broken: {error}") from error

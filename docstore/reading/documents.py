@@ -368,18 +368,16 @@ class DocumentReader:
             document = next(filter(None, map(read, others)), None)
             via = [keys.canonical_url(url)]
         while document is not None and follow_redirects and len(via) < MAX_REDIRECTS:
-            target = self._redirect_target(document, at)
+            http = self.get(document.row_key, at=at, families=("http",))
+            redirects = http is not None and http.status in REDIRECT_STATUSES
+            location = http.newest.header("location") if http is not None and redirects else None
+            target = keys.resolve(document.url, location) if location else None
             found = None if target is None or target in via else read(target)
             if found is None:
                 break
             via.append(document.url)
             document = found
         return document._replace(via=tuple(via)) if document is not None and via else document
-
-    def _redirect_target(self, document: Document, at: int | None) -> str | None:
-        http = self.get(document.row_key, at=at, families=("http",))
-        location = None if http is None or http.status not in REDIRECT_STATUSES else http.newest.header("location")
-        return keys.resolve(document.url, location) if location else None
 
     def live(self, pointer: PagePointer) -> Document | None:
         """The live capture of a row at that very time; None if it is not there, or cannot be read, which is noted."""

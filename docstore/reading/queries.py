@@ -16,7 +16,7 @@ from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLO
 from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Verdict, VerdictKind
-from docstore.reading.answers import Loss, Orphan, Similar
+from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.reading.pages import StoredPages
@@ -45,7 +45,16 @@ class IndexQueries:
         if threshold is not None and not 0 < threshold <= 1:
             raise InvalidArgument(f"threshold must lie in (0, 1], not {threshold}")
         least = self._thresholds.least if threshold is None else threshold
-        row_key, body, content_type, status = self._query_page(page)
+        row_key, content_type, status = b"", None, GOOD_STATUS
+        if isinstance(page, str):
+            row_key = keys.row_key(page)
+            document = self._reader.get(row_key, families=("page", "http"))
+            if document is None:
+                raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
+            body, content_type = document.body or b"", document.newest.header("content-type")
+            status = document.status or 0
+        else:
+            body = bytes(page)
         analysis = self._kernel.analyse(body, content_type)
         pages = StoredPages(self._table, self._opened.values)
         detector = Detector(
@@ -85,16 +94,6 @@ class IndexQueries:
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""
         return HashIndex(self._opened.engine, self._buckets)
-
-    def _query_page(self, page: bytes | str) -> tuple[bytes, bytes, str | None, int]:
-        """Row key, b"" if the page is not stored, body, content type and status of a page that is asked about."""
-        if not isinstance(page, str):
-            return b"", bytes(page), None, GOOD_STATUS
-        row_key = keys.row_key(page)
-        document = self._reader.get(row_key, families=("page", "http"))
-        if document is None:
-            raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
-        return row_key, document.body or b"", document.newest.header("content-type"), document.status or 0
 
 
 def _similar(

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from docstore.model.capture import DESCRIPTION, HEADINGS, MAIN, TITLE, Column
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.plain import asdict
 from docstore.reading.shown import shown_text
 from docstore.storage.captures import LiveCapture
 from docstore.storage.table import Table
+from docstore.storage.values import through_moves
 from docstore.text.finding import FoldedText, Term, cut_after, cut_before, is_boundary, terms
 
 if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # types alone: a cold read counts milliseconds
 DEFAULT_LENGTH: Final = 200
 SHORTEST_LENGTH: Final = 20
 MOST_TEXT: Final = 1 << 20
-"""So much of a text is read, from its beginning: bytes of a stored one, characters of a given one."""
+"""Bytes of a text that are read, from its beginning."""
 MOST_ANSWERED: Final = 1 << 24
 """Characters that a server may have to answer a request with."""
 MAX_HITS: Final = 16
@@ -144,39 +145,20 @@ class _Window(NamedTuple):
     found: frozenset[int]
 
 
-def passages(text: str, query: str, length: int = DEFAULT_LENGTH) -> tuple[Passage, ...]:
-    """The passages of a text that cover a query best; none if no word of it is in the text.
+def lead(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
+    """The beginning of a text, cut; terms of the query in it are marked."""
+    text = folded.text
+    return (_cut(folded, wanted, 0, _passage_end(text, 0, 0, length, len(text))),) if text else ()
+
+
+def passages(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
+    """The passages of a text that cover a query best; none if no term of it is in the text.
 
     Args:
-        text: blocks on lines of their own.
-        query: words; case and accents do not matter.
+        folded: the text; blocks on lines of their own.
+        wanted: terms of the query; case and accents do not matter.
         length: most characters of all passages together, ellipses and marks not counted.
-    Raises:
-        InvalidArgument: the length is below SHORTEST_LENGTH.
     """
-    return _passages(FoldedText(text[:MOST_TEXT]), terms(query), _checked(length))
-
-
-def lead(text: str, length: int = DEFAULT_LENGTH, query: str = "") -> tuple[Passage, ...]:
-    """The beginning of a text, cut; words of the query in it are marked."""
-    return _lead(FoldedText(text[:MOST_TEXT]), terms(query), _checked(length))
-
-
-def _checked(length: int) -> int:
-    if length < SHORTEST_LENGTH:
-        raise InvalidArgument(f"length must be at least {SHORTEST_LENGTH} characters, not {length}")
-    return length
-
-
-def _lead(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
-    text = folded.text
-    if not text:
-        return ()
-    end = _passage_end(text, 0, 0, length, len(text))
-    return (_cut(folded, wanted, 0, end),)
-
-
-def _passages(folded: FoldedText, wanted: Sequence[Term], length: int) -> tuple[Passage, ...]:
     hits, weights = _hits(folded, wanted)
     if not hits:
         return ()
@@ -374,57 +356,57 @@ def _cut(folded: FoldedText, wanted: Sequence[Term], start: int, end: int) -> Pa
 # --- over a store
 
 
-class SnippetReader:
-    """Snippets of stored pages.  Reads the `text` family and nothing else; thread-safe."""
+def snippets(
+    table: Table, values: Values, urls: Iterable[str], query: str, length: int, at: int | None
+) -> list[Snippet | None]:
+    """A snippet for each URL, in order; None if the store has no text of it.  Reads nothing but the `text` family.
 
-    def __init__(self, table: Table, values: Values) -> None:
-        self._table = table
-        self._values = values
+    Raises:
+        InvalidArgument: the length is below SHORTEST_LENGTH.
+    """
+    if length < SHORTEST_LENGTH:
+        raise InvalidArgument(f"length must be at least {SHORTEST_LENGTH} characters, not {length}")
+    wanted = terms(query)
+    end = None if at is None else at + 1
 
-    def snippets(self, urls: Iterable[str], query: str, length: int, at: int | None) -> list[Snippet | None]:
-        """A snippet for each URL, in order; None if the store has no text of it."""
-        wanted = terms(query)
-        _checked(length)
-        end = None if at is None else at + 1
-        return [self._snippet(row_key(url), wanted, length, end) for url in urls]
+    def snippet_of(key: bytes) -> Snippet | None:
+        return through_moves(
+            lambda: table.newest_capture(key, end),
+            lambda found: None if found is None else _of_capture(url_of(key), found, values, wanted, length),
+        )
 
-    def _snippet(self, key: bytes, wanted: Sequence[Term], length: int, end: int | None) -> Snippet | None:
-        found = self._table.newest_capture(key, end)
-        if found is None or MAIN not in found.columns:
-            return None
-        try:
-            return self._of_capture(url_of(key), found, wanted, length)
-        except CorruptionError:  # compaction may have moved it since the row was read
-            again = self._table.capture_at(key, found.timestamp)
-            if again is None or again == found:
-                raise
-            return self._of_capture(url_of(key), again, wanted, length)
+    return [snippet_of(row_key(url)) for url in urls]
 
-    def _of_capture(self, url: str, found: LiveCapture, wanted: Sequence[Term], length: int) -> Snippet | None:
-        folded: FoldedText | None = None
-        if wanted:
-            folded = self._folded(found, MAIN)
-            chosen = _passages(folded, wanted, length)
-            if chosen:
-                return Snippet(url, "main", chosen)
-        if DESCRIPTION in found.columns:
-            description = _lead(self._folded(found, DESCRIPTION), wanted, length)
-            if description:
-                return Snippet(url, "description", description)
-        folded = folded or self._folded(found, MAIN)
-        title = self._text(found, TITLE)[0]
-        beginning = _lead(FoldedText(shown_text(folded.text, title)), wanted, length)
-        return Snippet(url, "main", beginning) if beginning else None
 
-    def _folded(self, found: LiveCapture, column: Column) -> FoldedText:
-        """A text, without signs of links to headings."""
-        text, value = self._text(found, column)
-        shown = shown_text(text, "", self._text(found, HEADINGS)[0] if "#" in text else "")
-        return FoldedText(shown, value if shown == text else None)
+def _of_capture(url: str, found: LiveCapture, values: Values, wanted: Sequence[Term], length: int) -> Snippet | None:
+    if MAIN not in found.columns:
+        return None
+    folded: FoldedText | None = None
+    if wanted:
+        folded = _folded(found, values, MAIN)
+        chosen = passages(folded, wanted, length)
+        if chosen:
+            return Snippet(url, "main", chosen)
+    if DESCRIPTION in found.columns:
+        description = lead(_folded(found, values, DESCRIPTION), wanted, length)
+        if description:
+            return Snippet(url, "description", description)
+    folded = folded or _folded(found, values, MAIN)
+    title = _text(found, values, TITLE)[0]
+    beginning = lead(FoldedText(shown_text(folded.text, title)), wanted, length)
+    return Snippet(url, "main", beginning) if beginning else None
 
-    def _text(self, found: LiveCapture, column: Column) -> tuple[str, bytes]:
-        cell_value = found.columns.get(column)
-        value = b"" if cell_value is None else self._values.fetch(cell_value)
-        if len(value) > MOST_TEXT:
-            value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
-        return value.decode("utf-8", "replace"), value
+
+def _folded(found: LiveCapture, values: Values, column: Column) -> FoldedText:
+    """A text, without signs of links to headings."""
+    text, value = _text(found, values, column)
+    shown = shown_text(text, "", _text(found, values, HEADINGS)[0] if "#" in text else "")
+    return FoldedText(shown, value if shown == text else None)
+
+
+def _text(found: LiveCapture, values: Values, column: Column) -> tuple[str, bytes]:
+    cell_value = found.columns.get(column)
+    value = b"" if cell_value is None else values.fetch(cell_value)
+    if len(value) > MOST_TEXT:
+        value = value[:MOST_TEXT].decode("utf-8", "ignore").encode()  # without half a character at its end
+    return value.decode("utf-8", "replace"), value

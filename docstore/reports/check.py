@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Set
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,7 +18,6 @@ from docstore.model import capture
 from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, DocstoreError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
-from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
@@ -28,9 +27,10 @@ from docstore.storage.engine import ReadsAhead, all_cells
 from docstore.storage.port import Backend
 from docstore.storage.reports import Problem
 from docstore.storage.table import Table, declared_families
+from docstore.storage.unreadable import shown_column, shown_row
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.store import now_micros
-from docstore.sweep.stages import in_order
+from docstore.sweep.engine import in_order
 from docstore.writing.importing import is_unfinished
 
 if TYPE_CHECKING:  # types alone
@@ -95,7 +95,10 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
             records: dict[int, CaptureRecord] = {}
             for cell in all_cells(opened.engine, "pages", row):
                 found.extend(_check_cell(opened, row.row_key, cell, families.keys(), records))
-            found.extend(_check_visits(row.row_key, records))
+            for record in records.values():
+                if record.confirms and record.confirms not in records:  # it shows no page
+                    what = f"the capture @{record.confirms}, which this visit confirms, is not there"
+                    found.append(Problem(f"{shown_row(row.row_key)} @{record.timestamp}", what, RESTORE))
             shown = {live.timestamp: live for live in table.live(list(records.values()))}
             batch += [(row.row_key, record, shown.get(time)) for time, record in records.items()]
             if len(batch) >= BATCH_CAPTURES:
@@ -140,14 +143,6 @@ def _check_cell(
             opened.values.fetch(cell.value)
         except CorruptionError as error:
             yield Problem(where(), str(error), RESTORE)
-
-
-def _check_visits(row_key: bytes, records: Mapping[int, CaptureRecord]) -> Iterator[Problem]:
-    """Report visits whose confirmed capture is missing: they show no page."""
-    for record in records.values():
-        if record.confirms and record.confirms not in records:
-            what = f"the capture @{record.confirms}, which this visit confirms, is not there"
-            yield Problem(f"{_shown(row_key)} @{record.timestamp}", what, RESTORE)
 
 
 def _check_capture(opened: Backend, seen: SeenPages, checked: Checked) -> Iterator[Problem]:
@@ -197,12 +192,4 @@ def _check_bases(opened: Backend) -> Iterator[Problem]:
 
 
 def _where(row_key: bytes, column: Column, timestamp: int) -> str:
-    family, qualifier = column
-    return f"{_shown(row_key)} {family}:{qualifier.decode('utf-8', 'replace')} @{timestamp}"
-
-
-def _shown(row_key: bytes) -> str:
-    try:
-        return url_of(row_key)
-    except ValueError:
-        return repr(row_key)
+    return f"{shown_row(row_key)} {shown_column(column)} @{timestamp}"

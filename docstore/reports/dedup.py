@@ -25,7 +25,6 @@ from docstore.reading.cells import Row
 from docstore.reading.documents import ROWS_AHEAD
 from docstore.reports.patterns import Pattern, PatternCounts, SameText
 from docstore.storage.captures import LiveCapture
-from docstore.storage.engine import ScannedRow
 from docstore.storage.values import INLINE_TAG, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.reindex import reindex
@@ -209,82 +208,61 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
     """
     if by not in (None, *BY):
         raise InvalidArgument(f"by is one of {', '.join(BY)}, not {by!r:.100}")
-    counting = _Counting(store, by, crawl)
+    stats = DedupStats()
+    clusters: Counter[bytes] = Counter()
+    parameters, patterns = ParameterCounts(), PatternCounts()
+    values = store.opened.values
     for row in store.table.scan_captures():
-        counting.take(row)
-    return counting.done()
-
-
-class _Counting:
-    def __init__(self, store: DocumentStore, by: str | None, crawl: str) -> None:
-        self._store = store
-        self._fetch = store.opened.values.fetch
-        self._by = by
-        self._crawl = crawl
-        self._stats = DedupStats()
-        self._clusters: Counter[bytes] = Counter()
-        self._parameters = ParameterCounts()
-        self._patterns = PatternCounts()
-
-    def take(self, row: ScannedRow) -> None:
-        """Count one row."""
         url = url_of(row.row_key)
-        captures = list(self._store.table.row_captures(row.cells))
-        if self._crawl:
-            captures = [one for one in captures if _label(one) == self._crawl]
+        captures = [one for one in store.table.row_captures(row.cells) if not crawl or _label(one) == crawl]
         rejected: dict[int, StoredVerdict] = {}
         newest_verdict: StoredVerdict | None = None
         for live in captures:
             if capture.VERDICT in live.columns:
-                verdict = capture.decode_verdict(self._fetch(live.columns[capture.VERDICT]))
+                verdict = capture.decode_verdict(values.fetch(live.columns[capture.VERDICT]))
                 if verdict.reason == capture.REASON_NOT_MODIFIED:
                     continue
                 newest_verdict = newest_verdict or verdict
                 body = live.columns.get(capture.BODY)
-                stored_bytes = 0 if body is None else self._store.opened.values.stored_bytes(body)
-                names = [_label(live)] if self._by == "crawl" else self._names(url)
-                groups = [self._stats.groups.setdefault(name, GroupCounts()) for name in names]
-                for group in (self._stats.total, *groups):
+                stored_bytes = 0 if body is None else values.stored_bytes(body)
+                names = [_label(live)] if by == "crawl" else _names(by, url)
+                for group in (stats.total, *(stats.groups.setdefault(name, GroupCounts()) for name in names)):
                     group.add(verdict, body, stored_bytes)
                 if verdict.stored == capture.STORED_REJECTED:
                     rejected[live.timestamp] = verdict
         newest = next((live for live in captures if live.shows_page and capture.TEXT_CHECKSUM in live.columns), None)
         if newest is not None:
-            clusters = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
-            if newest.source in clusters:
-                self._clusters[self._fetch(clusters[newest.source])] += 1
+            placed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
+            if newest.source in placed:
+                clusters[values.fetch(placed[newest.source])] += 1
         content = b""
-        if "?" in url or self._by == "pattern":
-            content = content_of(self._store, captures, rejected)
-            self._parameters.add(url, content)
-        if self._by == "pattern" and newest_verdict is not None:
-            self._patterns.add(url, content[:9], newest_verdict.kind in DUPLICATES)
+        if "?" in url or by == "pattern":
+            content = content_of(store, captures, rejected)
+            parameters.add(url, content)
+        if by == "pattern" and newest_verdict is not None:
+            patterns.add(url, content[:9], newest_verdict.kind in DUPLICATES)
+    sizes = [size for size in clusters.values() if size > 1]
+    stats.clustered = sum(sizes)
+    for low, high in CLUSTER_SIZES:
+        name = f"{low}" if high == low else f"{low}-{high}" if high else f"{low} and more"
+        stats.cluster_sizes[name] = sum(1 for size in sizes if size >= low and (high is None or size <= high))
+    stats.traps = parameters.done()
+    stats.patterns, stats.same_texts = patterns.done()
+    ordered = sorted(stats.groups.items(), key=lambda item: (-item[1].duplicates, -item[1].captures, item[0]))
+    stats.groups = dict(ordered)
+    stats.unseen = reindex(store, dry_run=True).unseen
+    return stats
 
-    def _names(self, url: str) -> list[str]:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        if self._by == "host":
-            return [host]
-        if self._by == "prefix":
-            return [f"{host}/{parts.path.lstrip('/').partition('/')[0]}"]
-        if self._by == "parameter":
-            return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)})
-        return []
 
-    def done(self) -> DedupStats:
-        """The counts, after all rows."""
-        stats = self._stats
-        sizes = [size for size in self._clusters.values() if size > 1]
-        stats.clustered = sum(sizes)
-        for low, high in CLUSTER_SIZES:
-            name = f"{low}" if high == low else f"{low}-{high}" if high else f"{low} and more"
-            stats.cluster_sizes[name] = sum(1 for size in sizes if size >= low and (high is None or size <= high))
-        stats.traps = self._parameters.done()
-        stats.patterns, stats.same_texts = self._patterns.done()
-        ordered = sorted(stats.groups.items(), key=lambda item: (-item[1].duplicates, -item[1].captures, item[0]))
-        stats.groups = dict(ordered)
-        stats.unseen = reindex(self._store, dry_run=True).unseen
-        return stats
+def _names(by: str | None, url: str) -> list[str]:
+    """The groups of a URL."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if by == "host":
+        return [host]
+    if by == "prefix":
+        return [f"{host}/{parts.path.lstrip('/').partition('/')[0]}"]
+    return sorted({f"{host}?{name}" for name, _ in _parameters(parts.query)}) if by == "parameter" else []
 
 
 # --- the list

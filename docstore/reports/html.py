@@ -78,9 +78,13 @@ def report_html(made: Survey) -> str:
     sheet = element("style")
     sheet.text = style_sheet()
     head.append(sheet)
+    sections: list[Element] = []
+    if made.totals.captures:
+        sections += [element("div", _verdicts(made), _kept(made), class_="two"), _over_time(made)]
+        sections += [_clusters(made), _hosts(made), *_traps(made), _texts(made)]
     body = element(
         "body",
-        element("main", _title(made), _figures(made), *_sections(made), id="content"),
+        element("main", _title(made), _figures(made), *sections, _sizes(made), id="content"),
         element(
             "footer",
             element("span", f"docstore {made.version}"),
@@ -90,17 +94,6 @@ def report_html(made: Survey) -> str:
         class_="report",
     )
     return "<!doctype html>\n" + markup.render(element("html", head, body, lang="en")) + "\n"
-
-
-def _sections(made: Survey) -> Iterable[Element]:
-    if made.totals.captures:
-        yield element("div", _verdicts(made), _kept(made), class_="two")
-        yield _over_time(made)
-        yield _clusters(made)
-        yield _hosts(made)
-        yield from _traps(made)
-        yield _texts(made)
-    yield _sizes(made)
 
 
 def _title(made: Survey) -> Element:
@@ -187,7 +180,7 @@ def _verdicts(made: Survey) -> Element:
                 bar["width"],
                 BAR_HEIGHT,
                 f"{words(bar['name'])} {percent(bar['value'], total)}",
-                _fill(bar),
+                f"fill {bar['name']}",
             )
             for bar in bars
             if bar["width"]
@@ -195,10 +188,6 @@ def _verdicts(made: Survey) -> Element:
     )
     rows = [(_key(bar["name"]), number(bar["value"]), percent(bar["value"], total)) for bar in bars]
     return _section("Verdicts", drawn, _plain(rows), about="What each capture was when it was written.")
-
-
-def _fill(bar: Mapping[str, object]) -> str:
-    return f"fill {bar['name']}"
 
 
 def _plain(rows: Iterable[Sequence[Child]]) -> Element:
@@ -293,10 +282,12 @@ def _hosts(made: Survey) -> Element:
 def _traps(made: Survey) -> Iterable[Element]:
     cut = f" Of {counted(made.cut_hosts, 'host')} only {number(MOST_URLS)} URLs were counted." if made.cut_hosts else ""
     if made.patterns:
-        shapes = [
-            (_shape(one.shape, one.example), number(one.urls), _share(one.duplicates, one.urls))
-            for one in made.patterns[:SHOWN]
-        ]
+        shapes = []
+        for one in made.patterns[:SHOWN]:
+            shape = element("code", markup.short(one.shape, SHAPE_CHARACTERS), class_="url")
+            example = element("span", url_text(one.example), class_="quiet")
+            named = element("span", shape, element("br"), example)
+            shapes.append((named, number(one.urls), _share(one.duplicates, one.urls)))
         about = "Shapes of URLs of which many repeat other pages; a crawler that skips them loses little."
         yield _section("Traps", markup.table(("Shape", "URLs", "Duplicates"), shapes, right=(1,)), about=about + cut)
     if made.parameters:
@@ -312,19 +303,6 @@ def _traps(made: Survey) -> Iterable[Element]:
         texts = [(url_text(one.example), number(one.urls)) for one in made.same_texts[:SHOWN]]
         about = "Texts that five URLs and more of one host show: empty lists, logins, pages that are not there."
         yield _section("One text at many URLs", markup.table(("As at", "URLs"), texts, right=(1,)), about=about + cut)
-
-
-def _shape(shape: str, example: str) -> Element:
-    return element(
-        "span",
-        element("code", markup.short(shape, SHAPE_CHARACTERS), class_="url"),
-        element("br"),
-        _quiet(url_text(example)),
-    )
-
-
-def _quiet(child: Element) -> Element:
-    return element("span", child, class_="quiet")
 
 
 def _texts(made: Survey) -> Element:

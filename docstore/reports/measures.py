@@ -81,6 +81,9 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
     left_sample, right_sample = fingerprints.zero_mod(left, modulus), fingerprints.zero_mod(right, modulus)
     sampled = fingerprints.overlap(left_sample, right_sample)
     bits = None if first.simhash is None or second.simhash is None else (first.simhash ^ second.simhash).bit_count()
+    estimate: float | None = None
+    if first.sketch and second.sketch and first.sketch[0] == second.sketch[0]:
+        estimate = fingerprints.similarity(first.sketch, second.sketch)
     return Measures(
         _equal(first.checksum, second.checksum),
         _equal(first.text_checksum, second.text_checksum),
@@ -89,7 +92,7 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
         _share(shared, len(right)),
         bits,
         None if bits is None else 1 - bits / BITS,
-        _estimate(first.sketch, second.sketch),
+        estimate,
         modulus,
         len(left_sample),
         len(right_sample),
@@ -101,10 +104,6 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
 def _equal(first: bytes | None, second: bytes | None) -> bool | None:
     """Whether two checksums of one scheme are equal; None if one is absent or the schemes differ."""
     return first == second if first and second and first[0] == second[0] else None
-
-
-def _estimate(first: bytes | None, second: bytes | None) -> float | None:
-    return fingerprints.similarity(first, second) if first and second and first[0] == second[0] else None
 
 
 def _share(part: int, whole: int) -> float | None:

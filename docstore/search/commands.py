@@ -13,7 +13,7 @@ from docstore.cli import answers, output
 from docstore.cli.opening import open_in
 from docstore.cli.page_commands import IDLE_SHARE
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
-from docstore.search.answers import Hit, IndexReport, SearchOptions, SearchResults
+from docstore.search.answers import Hit, IndexReport, SearchOptions
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
@@ -75,8 +75,12 @@ def _print_report(report: IndexReport) -> None:
 
 def run_search(args: argparse.Namespace) -> int:
     """Search."""
+    same: Any = ("host", "lang", "since", "until", "status", "limit", "offset", "length")
+    options = SearchOptions(collapse=not args.no_collapse, **{name: getattr(args, name) for name in same})  # type: ignore[typeddict-item]
     with ExitStack() as stack:
-        results = _search(args, open_in(stack, args))
+        store = open_in(stack, args)
+        query = " ".join(args.query)
+        results = store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
     for rank, hit in enumerate(results.hits, args.offset + 1):
         if args.json:
             output.json_line(hit.asdict())
@@ -84,13 +88,6 @@ def run_search(args: argparse.Namespace) -> int:
             _print_hit(rank, hit)
     output.note(f"{results.total} {'page matches' if results.total == 1 else 'pages match'}")
     return EXIT_OK if results.hits else EXIT_NOTHING_FOUND
-
-
-def _search(args: argparse.Namespace, store: Store) -> SearchResults:
-    same: Any = ("host", "lang", "since", "until", "status", "limit", "offset", "length")
-    options = SearchOptions(collapse=not args.no_collapse, **{name: getattr(args, name) for name in same})  # type: ignore[typeddict-item]
-    query = " ".join(args.query)
-    return store.search(query, index=args.index, boosts=args.boosts, synonyms=args.synonyms, **options)
 
 
 def _print_hit(rank: int, hit: Hit) -> None:
@@ -102,6 +99,3 @@ def _print_hit(rank: int, hit: Hit) -> None:
     output.styled_line([f"     {output.shown_url(hit.url)}  {facts}"], 5)
     if hit.snippet is not None:
         output.styled_line(["     ", *answers.snippet_pieces(hit.snippet, html=False)], 5)
-
-
-# --- what both commands use

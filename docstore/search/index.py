@@ -196,7 +196,8 @@ class SearchIndex:
             self._prepare(full=full)
             purge = self.store.opened.engine.newest("meta", PURGED_ROW, META_FAMILY, PURGED_LAST)
             token = b"" if purge is None else purge.value
-            if token != self._scrubbed_purge():  # the states do not show a purged page that was put again
+            last = self.folder / PURGE_FILE
+            if token != (last.read_bytes() if last.exists() else b""):  # a purged page that was put again has its state
                 (self.folder / SCRUB_FILE).touch()
             report = _Pass(self, self._open(), frozenset(), on_progress).run()
             scrubbed = 0
@@ -209,7 +210,7 @@ class SearchIndex:
                     (self.folder / SCRUB_FILE).unlink()
                 else:
                     scrubbed += _Pass(self, index, rows, on_progress).run()["changed"]
-            (self.folder / PURGE_FILE).write_bytes(token)
+            last.write_bytes(token)
             self._seen_commits = commits
             return IndexReport(
                 **report, scrubbed=scrubbed, index_bytes=self._bytes(), seconds=time.monotonic() - started
@@ -240,11 +241,6 @@ class SearchIndex:
         searcher = index.searcher()
         addresses = [address for address in _addresses(searcher) if address.segment_ord in removed]
         return frozenset(_numbers(searcher, "row", addresses))
-
-    def _scrubbed_purge(self) -> bytes:
-        """Token of the last purge whose words are removed from the files."""
-        path = self.folder / PURGE_FILE
-        return path.read_bytes() if path.exists() else b""
 
     def _bytes(self) -> int:
         return sum(path.stat().st_size for path in self.folder.iterdir())

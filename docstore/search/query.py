@@ -1,4 +1,6 @@
-"""Translate a query into one of tantivy: fields, phrases, prefixes of words, synonyms, words near each other.
+"""A search: the query, in words of tantivy, and hits in rank order with title, time, verdict and snippet of the store.
+
+A query has fields, phrases, prefixes of words, synonyms, words near each other:
 
     stack buffer            pages with any of the words, those with all of them first
     "stack buffer"          the words in this order, next to each other
@@ -10,30 +12,42 @@ Ranking: a word scores by BM25 in each field, times the field's boost.  A word o
 of Hangul) also matches the words that begin with it, by the rule of snippets (`text.finding.beginning_of`); these
 count as one word with their total frequency.  Two adjacent words of the query score once more if they are within eight
 words of each other.  In scripts without spaces, a sequence of characters is searched by its pairs.
+
+Pages that are not live any more are left out even before the next update of the index.  Duplicates are collapsed as by
+`DocumentStore.collapse`: by the clusters of the last sweep, else by the page that a verdict names.  That takes two or
+three reads for each page, so the search stops after enough hits and a few more to count their duplicates.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import time
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Unpack
 from xml.etree import ElementTree
 
+from docstore.search.index import TEXT_FIELDS, SearchIndex, search_text  # first: it says what to install
+
+# isort: split
 import tantivy
 from tantivy import Occur, Query
 
+from docstore.model import capture
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
+from docstore.model.keys import url_of
 from docstore.model.types import micros
-from docstore.search.answers import SearchOptions
-from docstore.search.index import TEXT_FIELDS, search_text
+from docstore.reading.collapse import own_group
+from docstore.reading.snippet import DEFAULT_LENGTH
+from docstore.search.answers import Hit, SearchOptions, SearchResults
+from docstore.store import DocumentStore
 from docstore.text.finding import beginning_of, is_unspaced
 
 MOST_CHARACTERS: Final = 1000
@@ -48,6 +62,12 @@ FREQUENT_PAGES: Final = 1000
 for a frequent word, nor is nearness for two of them: that takes long and changes the ranking little."""
 NEAR_FIELDS: Final = ("title", "main")
 WHOLE_FIELDS: Final = ("host", "lang")
+WEIGHTS_FILE: Final = "search.toml"
+"""In the folder of a store: its own boosts."""
+MAX_EXTRA_HITS: Final = 20
+"""Hits after the shown ones that are read to count duplicates."""
+MAX_RANK: Final = 100_000
+MARKED_FIELDS: Final = ("", "main", "description")
 
 _ITEM: Final = re.compile(r'([+-]?)(?:([a-z]+):)?(?:"([^"]*)"?|(\S+))')
 
@@ -340,3 +360,134 @@ def _any(queries: Sequence[Query]) -> Query | None:
     if len(queries) < 2:
         return queries[0] if queries else None
     return Query.boolean_query([(Occur.Should, query) for query in queries])
+
+
+# --- hits
+
+
+class _Group:
+    """A page that is shown, and the number of collapsed pages of its cluster."""
+
+    def __init__(self, row_key: bytes, score: float) -> None:
+        self.row_key = row_key
+        self.score = score
+        self.duplicates = 0
+
+
+def search(
+    index: SearchIndex,
+    query: str,
+    boosts: Path | None = None,
+    synonyms: Path | None = None,
+    **options: Unpack[SearchOptions],
+) -> SearchResults:
+    """See `DocumentStore.search`."""
+    limit, offset, status = options.get("limit", 10), options.get("offset", 0), options.get("status")
+    if not all(type(number) is int for number in (limit, offset, status or 0)) or not 0 <= (status or 0) <= 999:
+        raise InvalidArgument(f"limit, offset and status are numbers, not {limit!r}, {offset!r} and {status!r}")
+    for text in (query, options.get("host") or "", options.get("lang") or ""):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{text!r:.80} has a lone surrogate, which no page can match; remove it") from error
+    if not 0 < limit <= MAX_RANK or not 0 <= offset <= MAX_RANK:
+        raise InvalidArgument(f"limit is from 1 and offset from 0, to {MAX_RANK}, not {limit} and {offset}")
+    seconds = options.get("seconds")
+    deadline = None if seconds is None else time.monotonic() + seconds
+    items = parse(query)
+    searcher = index.searcher()
+    own = index.store.opened.path / WEIGHTS_FILE
+    weights = read_weights(boosts or (own if own.exists() else None))
+    synonyms = synonyms or weights.synonyms
+    maker = QueryMaker(searcher, index.schema, weights, read_synonyms(synonyms) if synonyms else {})
+    collapse = options.get("collapse", True)
+    with index.translated():
+        total, ranked = _ranked(searcher, maker.make(items, options), 2 * (limit + offset) + MAX_EXTRA_HITS)
+        groups, complete = _groups(index.store, ranked, limit + offset, collapse, deadline)
+    said = (item.text for item in items if item.sign != "-" and item.field in MARKED_FIELDS)
+    marked = " ".join((*said, *maker.synonyms_used))
+    hits = []
+    for group in groups[offset : offset + limit]:
+        length = options.get("length", DEFAULT_LENGTH)
+        if _is_over(deadline):
+            complete, length = False, 0
+        hit = _hit(index.store, group, marked, length)
+        if hit is not None:
+            hits.append(hit)
+    return SearchResults(total, hits, complete)
+
+
+def _ranked(searcher: tantivy.Searcher, query: Query, first: int) -> tuple[int, Iterator[tuple[bytes, float]]]:
+    """How many pages match; and their row keys and scores in rank order, read in parts of growing size."""
+    head: Any = searcher.search(query, limit=first, count=True)
+
+    def pages() -> Iterator[tuple[bytes, float]]:
+        part, start, size = head, 0, first
+        while True:
+            for score, address in part.hits:
+                row_key: Any = searcher.doc(address).get_first("key")
+                yield row_key, score
+            start += size
+            if len(part.hits) < size or start >= MAX_RANK:
+                return
+            size *= 4
+            part = searcher.search(query, limit=size, offset=start, count=False)
+
+    return head.count, pages()
+
+
+def _groups(
+    store: DocumentStore, ranked: Iterator[tuple[bytes, float]], wanted: int, collapse: bool, deadline: float | None
+) -> tuple[list[_Group], bool]:
+    """The first pages of `wanted` clusters, and whether all duplicates among them are collapsed."""
+    groups: list[_Group] = []
+    by_name: dict[bytes, _Group] = {}
+    complete = True
+    more = MAX_EXTRA_HITS
+    for row_key, score in ranked:
+        is_full = len(groups) == wanted
+        more -= is_full
+        if is_full and (not collapse or not more):
+            break
+        page = None
+        if collapse and complete:
+            if _is_over(deadline):
+                complete = False
+            else:
+                page = store.clusters.of(row_key)
+                if page is None:
+                    continue  # it is not live any more
+        names = {store.clusters.group(page), own_group(page)} if page is not None else set()
+        group = next((by_name[name] for name in names if name in by_name), None)
+        if group is not None:
+            group.duplicates += 1
+        elif not is_full:
+            group = _Group(row_key, score)
+            groups.append(group)
+            by_name |= dict.fromkeys(names, group)
+    return groups, complete
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def _hit(store: DocumentStore, group: _Group, marked: str, length: int) -> Hit | None:
+    """A page with its fields from the store; None if it is not live any more."""
+    newest = store.table.newest_capture(group.row_key)
+    if newest is None:
+        return None
+    unreadable, fetch = store.opened.values.unreadable, store.opened.values.fetch
+    values = (newest.columns.get(column) for column in (capture.TITLE, capture.STATUS, capture.VERDICT))
+    title, status, verdict = ((value and unreadable.attempt(partial(fetch, value))) or b"" for value in values)
+    url = url_of(group.row_key)
+    return Hit(
+        url,
+        title.decode("utf-8", "replace"),
+        newest.timestamp,
+        int(status or b"0"),
+        capture.shown_verdict(capture.decode_verdict(verdict)) if verdict else None,
+        group.score,
+        group.duplicates,
+        unreadable.attempt(lambda: store.snippet(url, marked, length=length)) if length else None,
+    )

@@ -46,8 +46,8 @@ from docstore.model.types import (
     refusal_of_fields,
     refusal_of_time,
 )
-from docstore.reading.answers import Orphan, Similar
 from docstore.reading.cells import SLICE_CELLS, Row, scan_range
+from docstore.reading.collapse import Orphan, Similar
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults

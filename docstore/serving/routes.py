@@ -39,9 +39,8 @@ from docstore.model.types import (
     micros,
 )
 from docstore.reading import queries
-from docstore.reading.answers import Similar
 from docstore.reading.cells import Row, scan_range
-from docstore.reading.collapse import Collapser
+from docstore.reading.collapse import Collapser, Similar
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults

@@ -32,7 +32,7 @@ LARGEST_BASE_BYTES = 4 << 20
 
 
 def value_name(raw: bytes) -> bytes:
-    """The name of a value as a base: the first 16 bytes of its BLAKE3."""
+    """The name of a value as a base or dictionary: the first 16 bytes of its BLAKE3."""
     return blake3(raw).digest(16)
 
 

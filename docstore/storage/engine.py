@@ -18,7 +18,6 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.format import BARE_TABLES, FAMILY_END, TABLE_TAGS, TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
-    Condition,
     DeleteCells,
     DeleteFamily,
     DeleteRow,
@@ -106,18 +105,6 @@ class Engine(Protocol):
         """
         ...
 
-    def check_and_mutate(
-        self,
-        table: str,
-        row_key: bytes,
-        condition: Condition,
-        then: Sequence[Mutation],
-        otherwise: Sequence[Mutation] = (),
-        durability: Durability = Durability.SYNC,
-    ) -> bool:
-        """Apply `then` if the condition is true, else `otherwise`, atomically; returns whether it was true."""
-        ...
-
     def compact_deleted(self) -> None:
         """Compact ranges with so many deleted cells that they slow reads; called after deletes, without a lock."""
         ...
@@ -146,6 +133,11 @@ def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:
         cells = engine.read_row(table, row.row_key, spec)
         yield from cells
         more = len(cells) == limit
+
+
+def delete_of(cell: Cell) -> DeleteCells:
+    """The mutation that deletes one cell."""
+    return DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
 
 
 class FirstQualifiers(NamedTuple):

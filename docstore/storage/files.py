@@ -57,6 +57,16 @@ PRIVATE = 0o700
 """Mode of a folder with a store, or with a copy of one: its pages may be private to this user."""
 
 
+@contextmanager
+def _descriptor(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor for one block."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class AppendFile:
     """A file that only grows.  One thread at a time.
 
@@ -174,9 +184,17 @@ class ReadFile:
 
 
 class Files:
-    """The real file system.  A test replaces `write`, `sync`, `read` and the whole-file operations."""
+    """The real file system.  A test replaces `write`, `sync`, `read` and the whole-file operations.
+
+    Args:
+        read_only: a folder in which changes are refused, for a store that is open for reading only.
+    """
 
     _read_only: Path | None = None
+
+    def __init__(self, read_only: Path | None = None) -> None:
+        if read_only is not None:
+            self._read_only = read_only.resolve()
 
     def _refuse_if_read_only(self, path: Path) -> None:
         folder = self._read_only
@@ -254,22 +272,14 @@ class Files:
     def truncate(self, path: Path, length_bytes: int) -> None:
         """Truncate a file and sync it."""
         self._refuse_if_read_only(path)
-        with translated("truncate", path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.ftruncate(descriptor, length_bytes)
-                self.sync(descriptor)
-            finally:
-                os.close(descriptor)
+        with translated("truncate", path), _descriptor(path, os.O_WRONLY) as descriptor:
+            os.ftruncate(descriptor, length_bytes)
+            self.sync(descriptor)
 
     def sync_file(self, path: Path) -> None:
         """fsync a file."""
-        with translated("sync", path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                self.sync(descriptor)
-            finally:
-                os.close(descriptor)
+        with translated("sync", path), _descriptor(path, os.O_WRONLY) as descriptor:
+            self.sync(descriptor)
 
     def unlink(self, path: Path) -> None:
         """Remove a file; durable after `sync_folder`."""
@@ -279,12 +289,8 @@ class Files:
 
     def sync_folder(self, path: Path) -> None:
         """fsync a folder, so that the names in it survive power loss."""
-        with translated("sync folder", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                self.sync(descriptor)
-            finally:
-                os.close(descriptor)
+        with translated("sync folder", path), _descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+            self.sync(descriptor)
 
     def make_folder(self, path: Path, mode: int = 0o777) -> None:
         """Make a folder, durably; one that exists keeps its mode.  Its parent must exist."""
@@ -309,15 +315,12 @@ class Files:
     def allocate(self, path: Path, length_bytes: int) -> None:
         """Make a file of this size on disk; if the disk is too full, no file is left."""
         self._refuse_if_read_only(path)
-        with translated("allocate", path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with translated("allocate", path), _descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
             try:
                 os.posix_fallocate(descriptor, 0, length_bytes)
             except OSError:
                 path.unlink()
                 raise
-            finally:
-                os.close(descriptor)
 
     def free_bytes(self, path: Path) -> int:
         """Free bytes on the disk of a folder."""
@@ -342,13 +345,6 @@ class Files:
         """How long a file is."""
         with translated("get the length of", path):
             return path.stat().st_size
-
-
-class ReadOnlyFiles(Files):
-    """As `Files`, but refuses changes in one folder: for a store that is open for reading only."""
-
-    def __init__(self, folder: Path) -> None:
-        self._read_only = folder.resolve()
 
 
 def read_only_error(store: Path) -> StorageError:

@@ -34,26 +34,6 @@ Follower = Callable[[Plan, bool], None]
 """Called after each commit, with the plan and whether it is known to be applied; if not, a part of it may be."""
 
 
-class Closing(Protocol):
-    """Something that is closed with the store."""
-
-    def close(self) -> None:
-        """Close; a second call does nothing."""
-        ...
-
-
-class Upkeep(Protocol):
-    """The part of compaction that needs pages and the index."""
-
-    def prune(self) -> int:
-        """Set the totals to what is live, unless others write all the time, and remove postings that lead to no page.
-
-        Returns:
-            How many postings were removed.
-        """
-        ...
-
-
 class Values(Protocol):
     """Values of cells.  Reading is thread-safe; storing requires the commit lock.
 
@@ -188,7 +168,8 @@ class Backend(Protocol):
         base_rows: bases of deltas.
         band_secret: key of the bins of bands; b"" for none.
         runs: where an index may keep sorted runs; None if postings are rows.
-        index: the index, if it is open: reading does not open it.  Closed with the backend.
+        index: the buckets of the index; None if they are not open: reading does not open them.  Closed with the
+            backend.
         lower: for an overlay, the backend under it.
     """
 
@@ -198,7 +179,7 @@ class Backend(Protocol):
     base_rows: BaseRows
     band_secret: bytes
     runs: RunStorage | None
-    index: Closing | None
+    index: Any
     lower: Backend | None
 
     @property
@@ -233,7 +214,7 @@ class Backend(Protocol):
         self,
         table: Table,
         committer: Any,
-        upkeep: Callable[[], Upkeep],
+        prune: Callable[[], int],
         *,
         tablets: Sequence[int] | None,
         level: str,
@@ -246,7 +227,8 @@ class Backend(Protocol):
         Args:
             table: of pages, with their policies.
             committer: of all writers.
-            upkeep: gives access to pages and the index; called when needed.
+            prune: sets the totals to what is live, unless others write all the time, and removes postings that lead
+                to no page; -> how many.  Loads the index.
             tablets, level, full, dry_run, on_progress: see `DocumentStore.compact`.
         """
         ...

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
+from docstore.model.capture import Column
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.keys import url_of
 from docstore.model.plain import asdict
@@ -99,8 +100,8 @@ class UnreadableValues:
             unreadable = self._listed.get(key)
             if unreadable is None:
                 unreadable = Unreadable(
-                    _shown(row_key) if row_key else "",
-                    f"{family}:{qualifier.decode('utf-8', 'replace')}" if row_key else "",
+                    shown_row(row_key) if row_key else "",
+                    shown_column((family, qualifier)) if row_key else "",
                     timestamp,
                     error.path,
                     error.offset,
@@ -125,7 +126,14 @@ class UnreadableValues:
                 self._collectors = [other for other in self._collectors if other is not collector]
 
 
-def _shown(row_key: bytes) -> str:
+def shown_column(column: Column) -> str:
+    """The name of a column."""
+    family, qualifier = column
+    return f"{family}:{qualifier.decode('utf-8', 'replace')}"
+
+
+def shown_row(row_key: bytes) -> str:
+    """The URL of a row; its key, if that is of no URL."""
     try:
         return url_of(row_key)
     except InvalidArgument:

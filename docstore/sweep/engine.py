@@ -8,7 +8,9 @@ process.  Every engine gives the same bytes for the same input; `cluster/spark.p
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -22,7 +24,6 @@ from docstore.dedup.kernel import Kernel, joined_words, shared_members
 from docstore.model.capture import sketch_bins
 from docstore.reference.fingerprints import BINS, Numbers, Sets, minima, sketch
 from docstore.sweep.candidates import Candidates, candidates
-from docstore.sweep.stages import in_order
 
 # --- when two versions are equal: one rule for all stages and for verdicts
 #
@@ -180,6 +181,19 @@ def shared_of_sets(sets: Sets, batch: Columns) -> Columns:
 # --- engines
 
 Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+def in_order(threads: int, work: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
+    """Results of the parts, in order, computed in threads; at most two parts a thread are in flight."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="docstore-sweep") as pool:
+        window: deque[Future[Result]] = deque()
+        for part in parts:
+            window.append(pool.submit(work, part))
+            if len(window) >= 2 * threads:
+                yield window.popleft().result()
+        while window:
+            yield window.popleft().result()
 
 
 class Engine:

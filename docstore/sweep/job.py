@@ -43,8 +43,7 @@ from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster_gr
 from docstore.sweep.engine import BY_BODY, BY_TEXT, Engine, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
 from docstore.sweep.pairs import Listed, PairGraph, set_apart, verify
-from docstore.sweep.stages import Workspace
-from docstore.sweep.texts import Maker
+from docstore.sweep.texts import Maker, make_folder, remove_folder
 
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
@@ -255,10 +254,10 @@ class _Sweep:
         versions = read_versions(self._store, lambda done: self._show("versions", done, 0))
         self._stage_done("versions")
         state = blake3(versions.state + self._how.encode()).digest(16)
-        workspace = Workspace(self._store.opened.path, state)
+        folder = make_folder(self._store.opened.path, state)
         if self._own_sketches or not versions.sketched[versions.equal_by == BY_TEXT].all():
-            self._sketch(versions, workspace)
-        graph = self._pairs(versions, workspace)
+            self._sketch(versions, folder)
+        graph = self._pairs(versions, folder)
         degrees = graph.degrees()
         report.captures = len(versions.rows)
         report.compared = int((versions.equal_by == BY_TEXT).sum())
@@ -285,17 +284,17 @@ class _Sweep:
         self._stage_done("columns")
         report.seconds = time.monotonic() - self._began
         self.engine.close()
-        workspace.remove()
+        remove_folder(folder)
         return report
 
     # --- stages
 
-    def _sketch(self, versions: Versions, workspace: Workspace) -> None:
+    def _sketch(self, versions: Versions, folder: Path) -> None:
         """Make the sketches that the store lacks: of another text, another shingle length, or an earlier scheme."""
         chosen = versions.good if self._own_sketches else (versions.equal_by == BY_TEXT) & ~versions.sketched
         numbers = np.flatnonzero(chosen)
         made = self._maker(versions).make(
-            workspace, "sketches", numbers, sketches=True, on_progress=self._reporter("sketches")
+            folder, "sketches", numbers, sketches=True, on_progress=self._reporter("sketches")
         )
         versions.sketches[numbers] = made.sketches
         versions.shingle_counts[numbers] = made.sets.lengths
@@ -309,7 +308,7 @@ class _Sweep:
     def _maker(self, versions: Versions) -> Maker:
         return Maker(self._store, versions, self._rule, from_bodies=self._from_bodies, engine=self.engine)
 
-    def _pairs(self, versions: Versions, workspace: Workspace) -> PairGraph:
+    def _pairs(self, versions: Versions, folder: Path) -> PairGraph:
         maker = self._maker(versions)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
@@ -320,11 +319,11 @@ class _Sweep:
         self.report.candidates = len(first)
         self._stage_done("candidates")
         needed = distinct(np.concatenate([first, second]))
-        made = maker.make(workspace, "shingles", needed, sketches=False, on_progress=self._reporter("shingles"))
+        made = maker.make(folder, "shingles", needed, sketches=False, on_progress=self._reporter("shingles"))
         self._stage_done("shingles")
         left, right = np.searchsorted(needed, first), np.searchsorted(needed, second)
         shared = verify(
-            made.sets, made.path, left, right, workspace, engine=self.engine, on_progress=self._reporter("pairs")
+            made.sets, made.path, left, right, folder, engine=self.engine, on_progress=self._reporter("pairs")
         )
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
         similarity = shared / np.maximum(either, 1)

@@ -44,8 +44,7 @@ from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
-from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, text_identity, text_of
-from docstore.sweep.stages import in_order
+from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, in_order, text_identity, text_of
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 LONG_TEXT_BYTES = 2048

@@ -19,12 +19,12 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.comparable import TitledPage, has_evidence, title_mismatch, titles_contradict
+from docstore.model.format import SWEEP_LOG_SUFFIX
 from docstore.model.keys import host_of
 from docstore.reference.fingerprints import Numbers, Sets
 from docstore.sweep.engine import Columns, Engine
 from docstore.sweep.pages import Versions
-from docstore.sweep.stages import INPUT_BYTES, Workspace
-from docstore.sweep.texts import Maker
+from docstore.sweep.texts import INPUT_BYTES, Maker, StageLog
 
 BATCH_MEMBERS = 1 << 22
 """Members of the pairs of a batch (or one larger pair).  Its sets are copied, so a batch takes at most about 100 MB."""
@@ -35,12 +35,12 @@ def verify(
     members: Path,
     first: Numbers,
     second: Numbers,
-    workspace: Workspace,
+    folder: Path,
     *,
     engine: Engine,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Numbers:
-    """(pairs,) int64: common members of each pair; batches in the workspace's log are not computed again.
+    """(pairs,) int64: common members of each pair; batches in the log of the folder are not computed again.
 
     Args:
         sets: of uint64 hashes.
@@ -50,7 +50,7 @@ def verify(
     digest = blake3(first.astype("<i8").tobytes())
     for part in (second, sets.starts):
         digest.update(part.astype("<i8").tobytes())
-    log = workspace.log("pairs", digest.digest(INPUT_BYTES))
+    log = StageLog(folder / f"pairs{SWEEP_LOG_SUFFIX}", digest.digest(INPUT_BYTES))
     shared: list[NDArray[np.int64]] = []
     done = 0
     for frame in log.frames():

@@ -1,15 +1,22 @@
 """Second stage of a sweep: shingle sets, made from stored texts or bodies by an engine, into a mapped file.
 
-Batches are written in order, so the file does not depend on the number of threads.  Each batch is logged, so a killed
-sweep continues after the last one.
+Batches are written in order, so the file does not depend on the number of threads.  Each batch is logged in the working
+folder of the sweep, so that a kill loses one batch.  Layouts: SWEEP_* in `model/format.py`.  The store does not need
+the folder: a log that is damaged, cut, or of another input is started again.  So it is not synced; checksums find
+damage after a power loss.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from zlib import crc32
 
 import msgpack
 import numpy as np
@@ -17,7 +24,16 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.model import capture
-from docstore.model.errors import CorruptionError
+from docstore.model.errors import CorruptionError, StorageError
+from docstore.model.format import (
+    SWEEP_DIRECTORY,
+    SWEEP_FORMAT_VERSION,
+    SWEEP_FRAME_HEADER,
+    SWEEP_LOG_HEADER,
+    SWEEP_LOG_SUFFIX,
+    SWEEP_MAGIC,
+    SWEEP_SHINGLES_SUFFIX,
+)
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.reference.fingerprints import BINS, Numbers, Sets
@@ -25,10 +41,96 @@ from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions
-from docstore.sweep.stages import INPUT_BYTES, ShingleFile, Workspace
 
 BATCH_TEXTS = 256
 BATCH_BYTES = 4 << 20
+INPUT_BYTES = 16
+_HEADER = struct.Struct(SWEEP_LOG_HEADER)
+_FRAME = struct.Struct(SWEEP_FRAME_HEADER)
+
+
+# --- the working folder
+
+
+def make_folder(store: Path, state: bytes) -> Path:
+    """The folder of one sweep over one state of a store.  Another state has another folder; the old one is removed."""
+    parent = store / SWEEP_DIRECTORY
+    folder = parent / state[:8].hex()
+    with _translated(folder):
+        if parent.exists():
+            for other in parent.iterdir():
+                if other != folder:
+                    shutil.rmtree(other)
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete the folder when the sweep is done, and its parent if that is empty."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.exists() and not any(folder.parent.iterdir()):
+        folder.parent.rmdir()
+
+
+class StageLog:
+    """Frames of bytes, append-only; reading stops at the first damaged frame.
+
+    `made_from` is the 16-byte digest of the stage's input.
+    """
+
+    def __init__(self, path: Path, made_from: bytes) -> None:
+        self.path = path
+        self._header = _HEADER.pack(SWEEP_MAGIC, SWEEP_FORMAT_VERSION, 0, made_from)
+        self._size = 0
+        self._writing = False
+
+    def frames(self) -> Iterator[bytes]:
+        """Sound frames from the first on; the next `append` truncates the log after the last frame that was read."""
+        self._size = 0
+        try:
+            stream = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        with stream:
+            if stream.read(_HEADER.size) != self._header:
+                return
+            self._size = _HEADER.size
+            while len(head := stream.read(_FRAME.size)) == _FRAME.size:
+                length, checksum = _FRAME.unpack(head)
+                frame = stream.read(length)
+                if len(frame) != length or crc32(frame) != checksum:
+                    return
+                yield frame
+                self._size += _FRAME.size + length
+
+    def append(self, frame: bytes) -> None:
+        """Append a frame after those that were read.
+
+        Raises:
+            StorageError: the disk is full or fails.
+        """
+        with _translated(self.path):
+            if not self._writing:
+                if self._size == 0:
+                    self.path.write_bytes(self._header)
+                    self._size = _HEADER.size
+                os.truncate(self.path, self._size)
+                self._writing = True
+            with self.path.open("ab") as stream:
+                stream.write(_FRAME.pack(len(frame), crc32(frame)) + frame)
+        self._size += _FRAME.size + len(frame)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        message = f"{path}: {error.strerror}; free space and sweep again: it continues where it stopped"
+        raise StorageError(message) from error
+
+
+# --- the stage
 
 
 @dataclass(slots=True)
@@ -67,17 +169,22 @@ class Maker:
 
     def make(
         self,
-        workspace: Workspace,
+        folder: Path,
         name: str,
         chosen: Numbers,
         *,
         sketches: bool,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ShingleSets:
-        """Shingle sets of the chosen versions; batches in the workspace's log are not computed again."""
+        """Shingle sets of the chosen versions; batches in the log of the folder are not computed again.
+
+        The sets are in sequence in a memory-mapped file, so that only used pages are in memory.
+        """
         made_from = blake3(chosen.astype("<i8").tobytes() + bytes((sketches,))).digest(INPUT_BYTES)
-        log = workspace.log(name, made_from)
-        file = ShingleFile(log.path)
+        log = StageLog(folder / f"{name}{SWEEP_LOG_SUFFIX}", made_from)
+        path = log.path.with_suffix(SWEEP_SHINGLES_SUFFIX)
+        with _translated(path):
+            path.touch()
         lengths: list[Numbers] = []
         counts: list[Numbers] = []
         others: list[tuple[bytes, bytes, bytes]] = []
@@ -94,16 +201,23 @@ class Maker:
 
         for frame in log.frames():
             packed = msgpack.unpackb(frame)
-            if file.checksum(members, int(np.frombuffer(packed[0], "<i8").sum())) != packed[2]:
+            with path.open("rb") as written:
+                written.seek(8 * members)
+                part = written.read(8 * int(np.frombuffer(packed[0], "<i8").sum()))
+            if crc32(part) != packed[2]:
                 break
             take(frame)
-        file.keep(members)
+        with _translated(path), path.open("ab") as stream:
+            stream.truncate(8 * members)
         load, kernel = (self._bodies, sets_of_bodies) if self._from_bodies else (self._texts, sets_of_texts)
         rule = self._rule._replace(sketches=sketches)
         for made in self._engine.map(name, load, partial(kernel, rule), self._cut(chosen[done:])):
             columns = [made[column].astype("<i8").tobytes() for column in ("lengths", "counts")]
             others_of = [made[column].tobytes() for column in ("sketches", "equal_by", "identity")]
-            frame = bytes(msgpack.packb([*columns, file.append(made["members"]), *others_of]))
+            raw = made["members"].astype("<u8").tobytes()
+            with _translated(path), path.open("ab") as stream:
+                stream.write(raw)
+            frame = bytes(msgpack.packb([*columns, crc32(raw), *others_of]))
             log.append(frame)
             take(frame)
             if on_progress is not None:
@@ -112,12 +226,12 @@ class Maker:
         every = np.concatenate([np.empty(0, np.int64), *lengths])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(every)])
         return ShingleSets(
-            Sets(starts, file.mapped()),
+            Sets(starts, np.memmap(path, "<u8", "r", shape=(members,)) if members else np.empty(0, np.uint64)),
             np.concatenate([np.empty(0, np.int64), *counts]),
             np.frombuffer(joined[0], np.uint8).reshape(-1, BINS) if sketches else np.empty((len(chosen), 0), np.uint8),
             np.frombuffer(joined[1], np.uint8),
             np.frombuffer(joined[2], np.uint64).reshape(-1, 2),
-            file.path,
+            path,
         )
 
     def _cut(self, chosen: Numbers) -> Iterator[list[int]]:

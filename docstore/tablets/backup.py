@@ -69,11 +69,8 @@ class _Piece(NamedTuple):
     file: ReadFile | None = None
 
 
-class _OpenRun(NamedTuple):
-    """An open run of the index; its footer identifies its content."""
-
-    file: ReadFile
-    footer: bytes
+_OpenRuns = dict[str, tuple[ReadFile, bytes]]
+"""Open runs of the index by name, each with its footer, which identifies its content."""
 
 
 def backup(
@@ -116,9 +113,12 @@ def _copy(
         files.make_folder(folder, PRIVATE)
         for name in FOLDERS:
             files.make_folder(folder / name)
-        engine = f"{BACKUP_ENGINE_PREFIX}{_next_engine(files, folder)}"
+        numbers = [name.removeprefix(BACKUP_ENGINE_PREFIX) for name in _ours(files, folder)]
+        engine = (
+            f"{BACKUP_ENGINE_PREFIX}{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"
+        )
         committer.lock.acquire()
-        runs_after: list[dict[str, _OpenRun]] = []
+        runs_after: list[_OpenRuns] = []
 
         def release() -> None:
             if not runs_after:
@@ -138,7 +138,9 @@ def _copy(
             opened.engine.copy_to(folder / engine, release)
         finally:
             release()
-        footers, footers_after = ({name: run.footer for name, run in each.items()} for each in (runs, runs_after[0]))
+        footers, footers_after = (
+            {name: footer for name, (_, footer) in each.items()} for each in (runs, runs_after[0])
+        )
         if footers != footers_after:
             runs = {}
         named = {} if earlier is None else earlier["segments"]
@@ -155,7 +157,7 @@ def _copy(
         "engine": engine,
         "segments": {path.name: length for path, length in lengths.items()},
         "dictionaries": dictionaries,
-        "runs": {name: run.file.length_bytes() for name, run in runs.items()},
+        "runs": {name: file.length_bytes() for name, (file, _) in runs.items()},
         "set_aside": aside,
         "made": int(time.time()),
     }
@@ -218,18 +220,18 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # last: this makes it a store
 
 
-def _open_runs(opened: LocalBackend) -> dict[str, _OpenRun]:
+def _open_runs(opened: LocalBackend) -> _OpenRuns:
     """The finished runs of the index by name; empty if one was removed by a merge, or cannot be read."""
     assert opened.runs is not None
     folder = opened.runs.folder
-    runs: dict[str, _OpenRun] = {}
+    runs: _OpenRuns = {}
     if not opened.files.exists(folder):
         return runs
     try:
         for name in opened.files.names(folder):
             if name.endswith(RUN_SUFFIX):
                 file = opened.files.open_read(folder / name)
-                runs[name] = _OpenRun(file, file.read(RUN_FOOTER_BYTES, max(file.length_bytes() - RUN_FOOTER_BYTES, 0)))
+                runs[name] = file, file.read(RUN_FOOTER_BYTES, max(file.length_bytes() - RUN_FOOTER_BYTES, 0))
     except StorageError:
         return {}
     return runs
@@ -245,7 +247,7 @@ def _copy_files(
     folder: Path,
     pieces: list[_Piece],
     whole: list[Path],
-    runs: dict[str, _OpenRun],
+    runs: _OpenRuns,
     on_progress: Progress | None,
 ) -> int:
     """Copy the pieces of segments, and whole files and runs that the backup lacks; returns the bytes."""
@@ -253,9 +255,9 @@ def _copy_files(
     for relative in whole:
         path = opened.path / relative
         pieces += _whole_file(files, _Piece(path, folder / relative, 0, _length(files, path)))
-    for name, run in runs.items():
-        piece = _Piece(run.file.path, folder / INDEX_DIRECTORY / name, 0, run.file.length_bytes(), run.file)
-        pieces += _whole_file(files, piece, run.footer)
+    for name, (file, footer) in runs.items():
+        piece = _Piece(file.path, folder / INDEX_DIRECTORY / name, 0, file.length_bytes(), file)
+        pieces += _whole_file(files, piece, footer)
     total = sum(piece.end - piece.start for piece in pieces)
     done = 0
     for piece in pieces:
@@ -380,11 +382,6 @@ def _ours(files: Files, folder: Path) -> set[str]:
     """Names that an interrupted first backup may have left."""
     engines = {name for name in files.names(folder) if name.startswith(BACKUP_ENGINE_PREFIX)}
     return {*FOLDERS, FORMAT_FILE, BACKUP_FILE + ".new", FORMAT_FILE + ".new"} | engines
-
-
-def _next_engine(files: Files, folder: Path) -> int:
-    numbers = [name.removeprefix(BACKUP_ENGINE_PREFIX) for name in _ours(files, folder)]
-    return max((int(number) for number in numbers if number.isdecimal()), default=0) + 1
 
 
 def _remove_others(files: Files, folder: Path, content: dict[str, Any]) -> None:

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import islice, repeat
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import zstandard
-from blake3 import blake3
 
 from docstore import compiled
 from docstore.model.capture import BODY, MAIN, Column
@@ -33,12 +32,9 @@ from docstore.model.format import (
     ZSTD_FRAME_MAGIC,
 )
 from docstore.model.pointers import PagePointer
-from docstore.storage.bases import Base
+from docstore.storage.bases import Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.tablets.record import Record
-
-if TYPE_CHECKING:
-    from docstore.tablets.frames import IndexedDictionary
 
 LEVEL = 3
 """zstd's own default: 17.7% of the raw bytes of manual pages, at some 250 MB/s."""
@@ -69,10 +65,8 @@ _ZSTD_TABLES_BYTES = (4 << 17) + (4 << 16)
 
 _NOWHERE = PagePointer(0, b"")
 
-FRAMES = "docstore.tablets.frames"
-"""Makes frames in native code; loaded at the first one, for reading does without."""
 
-
+Made = TypeVar("Made")
 Resolve: TypeAlias = Callable[[bytes], bytes]
 """From the checksum of a dictionary or base to its raw bytes."""
 
@@ -149,8 +143,10 @@ class Dictionary:
     """
 
     def __init__(self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None) -> None:
-        self.checksum = checksum16(content)
-        self.indexed: IndexedDictionary | None = import_module(FRAMES).index(content) if level <= LEVEL else None
+        self.checksum = value_name(content)
+        self.indexed: compiled.docstore_native.FrameDictionary | None = None
+        if level <= LEVEL and not compiled.WHY_NOT:
+            self.indexed = _natively(compiled.docstore_native.FrameDictionary, content)
         self._load = load
         self._content = None if load is not None and self.indexed else content
         self._level = level
@@ -399,7 +395,7 @@ class ValueCodec:
         for column, raw, _, bases, dictionary, text, body in values:
             small, cost_bytes = ON_BODY_COST if body else DELTA_COST.get(column, DELTA_COST[BODY])
             held = [base if isinstance(base, int) else base.raw for base in bases]
-            indexed = None if dictionary is None or dictionary.indexed is None else dictionary.indexed.native
+            indexed = None if dictionary is None else dictionary.indexed
             frame = b"" if body is None else body[1]
             tasks.append(
                 (raw, held, indexed, text if text and may_be_base(raw, text) else b"", frame, small, cost_bytes)
@@ -489,7 +485,9 @@ class ValueCodec:
         return Encoded(CODEC_ZSTD_DELTA, name, payload) if is_used else None
 
     def _delta_frame(self, raw: bytes, base: bytes, limit: int | None = None) -> bytes:
-        made: bytes | None = import_module(FRAMES).delta(raw, base, limit) if self._level <= LEVEL else None
+        made: bytes | None = None
+        if self._level <= LEVEL and not compiled.WHY_NOT:
+            made = _natively(compiled.docstore_native.delta_frame, raw, base, limit)
         return _strip(self._delta_compressor(base, len(raw)).compress(raw)) if made is None else made
 
     def _with_dictionary(
@@ -500,9 +498,9 @@ class ValueCodec:
         payload: bytes | None = None
         text_frame = b""
         if indexed is not None and text and may_be_base(raw, text):
-            payload, text_frame = indexed.frames(raw, text, limit) or (None, b"")
+            payload, text_frame = _natively(indexed.frames, raw, text, limit) or (None, b"")
         elif indexed is not None:
-            payload = indexed.frame(raw, limit)
+            payload = _natively(indexed.frame, raw, limit)
         if payload is None:
             payload = _strip(self._dictionary_compressor(dictionary).compress(raw))
         if len(payload) + RECORD_RELATED_BYTES < len(raw):
@@ -534,6 +532,20 @@ class ValueCodec:
         return held
 
 
+def _natively(make: Callable[..., Made], raw: bytes, *arguments: Any) -> Made | None:
+    """What native code makes of a value, several times faster; None if the reference has to make it.
+
+    Frames of the two differ in their bytes, not in what they decode to.
+    """
+    try:
+        return make(raw, *arguments)
+    except RuntimeError as error:
+        import_module("logging").getLogger(__name__).error(  # loaded late: a cold read logs nothing
+            "%s; the reference encodes these %d bytes: please report it", error, len(raw)
+        )
+        return None
+
+
 def may_be_base(body: bytes, text: bytes) -> bool:
     """Whether a text may be a delta of its own body."""
     return len(body) <= min(LONGEST_OWN_BODY_BYTES, MOST_OWN_BODY_SHARE * len(text))
@@ -542,11 +554,6 @@ def may_be_base(body: bytes, text: bytes) -> bool:
 def processors() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def checksum16(raw: bytes) -> bytes:
-    """The first 16 bytes of the BLAKE3 of raw bytes: names dictionaries and bases."""
-    return blake3(raw).digest(16)
 
 
 def pack(raw: bytes, level: int = PACK_LEVEL) -> bytes:

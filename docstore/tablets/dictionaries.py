@@ -23,8 +23,8 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
+from zlib import crc32
 
-from docstore.model.codec import crc32
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
     DICTIONARY_FORMAT_VERSION,
@@ -37,12 +37,13 @@ from docstore.model.format import (
     MANIFEST_QUALIFIER,
 )
 from docstore.model.types import Cell, DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage
 from docstore.storage.unreadable import UnreadableValues
-from docstore.tablets.codec import PACK_LEVEL, Dictionary, checksum16, pack, unpack
+from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack, unpack
 from docstore.tablets.manifest import Tablet
 
 PIECE_BYTES = 1024
@@ -115,7 +116,7 @@ class DictionaryFiles:
 
     def write(self, content: bytes, level: int) -> bytes:
         """As `save`, but durable only after `sync`."""
-        checksum = checksum16(content)
+        checksum = value_name(content)
         path = self._path(checksum)
         if not self._is_readable(checksum):
             payload = pack(content, level)
@@ -149,7 +150,7 @@ class DictionaryFiles:
                 return self._lower.load(checksum)
             raise CorruptionError("a dictionary is missing", path=str(path), expected="a file", found="none")
         content = decode_dictionary(self._files.read_whole(path), str(path))
-        found = checksum16(content)
+        found = value_name(content)
         if found != checksum:
             raise CorruptionError(
                 "a dictionary has another checksum than its name",

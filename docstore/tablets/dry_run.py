@@ -24,10 +24,11 @@ from docstore.model.format import (
     RESERVE_FILE,
     SEGMENT_DIRECTORY,
 )
-from docstore.model.types import Cell, Condition, Durability, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
-from docstore.storage.port import Backend, Upkeep
+from docstore.storage.files import Files
+from docstore.storage.port import Backend
 from docstore.storage.reports import CompactionReport, Problem, RunStorage
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
@@ -67,9 +68,7 @@ class OverlayEngine:
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
         """See `Engine`."""
-        upper = self._upper.qualifiers(table, row_key, limit)
-        lower = self._lower.qualifiers(table, row_key, limit)
-        return sorted({*upper, *lower})[:limit] if upper else lower
+        return self.qualifiers_of_rows(table, [row_key], limit)[0]
 
     def qualifiers_of_rows(self, table: str, row_keys: Sequence[bytes], limit: int) -> list[list[bytes]]:
         """See `Engine`."""
@@ -101,25 +100,9 @@ class OverlayEngine:
 
     def mutate_rows(self, rows: Sequence[RowMutations], durability: Durability) -> None:
         """See `Engine`; deletes are refused."""
-        for row in rows:
-            _refuse_deletes(row.mutations)
+        if not all(isinstance(mutation, SetCell) for row in rows for mutation in row.mutations):
+            raise InvalidArgument("a dry run cannot delete; delete in the store itself")
         self._upper.mutate_rows(rows, durability)
-
-    def check_and_mutate(
-        self,
-        table: str,
-        row_key: bytes,
-        condition: Condition,
-        then: Sequence[Mutation],
-        otherwise: Sequence[Mutation] = (),
-        durability: Durability = Durability.SYNC,
-    ) -> bool:
-        """See `Engine`; one thread at a time, which a dry run has."""
-        spec = ReadSpec(families=(condition.family,), qualifier_prefix=condition.qualifier)
-        values = (cell.value for cell in self.read_row(table, row_key, spec) if cell.qualifier == condition.qualifier)
-        is_met = next(values, None) == condition.value
-        self.mutate_rows([RowMutations(table, row_key, then if is_met else otherwise)], durability)
-        return is_met
 
     def compact_deleted(self) -> None:
         """See `Engine`: nothing is deleted."""
@@ -154,38 +137,27 @@ def _merged(upper: list[Cell], lower: list[Cell], spec: ReadSpec) -> list[Cell]:
     return list(islice(cells, spec.cell_limit))
 
 
-def _refuse_deletes(mutations: Sequence[Mutation]) -> None:
-    if not all(isinstance(mutation, SetCell) for mutation in mutations):
-        raise InvalidArgument("a dry run cannot delete; delete in the store itself")
-
-
 FIRST_SEGMENT = 1 << 40
 """First segment number of a dry run, so that a ref shows which store has its record."""
 
 
-class OverlayBodies:
-    """Reads from `upper` or `lower` by the segment of a ref; writes to `upper` alone."""
+class OverlayBodies(ValueLog):
+    """Segments of a temporary folder; those with lower numbers are read from `lower`."""
 
-    def __init__(self, lower: ValueLog, upper: ValueLog) -> None:
+    def __init__(self, files: Files, folder: Path, lower: ValueLog) -> None:
+        super().__init__(files, folder)
+        self.recover([], FIRST_SEGMENT)
         self._lower = lower
-        self._upper = upper
-        self.begin_group = upper.begin_group
-        self.append = upper.append
-        self.pending_bytes = upper.pending_bytes
-        self.flush = upper.flush
-        self.sync = upper.sync
-        self.drop = upper.drop
-        self.abandon = upper.abandon
-        self.progress = upper.progress
-        self.close = upper.close  # the upper one alone
 
     def source(self, segment: int, offset: int, length: int) -> bytes:
         """See `ValueLog`."""
-        return (self._upper if segment >= FIRST_SEGMENT else self._lower).source(segment, offset, length)
+        if segment < FIRST_SEGMENT:
+            return self._lower.source(segment, offset, length)
+        return super().source(segment, offset, length)
 
     def read(self, ref: bytes) -> Record:
         """See `ValueLog`."""
-        return (self._upper if decode_ref(ref).segment >= FIRST_SEGMENT else self._lower).read(ref)
+        return self._lower.read(ref) if decode_ref(ref).segment < FIRST_SEGMENT else super().read(ref)
 
     def read_many(self, refs: Sequence[bytes]) -> Iterator[tuple[int, Record]]:
         """See `ValueLog`."""
@@ -203,9 +175,7 @@ class Overlay(LocalBackend):
         self.folder = folder
         self.pins = pins
 
-    def compact(
-        self, table: Table, committer: Committer, upkeep: Callable[[], Upkeep], **options: Any
-    ) -> CompactionReport:
+    def compact(self, table: Table, committer: Committer, prune: Callable[[], int], **options: Any) -> CompactionReport:
         """Refuse: its data is temporary."""
         raise InvalidArgument("a dry run cannot be compacted; compact the store itself")
 
@@ -239,10 +209,8 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
         lower.files.make_folder(path / name)
-    scratch = ValueLog(lower.files, path / SEGMENT_DIRECTORY)
-    scratch.recover([], FIRST_SEGMENT)
     engine = OverlayEngine(lower.engine, upper)
-    bodies: Any = OverlayBodies(lower.bodies, scratch)
+    bodies = OverlayBodies(lower.files, path / SEGMENT_DIRECTORY, lower.bodies)
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries)

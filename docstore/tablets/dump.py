@@ -33,9 +33,9 @@ from docstore.model.format import (
 )
 from docstore.model.hexdump import HexLines
 from docstore.model.types import ReadSpec
+from docstore.storage.bases import value_name
 from docstore.storage.engine import Engine
 from docstore.storage.files import ReadFile
-from docstore.tablets.codec import checksum16
 from docstore.tablets.dictionaries import decode_dictionary
 from docstore.tablets.record import FIELDS_MAX_BYTES, RECORD_HEADER_MAX_BYTES, Damage, Record, record_span, walk_records
 
@@ -163,7 +163,7 @@ def dump_dictionary(raw: bytes) -> Iterator[str]:
     except DocstoreError as error:
         yield f"damage: {error}"
     else:
-        yield f"content: {len(content)} bytes, named {checksum16(content).hex()}"
+        yield f"content: {len(content)} bytes, named {value_name(content).hex()}"
 
 
 def dump_manifest(engine: Engine) -> Iterator[str]:

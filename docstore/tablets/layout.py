@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,6 @@ from docstore.storage.files import (
     PRIVATE,
     Files,
     Holder,
-    ReadOnlyFiles,
     StoreLock,
     read_holder,
     read_only_error,
@@ -78,7 +78,7 @@ from docstore.tablets.values import LocalValues
 from docstore.version import __version__
 
 if TYPE_CHECKING:
-    from docstore.storage.port import Backend, Closing, Upkeep
+    from docstore.storage.port import Backend
     from docstore.storage.reports import BackupReport, CompactionReport
 
 
@@ -91,6 +91,7 @@ _MADE_BEFORE_FORMAT = frozenset(
 """Files that a folder for a new store may have: left by an interrupted creation, or by mkfs."""
 
 
+@dataclass(eq=False, repr=False)
 class LocalBackend:
     """An open store in a directory; see `Backend`.
 
@@ -102,48 +103,29 @@ class LocalBackend:
         set_aside: files in the folder `set-aside`, with records that no row names.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        lock: StoreLock,
-        files: Files,
-        engine: LevelDBEngine,
-        bodies: ValueLog,
-        manifest: Manifest,
-        values: LocalValues,
-        dictionaries: DictionaryFiles,
-        base_rows: BaseRows,
-        schema: Schema,
-        identity: bytes,
-        band_secret: bytes,
-        lost: tuple[LostVersion, ...],
-        lost_commits: tuple[LostCommits, ...],
-        set_aside: tuple[SetAside, ...],
-        runs: RunStorage | None,
-        scratch: Path | None,
-        reserve: Reserve,
-    ) -> None:
-        self.path = path
-        self.lock = lock
-        self.files = files
-        self.engine = engine
-        self.bodies = bodies
-        self.manifest = manifest
-        self.values = values
-        self.dictionaries = dictionaries
-        self.base_rows = base_rows
-        self.schema = schema
-        self.identity = identity
-        self.band_secret = band_secret
-        self.lost = lost
-        self.lost_commits = lost_commits
-        self.set_aside = set_aside
-        self.runs = runs
-        self.scratch = scratch
-        self.reserve = reserve
-        engine.keep_room, reserve.shorten_log = self._keep_room, engine.shorten_log
-        self.index: Closing | None = None
-        self.lower: Backend | None = None
+    path: Path
+    lock: StoreLock
+    files: Files
+    engine: LevelDBEngine
+    bodies: ValueLog
+    manifest: Manifest
+    values: LocalValues
+    dictionaries: DictionaryFiles
+    base_rows: BaseRows
+    schema: Schema
+    identity: bytes
+    band_secret: bytes
+    lost: tuple[LostVersion, ...]
+    lost_commits: tuple[LostCommits, ...]
+    set_aside: tuple[SetAside, ...]
+    runs: RunStorage | None
+    scratch: Path | None
+    reserve: Reserve
+    index: Any = None
+    lower: Backend | None = None
+
+    def __post_init__(self) -> None:
+        self.engine.keep_room, self.reserve.shorten_log = self._keep_room, self.engine.shorten_log
 
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
@@ -155,11 +137,19 @@ class LocalBackend:
         return overlay
 
     def compact(
-        self, table: Table, committer: Committer, upkeep: Callable[[], Upkeep], **options: Any
+        self,
+        table: Table,
+        committer: Committer,
+        prune: Callable[[], int],
+        *,
+        tablets: Sequence[int] | None,
+        dry_run: bool,
+        **options: Any,
     ) -> CompactionReport:
         """See `Backend`."""
         job = import_module("docstore.tablets.compaction.job")
-        report: CompactionReport = job.compact(self, table, committer, upkeep=upkeep, **options)
+        compaction = job.Compaction(self, table, committer, prune, **options)
+        report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
 
     def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
@@ -169,8 +159,13 @@ class LocalBackend:
 
     def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
-        stats: dict[str, dict[str, int]] = import_module("docstore.tablets.compaction.job").codec_stats(self, committer)
-        return stats
+        with self.bodies.pinned():
+            with committer.lock:
+                self.bodies.flush()
+                rows = self.manifest.segments()
+            segments = import_module("docstore.tablets.compaction.segments")
+            stats: dict[str, dict[str, int]] = segments.codec_totals(self.bodies, rows)
+            return stats
 
     def acknowledge(self) -> None:
         """See `Backend`."""
@@ -325,7 +320,7 @@ class Layout:
             self._check_engine()
         if read_only is None:
             read_only = not is_new and self._cannot_be_written()
-        files = ReadOnlyFiles(self._path) if read_only else self._files
+        files = Files(read_only=self._path) if read_only else self._files
         files.make_folder(self._path, PRIVATE)
         with ExitStack() as undo:
             lock = StoreLock(self._path / LOCK_FILE, __version__)

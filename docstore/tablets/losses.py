@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgpack
 
-from docstore.model.capture import Column
 from docstore.model.format import CAPTURE_FAMILY, CODEC_ZSTD_BODY, CODEC_ZSTD_DELTA, LOST_ROW
 from docstore.model.keys import url_of
-from docstore.model.types import Cell, DeleteCells, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.model.types import Cell, DeleteRow, Durability, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, delete_of
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.table import is_later
+from docstore.storage.unreadable import shown_column
 from docstore.storage.values import parse_cell_value
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import body_ref
@@ -104,84 +104,69 @@ def record_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
 
 
 def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Recovery) -> None:
-    """Drop and record captures with missing bytes, then drop lost bases."""
-    losses = _Losses(engine, bodies, manifest, recovery)
+    """Drop and record captures with missing bytes, or with deltas against lost bases; then drop lost bases."""
+    found = _now()
+    deltas: set[bytes] = set()
+    """Refs of deltas against lost bases or bodies."""
+
+    def is_lost(cell_value: bytes) -> bool:
+        ref = parse_cell_value(cell_value).ref if cell_value else None
+        return ref is not None and (ref in deltas or recovery.is_lost(ref))
+
+    missing = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
+    for number in {item.segment for item in recovery.lost} - missing:
+        for ref, record in bodies.records(number):
+            if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
+                deltas.add(ref)
+    base_rows = BaseRows(engine)
+    bases = {name for name, cell_value in base_rows.scan() if is_lost(cell_value)}
+    for segment in manifest.segments() if bases else ():
+        for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
+            if record.codec == CODEC_ZSTD_DELTA and record.related in bases:
+                deltas.add(ref)
     plan = Plan()
     for row in engine.scan(_PAGES):
-        losses.add_row(plan, row.row_key, row.cells)
+        _drop_of_row(plan, row.row_key, row.cells, is_lost, found)
         if len(plan.rows()) >= BATCH_ROWS:
             apply(engine, plan, Durability.SYNC)
             plan = Plan()
-    plan.remove(Stage.BASES, map(losses.base_rows.freed, losses.bases))  # last: a repeated run must find their deltas
+    plan.remove(Stage.BASES, map(base_rows.freed, bases))  # last: a repeated run must find their deltas
     apply(engine, plan, Durability.SYNC)
 
 
-class _Losses:
-    """Finds cells that refer to missing bytes, or to deltas against lost bases."""
-
-    def __init__(self, engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Recovery) -> None:
-        self._recovery = recovery
-        self._found = _now()
-        self._deltas: set[bytes] = set()
-        """Refs of deltas against lost bases or bodies."""
-        missing = {item.segment for item in recovery.lost if item.start == 0}.union(recovery.gone)
-        for number in {item.segment for item in recovery.lost} - missing:
-            for ref, record in bodies.records(number):
-                if record.codec == CODEC_ZSTD_BODY and recovery.is_lost(body_ref(ref, record)):
-                    self._deltas.add(ref)
-        self.base_rows = BaseRows(engine)
-        self.bases = {name for name, cell_value in self.base_rows.scan() if self._is_lost(cell_value)}
-        for segment in manifest.segments() if self.bases else ():
-            for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
-                if record.codec == CODEC_ZSTD_DELTA and record.related in self.bases:
-                    self._deltas.add(ref)
-
-    def _is_lost(self, cell_value: bytes) -> bool:
-        if not cell_value:
-            return False
-        ref = parse_cell_value(cell_value).ref
-        return ref is not None and (ref in self._deltas or self._recovery.is_lost(ref))
-
-    def add_row(self, plan: Plan, row_key: bytes, cells: Sequence[Cell]) -> None:
-        """Add the drops of a row, and their records, to a plan."""
-        lost: dict[int, list[str]] = defaultdict(list)
-        drops: list[Mutation] = []
-        captures: set[int] = set()
-        for cell in cells:
-            if cell.family != CAPTURE_FAMILY and self._is_lost(cell.value):
-                lost[cell.timestamp].append(_shown(cell[:2]))
-                drops.append(_delete(cell))
-        for record in (records := list(sound_records(cells))):
-            columns = [_shown(column) for column, value in record.refs if self._is_lost(value)]
-            if columns:
-                captures.add(record.timestamp)
-                lost[record.timestamp] += columns
-        for record in records:
-            if record.confirms in captures and record.timestamp not in captures:
-                captures.add(record.timestamp)
-                lost[record.timestamp] += lost[record.confirms]
-        if not lost:
-            return
-        drops += [
-            _delete(cell)
-            for cell in cells
-            if cell.timestamp in captures and (cell.family == CAPTURE_FAMILY or is_later(cell[:2]))
-        ]
-        entries = []
-        for timestamp, columns in lost.items():
-            value = msgpack.packb((timestamp, row_key, columns, self._found))
-            entries.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
-        plan.write(Stage.ALLOCATION, [RowMutations(_META, LOST_ROW, entries)])
-        plan.remove(Stage.PAGES, [RowMutations(_PAGES, row_key, drops)])
-
-
-def _shown(column: Column) -> str:
-    family, qualifier = column
-    return f"{family}:{qualifier.decode('utf-8', 'replace')}"
-
-
-def _delete(cell: Cell) -> DeleteCells:
-    return DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
+def _drop_of_row(
+    plan: Plan, row_key: bytes, cells: Sequence[Cell], is_lost: Callable[[bytes], bool], found: int
+) -> None:
+    """Add the drops of a row, and their records, to a plan."""
+    lost: dict[int, list[str]] = defaultdict(list)
+    drops: list[Mutation] = []
+    captures: set[int] = set()
+    for cell in cells:
+        if cell.family != CAPTURE_FAMILY and is_lost(cell.value):
+            lost[cell.timestamp].append(shown_column(cell[:2]))
+            drops.append(delete_of(cell))
+    for record in (records := list(sound_records(cells))):
+        columns = [shown_column(column) for column, value in record.refs if is_lost(value)]
+        if columns:
+            captures.add(record.timestamp)
+            lost[record.timestamp] += columns
+    for record in records:
+        if record.confirms in captures and record.timestamp not in captures:
+            captures.add(record.timestamp)
+            lost[record.timestamp] += lost[record.confirms]
+    if not lost:
+        return
+    drops += [
+        delete_of(cell)
+        for cell in cells
+        if cell.timestamp in captures and (cell.family == CAPTURE_FAMILY or is_later(cell[:2]))
+    ]
+    entries = []
+    for timestamp, columns in lost.items():
+        value = msgpack.packb((timestamp, row_key, columns, found))
+        entries.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
+    plan.write(Stage.ALLOCATION, [RowMutations(_META, LOST_ROW, entries)])
+    plan.remove(Stage.PAGES, [RowMutations(_PAGES, row_key, drops)])
 
 
 def _now() -> int:

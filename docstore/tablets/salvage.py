@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,8 +34,9 @@ from docstore.model.format import (
 from docstore.model.keys import url_of
 from docstore.model.plain import Plain
 from docstore.model.types import Headers
+from docstore.storage.bases import value_name
 from docstore.storage.files import Files, ReadFile
-from docstore.tablets.codec import ValueCodec, checksum16
+from docstore.tablets.codec import ValueCodec
 from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.leftovers import list_set_aside
 from docstore.tablets.record import Damage, Record, decode_record, deleted_range, encode_record, walk_records
@@ -91,11 +91,8 @@ class _Place(NamedTuple):
     related: bytes
 
 
-class _Segment(NamedTuple):
-    path: Path
-    number: int
-    begin: int
-
+_Segment = tuple[int, int, Path]
+"""Number, first offset of the part that was set aside (-1 for a segment of the store), and file."""
 
 Captures = dict[bytes, dict[int, dict[Column, _Place]]]
 
@@ -106,18 +103,17 @@ class Salvage:
     Args:
         folder: of the store.
         only_set_aside: skip the store's own segments, which may have rows.
-        files: the file system.
     Raises:
         InvalidArgument: there are no segments.
     """
 
-    def __init__(self, folder: Path, *, only_set_aside: bool = False, files: Files | None = None) -> None:
+    def __init__(self, folder: Path, *, only_set_aside: bool = False) -> None:
         self.report = SalvageReport()
-        self._files = Files() if files is None else files
+        self._files = Files()
         self._only_set_aside = only_set_aside
         self._codec = ValueCodec()
         self._dictionaries = DictionaryFiles(self._files, folder / DICTIONARY_DIRECTORY)
-        self._segments = sorted(self._all_segments(folder), key=attrgetter("number", "begin"))
+        self._segments = sorted(self._all_segments(folder))
         self._plain: list[_Place] = []
         """Bodies and texts that are no deltas, also of deleted pages: they may be bases."""
         self._named: set[bytes] = set()
@@ -130,11 +126,11 @@ class Salvage:
         for name in self._files.names(segments) if self._files.exists(segments) else ():
             stem = name.removesuffix(SEGMENT_SUFFIX)
             if stem != name and stem.isdecimal():
-                yield _Segment(segments / name, int(stem), -1)
+                yield int(stem), -1, segments / name
         aside = folder / SET_ASIDE_DIRECTORY
         for file in list_set_aside(self._files, aside):
             begin = int(file.name.removesuffix(SEGMENT_SUFFIX).partition("-")[2])
-            yield _Segment(aside / file.name, file.segment, begin)
+            yield file.segment, begin, aside / file.name
 
     def captures(self) -> Iterator[Salvaged]:
         """All captures with a salvaged body or text, by row key and time."""
@@ -156,22 +152,23 @@ class Salvage:
                 yield salvaged
 
     def _read(self, segment: _Segment, everything: Captures, wanted: set[tuple[bytes, int]]) -> None:
-        handle = self._files.open_read(segment.path)
-        for offset, record in walk_records(handle, segment.number, SEGMENT_HEADER_BYTES, handle.length_bytes()):
+        number, begin, path = segment
+        handle = self._files.open_read(path)
+        for offset, record in walk_records(handle, number, SEGMENT_HEADER_BYTES, handle.length_bytes()):
             if isinstance(record, Damage):
                 self.report.damaged += 1
             elif record.kind == RECORD_VALUE:
                 column = record.family, record.qualifier
                 if column in COLUMNS:
-                    length = len(encode_record(record, segment.number))
+                    length = len(encode_record(record, number))
                     related = record.related if record.codec == CODEC_ZSTD_DELTA else b""
-                    place = _Place(handle, segment.number, offset, length, related)
+                    place = _Place(handle, number, offset, length, related)
                     everything.setdefault(record.row_key, {}).setdefault(record.timestamp, {})[column] = place
                     if related:
                         self._named.add(related)
                     elif column in (capture.BODY, capture.MAIN):
                         self._plain.append(place)
-                    if segment.begin >= 0:
+                    if begin >= 0:
                         wanted.add((record.row_key, record.timestamp))
             else:
                 _delete(everything.get(record.row_key, {}), record)
@@ -180,7 +177,7 @@ class Salvage:
         """Find the bases that deltas name: values that are no deltas, by checksum."""
         for place in self._plain if self._named else ():
             raw = self._value(place)
-            name = b"" if raw is None else checksum16(raw)
+            name = b"" if raw is None else value_name(raw)
             if name in self._named:
                 self._bases.setdefault(name, place)
 

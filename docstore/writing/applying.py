@@ -276,7 +276,11 @@ class Repairer:
     def run(self) -> Repaired:
         """Repair what can be repaired; run again, it finds nothing to do."""
         bases = self._repair_bases()
-        captures = {pointer: record for pointer, record in self._stored() if not self._is_sound(record)}
+        captures = {
+            pointer: record
+            for pointer, record in self._stored()
+            if any(self._reads(value) is None for _, value in record.refs)
+        }
         bodies = self._bodies_of({record.body_identity for record in captures.values()}) if captures else {}
         repaired = sum(self._repair(pointer, record, bodies) for pointer, record in captures.items())
         return Repaired(repaired, bases, len(captures) - repaired)
@@ -292,9 +296,6 @@ class Repairer:
             return self._values.fetch(value)
         except CorruptionError:
             return None
-
-    def _is_sound(self, record: CaptureRecord) -> bool:
-        return all(self._reads(value) is not None for _, value in record.refs)
 
     def _repair_bases(self) -> int:
         """Let the rows of bases that cannot be read name other records of the same bytes; -> how many could."""

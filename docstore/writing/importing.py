@@ -55,20 +55,6 @@ CellKey = tuple[str, bytes, int]
 """Family, qualifier and timestamp of a cell."""
 
 
-class FoundBase(NamedTuple):
-    """A base in the source store.
-
-    Attributes:
-        row_key, column, timestamp: of a capture that has this value.
-        raw: the value.
-    """
-
-    row_key: bytes
-    column: capture.Column
-    timestamp: int
-    raw: bytes
-
-
 class ImportedCell(NamedTuple):
     """A cell to write.
 
@@ -116,8 +102,9 @@ class ImportedRow(NamedTuple):
     there: frozenset[CellKey] = frozenset()
 
 
-FindBase = Callable[[bytes], FoundBase | None]
-"""Fetches a base of the source by its name; None if it cannot be read, then no delta is made."""
+FindBase = Callable[[bytes], tuple[PagePointer, capture.Column, bytes] | None]
+"""Fetches a base of the source by its name: a capture and column that have it, and the value; None if it cannot be
+read, then no delta is made."""
 
 
 class RowImporter:
@@ -253,10 +240,10 @@ class RowImporter:
                 raw = self._values.fetch(cell_value)
             else:
                 base = find_base(name)
-                if base is None or len(base.raw) <= INLINE_LIMIT_BYTES:
+                if base is None or len(base[2]) <= INLINE_LIMIT_BYTES:
                     return None
-                raw = base.raw
-                cell_value = self._values.append(base.row_key, base.column, base.timestamp, raw)
+                (timestamp, row_key), column, raw = base
+                cell_value = self._values.append(row_key, column, timestamp, raw)
                 self._make_base(name, cell_value, plan)
             self._bases.put(name, raw)
         return raw

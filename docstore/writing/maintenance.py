@@ -2,7 +2,7 @@
 
     PageDeleter    a row, its postings, and what others have of it
     Poster         postings of stored pages, and their fingerprints by today's schemes
-    PageUpkeep     see `Upkeep`: pruning the index, counting what is live
+    prune          counting what is live, pruning the index
 
 All of them hold the writers' lock from what they read to their commit.
 """
@@ -14,7 +14,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +34,7 @@ from docstore.model.types import (
     SetCell,
     header_of,
 )
-from docstore.reading.documents import Capture, DocumentReader
+from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_buckets
 from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
@@ -100,7 +99,12 @@ class PageDeleter:
             self._values.mark_deleted(row_key, DeleteRow(), self._clock())
             self._committer.commit(plan)
         with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
-            self._clear(row_key, captures)
+            self._table.compact_deleted()
+            for start in range(SLICE_POSTINGS, len(captures), SLICE_POSTINGS):
+                some = captures[start : start + SLICE_POSTINGS]
+                with self._committer.lock:
+                    gone = [one for one in some if self._pages.page(PagePointer(one.timestamp, row_key)) is None]
+                    self._committer.commit(Plan().remove(Stage.POSTINGS, self._poster.index.remove(row_key, gone)))
 
     def rows_of_crawl(self, crawl: str, start: bytes, end: bytes | None) -> Iterator[bytes]:
         """Rows in a range with a capture that a crawl fetched, hidden by a policy or not: it may come to be shown."""
@@ -188,15 +192,6 @@ class PageDeleter:
         tokens = [SetCell(META_FAMILY, qualifier, 0, token) for qualifier in (b"", PURGED_LAST)]
         rows = [RowMutations("meta", PURGED_ROW, tokens), RowMutations("meta", COMPACTION_ROW, [DeleteRow()])]
         return Plan().write(Stage.ALLOCATION, rows)
-
-    def _clear(self, row_key: bytes, captures: Sequence[Posted]) -> None:
-        """Remove what nothing leads to after a delete."""
-        self._table.compact_deleted()
-        for start in range(SLICE_POSTINGS, len(captures), SLICE_POSTINGS):
-            some = captures[start : start + SLICE_POSTINGS]
-            with self._committer.lock:
-                gone = [one for one in some if self._pages.page(PagePointer(one.timestamp, row_key)) is None]
-                self._committer.commit(Plan().remove(Stage.POSTINGS, self._poster.index.remove(row_key, gone)))
 
     def _posted(self, records: Iterable[CaptureRecord]) -> list[Posted]:
         """Under which names captures may have been posted."""
@@ -286,14 +281,6 @@ MADE_AGAIN = frozenset(column for column in capture.COLUMNS if column[0] == "tex
 """Columns that are computed from the body."""
 
 
-class _Analysed(NamedTuple):
-    """A stored page, analysed again; not whole where its body was not kept: then only what it is posted under."""
-
-    page: Analysis
-    status: int
-    is_whole: bool = True
-
-
 class Poster:
     """Posts stored pages.
 
@@ -322,14 +309,15 @@ class Poster:
             for row_key, timestamp in captures:
                 pointer = PagePointer(timestamp, row_key)
                 old = self._table.record(row_key, timestamp)
-                one = self._analysed(pointer) if old is not None and old.kind == CAPTURE_STORED else None
-                if old is None or one is None:
+                document = self._reader.live(pointer) if old is not None and old.kind == CAPTURE_STORED else None
+                page = None if document is None else self._analysed(document)
+                if old is None or document is None or page is None:
                     continue
                 found += 1
-                self.index.add(new, pointer, one.page, status=one.status)
-                if not one.is_whole:
+                self.index.add(new, pointer, page, status=document.status or 0)
+                if document.body is None:
                     continue
-                values = capture.text_values(one.page) | capture.fingerprint_values(one.page)
+                values = capture.text_values(page) | capture.fingerprint_values(page)
                 columns = {column: value for column, value in old.columns.items() if column not in MADE_AGAIN}
                 columns |= {
                     column: self._values.append(row_key, column, timestamp, raw) for column, raw in values.items()
@@ -342,72 +330,53 @@ class Poster:
                 self._committer.commit(plan)
         return found
 
-    def _analysed(self, pointer: PagePointer) -> _Analysed | None:
-        document = self._reader.live(pointer)
-        if document is None or document.body == b"":
-            return None
-        if document.body is None:
-            return self._analysed_by_text(document.newest)
-        analysis = self.kernel.analyse(document.body, document.newest.header("content-type"))
-        return _Analysed(analysis, document.status or 0)
+    def _analysed(self, document: Document) -> Analysis | None:
+        """A page analysed again; if its body was not kept, only what it is posted under, of its stored text.
 
-    def _analysed_by_text(self, taken: Capture) -> _Analysed | None:
-        """A page whose body was not kept: what it is posted under, of its stored text; None where that has changed."""
+        None for an empty body, or a text that has changed.
+        """
+        taken = document.newest
+        if document.body is not None:
+            return self.kernel.analyse(document.body, taken.header("content-type")) if document.body else None
         text = taken.text or ""
         found = words(text)
         if text_checksum(found) != taken.text_checksum:
             return None
         keys = self.kernel.text_keys(text)
-        made = Analysis(
+        return Analysis(
             True, taken.checksum or b"", word_count=len(found), text_checksum=text_checksum(found), **keys._asdict()
         )
-        return _Analysed(made, taken.status or 0, is_whole=False)
 
 
 RECOUNTS = 3
 """Times that live captures are counted before it is given up because others write."""
 
 
-class PageUpkeep:
-    """Sees to pages and the index of an open store.
+def prune(opened: Backend, table: Table, committer: Committer) -> int:
+    """See `Backend.compact`; one scan of the rows gives the totals and the live pages."""
 
-    Args:
-        opened: the backend.
-        table: of pages.
-        committer: of all writers.
-    """
-
-    def __init__(self, opened: Backend, table: Table, committer: Committer) -> None:
-        self._opened = opened
-        self._table = table
-        self._committer = committer
-        self._buckets = open_buckets(opened, table)
-
-    def prune(self) -> int:
-        """See `Upkeep`; one scan of the rows gives the totals and the live pages."""
-        committer = self._committer
-        for _ in range(RECOUNTS):
-            with committer.lock:
-                commits, before = committer.commits, self._opened.stats()["totals"]
-            live, likely = live_pages(self._table, self._opened.values)
-            with committer.lock:
-                if committer.commits == commits:
-                    plan = Plan()
-                    plan.counts = live
-                    live.subtract(before)
-                    committer.commit(plan)
-                    break
-        return Pruner(self._opened.engine, self._buckets, self._is_live, committer.lock, committer.commit, likely).run()
-
-    def _is_live(self, pointer: PagePointer, body: bytes) -> bool:
+    def is_live(pointer: PagePointer, body: bytes) -> bool:
         """Whether a version is there; with a body's head also whether that is its body."""
         try:
-            found = self._table.capture_at(pointer.row_key, pointer.timestamp)
+            found = table.capture_at(pointer.row_key, pointer.timestamp)
         except CorruptionError:
             return True  # nobody knows; `docstore check` lists it
         if found is None or not found.shows_page:
             return False
         return not body or not found.checksum or body_head(found.checksum) == body
+
+    for _ in range(RECOUNTS):
+        with committer.lock:
+            commits, before = committer.commits, opened.stats()["totals"]
+        live, likely = live_pages(table, opened.values)
+        with committer.lock:
+            if committer.commits == commits:
+                plan = Plan()
+                plan.counts = live
+                live.subtract(before)
+                committer.commit(plan)
+                break
+    return Pruner(opened.engine, open_buckets(opened, table), is_live, committer.lock, committer.commit, likely).run()
 
 
 def live_pages(table: Table, values: Values) -> tuple[Counter[str], Keys]:

@@ -29,6 +29,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 
 from docstore.dedup.comparable import REASON_BLANK, status_class
@@ -47,7 +48,7 @@ from docstore.storage.values import encode_inline
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.batch import PAGES, Bases, GroupPages, Write, counts_of
 from docstore.writing.judge import GroupReads, Judge, Policies, TakenTimes, refused
-from docstore.writing.maintenance import PageDeleter, PageUpkeep, Poster
+from docstore.writing.maintenance import PageDeleter, Poster, prune
 from docstore.writing.place import ValueWriter, set_columns, set_visit_columns
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
@@ -653,7 +654,7 @@ class WriteSide:
         )
         self.poster = Poster(index, self.kernel, table, values, committer)
         self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
-        self.upkeep = PageUpkeep(opened, table, committer)
+        self.prune = partial(prune, opened, table, committer)
         self.queue = WriteQueue(sequencer)
         self.preparer = Preparer(self.kernel, clock)
         self.writer = PageWriter(self.preparer, self.queue)

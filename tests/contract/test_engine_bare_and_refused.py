@@ -11,7 +11,6 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.format import TABLE_TAGS, TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
-    Condition,
     DeleteCells,
     DeleteFamily,
     DeleteRow,
@@ -75,14 +74,6 @@ def test_bare_deletes_take_what_is_there(engine: Engine) -> None:
     assert engine.qualifiers("postings", b"r", 4) == [] and list(engine.scan("postings")) == []
 
 
-def test_a_condition_holds_on_a_bare_table(engine: Engine) -> None:
-    claim = [SetCell("p", b"q", 0, b"")]
-    assert engine.check_and_mutate("postings", b"r", Condition("p", b"q", None), claim, (), NONE)
-    assert not engine.check_and_mutate("postings", b"r", Condition("p", b"q", None), claim, (), NONE)
-    assert engine.check_and_mutate("postings", b"r", Condition("p", b"q", b""), [DeleteRow()], (), NONE)
-    assert engine.qualifiers("postings", b"r", 1) == []
-
-
 # --- refused arguments ---
 
 
@@ -111,8 +102,6 @@ def test_a_refused_mutation_leaves_its_whole_call_unapplied(engine: Engine, tabl
     ):
         with pytest.raises(InvalidArgument):
             engine.mutate_rows(rows, NONE)
-    with pytest.raises(InvalidArgument):
-        engine.check_and_mutate(table, ROW, Condition("page", b"", None), [mutation], (), NONE)
     assert all(list(engine.scan(name)) == [] for name in TABLE_TAGS)
 
 
@@ -153,7 +142,6 @@ def test_unknown_tables_are_refused_everywhere(engine: Engine) -> None:
         lambda: engine.qualifiers("nowhere", ROW, 1),
         lambda: engine.qualifiers("pages", ROW, 1),
         lambda: engine.qualifiers_of_rows("pages", [ROW], 1),
-        lambda: engine.check_and_mutate("nowhere", ROW, Condition("page", b"", None), []),
         lambda: engine.approximate_bytes("nowhere"),
         lambda: engine.compact("nowhere"),
     ]

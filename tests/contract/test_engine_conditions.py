@@ -1,14 +1,38 @@
-"""Conditional mutations: what every engine must do; each adapter runs the whole of it."""
+"""Conditional mutations of HBase's engine, over a cluster in memory and over a real one."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from engine_rows import NONE, ROW, check, mutate, put
+from engine_rows import NONE, ROW, mutate, put
+from hbase_cluster import ADDRESSES, emptied_engine
+from memory_hbase import MemoryCluster
 
-from docstore.model.types import Cell, Condition, DeleteRow, SetCell
+from docstore.cluster.backend import make_tables
+from docstore.cluster.engine import HBaseEngine
+from docstore.model.errors import InvalidArgument
+from docstore.model.types import Cell, Condition, DeleteRow, Mutation, SetCell
 from docstore.storage.engine import Engine
+
+
+@pytest.fixture(params=["memory", *(["cluster"] if ADDRESSES else [])])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    if request.param == "cluster":
+        made = emptied_engine()
+    else:
+        client: Any = MemoryCluster().client()
+        make_tables(client, "tests")
+        made = HBaseEngine(client, "tests", b"session1")
+    yield made
+    made.close()
+
+
+def check(engine: Any, value: bytes | None, *then: Mutation, otherwise: tuple[Mutation, ...] = ()) -> bool:
+    held: bool = engine.check_and_mutate("pages", ROW, Condition("page", b"a", value), then, otherwise, NONE)
+    return held
 
 
 def test_check_and_mutate_applies_then_or_otherwise(engine: Engine) -> None:
@@ -50,7 +74,7 @@ def test_a_deleted_column_is_absent_to_a_condition(engine: Engine, cells: int) -
     assert check(engine, b"back")
 
 
-def test_of_eight_threads_exactly_one_wins_a_claim(engine: Engine) -> None:
+def test_of_eight_threads_exactly_one_wins_a_claim(engine: HBaseEngine) -> None:
     rounds, winners = 30, []
     barrier = threading.Barrier(8)
 
@@ -69,3 +93,21 @@ def test_of_eight_threads_exactly_one_wins_a_claim(engine: Engine) -> None:
     assert sorted(number for number, _ in winners) == list(range(rounds))
     for number, owner in winners:
         assert engine.read_row("pages", b"%d" % number)[0].value == owner
+
+
+def test_a_condition_holds_on_a_bare_table(engine: HBaseEngine) -> None:
+    claim = [SetCell("p", b"q", 0, b"")]
+    assert engine.check_and_mutate("postings", b"r", Condition("p", b"q", None), claim, (), NONE)
+    assert not engine.check_and_mutate("postings", b"r", Condition("p", b"q", None), claim, (), NONE)
+    assert engine.check_and_mutate("postings", b"r", Condition("p", b"q", b""), [DeleteRow()], (), NONE)
+    assert engine.qualifiers("postings", b"r", 1) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "mutation"),
+    [("nowhere", DeleteRow()), ("pages", SetCell("", b"", 0, b"")), ("postings", SetCell("p", b"", 0, b"value"))],
+)
+def test_a_refused_conditional_mutation_is_not_applied(engine: HBaseEngine, table: str, mutation: Mutation) -> None:
+    with pytest.raises(InvalidArgument):
+        engine.check_and_mutate(table, ROW, Condition("page", b"", None), [mutation], (), NONE)
+    assert list(engine.scan("pages")) == []

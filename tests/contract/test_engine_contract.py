@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from engine_rows import NONE, ROW, check, mutate, post, put
+from engine_rows import NONE, ROW, mutate, post, put
 
 from docstore.model.errors import StoreUnavailable
 from docstore.model.format import TIMESTAMP_MAX
@@ -469,7 +469,6 @@ def test_a_closed_engine_says_so_and_closes_again(engine: Engine) -> None:
         lambda: engine.qualifiers("postings", ROW, 1),
         lambda: engine.mutate_rows([], NONE),
         lambda: put(engine, ROW, ("page", b"", 0, b"")),
-        lambda: check(engine, None),
         lambda: engine.approximate_bytes("pages"),
         lambda: engine.compact("pages"),
     ]

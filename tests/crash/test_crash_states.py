@@ -172,7 +172,6 @@ def recorded_engines(recorder: Recorder) -> Iterator[None]:
         _patch(patch, recorder, "__init__", after=lambda engine, *_, **__: (engine.path, True))
         _patch(patch, recorder, "close", after=lambda engine, *_, **__: (engine.path, True))
         _patch(patch, recorder, "mutate_rows", after=lambda engine, _, level: (engine.path, level is Durability.SYNC))
-        _patch(patch, recorder, "check_and_mutate", after=lambda engine, *_, **__: (engine.path, False))
         _patch(patch, recorder, "compact_deleted", after=lambda engine, *_, **__: (engine.path, False))
         _patch(patch, recorder, "compact", after=lambda engine, *_, **__: (engine.path, True))
         _patch(patch, recorder, "copy_to", after=lambda _, path, *__: (path, True))

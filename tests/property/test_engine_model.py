@@ -17,7 +17,6 @@ from memory_engine import MemoryEngine
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
-    Condition,
     DeleteCells,
     DeleteFamily,
     DeleteRow,
@@ -61,7 +60,6 @@ changes = st.one_of(
     st.builds(RowMutations, st.sampled_from(["pages", "meta"]), row_keys, st.lists(mutations, min_size=1, max_size=8)),
     st.builds(RowMutations, st.just("postings"), row_keys, st.lists(bare_mutations, min_size=1, max_size=5)),
 )
-conditional = st.tuples(st.builds(Condition, families, qualifiers, st.none() | values), st.lists(mutations, max_size=3))
 specs = st.builds(
     ReadSpec,
     families=st.none() | st.lists(st.sampled_from(["a", "aa", "b", "p", "z"]), max_size=3).map(tuple),
@@ -76,7 +74,7 @@ specs = st.builds(
 steps = st.one_of(
     st.tuples(st.just("mutate"), st.lists(changes, min_size=1, max_size=4)),
     st.tuples(st.just("mutate"), st.lists(changes, min_size=1, max_size=4)),
-    st.tuples(st.just("check"), st.tuples(row_keys, conditional)),
+    st.tuples(st.just("newest"), st.tuples(row_keys, st.tuples(families, qualifiers))),
     st.tuples(st.just("read"), st.tuples(st.sampled_from(["pages", "meta", "postings"]), row_keys, specs)),
     st.tuples(st.just("read"), st.tuples(st.sampled_from(["pages", "meta", "postings"]), row_keys, specs)),
     st.tuples(st.just("scan"), st.tuples(st.sampled_from(["pages", "meta", "postings"]), row_keys, row_keys, specs)),
@@ -162,13 +160,12 @@ def run_step(made: dict[str, Engine], model: Model, kind: str, argument: Any) ->
             model.apply(row.table, row.row_key, list(row.mutations))
         for engine in made.values():
             engine.mutate_rows(rows, FLUSH)
-    elif kind == "check":
-        row_key, (condition, then) = argument
-        held = model.newest("pages", row_key, condition.family, condition.qualifier) == condition.value
-        if held:
-            model.apply("pages", row_key, then)
+    elif kind == "newest":
+        row_key, (family, qualifier) = argument
+        held = model.newest("pages", row_key, family, qualifier)
         for name, engine in made.items():
-            assert engine.check_and_mutate("pages", row_key, condition, then, (), FLUSH) == held, name
+            cell = engine.newest("pages", row_key, family, qualifier)
+            assert (cell and cell.value) == held, name
     elif kind == "read":
         table, row_key, spec = argument
         wanted = model.select(table, row_key, spec)[0]

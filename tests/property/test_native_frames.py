@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
+from docstore.compiled import docstore_native
 from docstore.model.capture import BODY, MAIN
 from docstore.model.format import CODEC_ZSTD, CODEC_ZSTD_DELTA, CODEC_ZSTD_DICTIONARY, RECORD_VALUE, ZSTD_FRAME_MAGIC
 from docstore.model.pointers import PagePointer
-from docstore.storage.bases import Base
-from docstore.tablets import frames
-from docstore.tablets.codec import LEVEL, Dictionary, Encoded, NewValue, ValueCodec, checksum16
+from docstore.storage.bases import Base, value_name
+from docstore.tablets.codec import LEVEL, Dictionary, Encoded, NewValue, ValueCodec
 from docstore.tablets.record import Record
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
@@ -51,9 +51,9 @@ def decoded_with(frame: bytes, content: bytes, raw_bytes: int) -> bytes:
 
 def check(raw: bytes, before: bytes) -> tuple[bytes, bytes]:
     """The value's frames on a base and on a dictionary, after both were decoded."""
-    delta = frames.delta(raw, before)
-    indexed = frames.index(before)
-    assert delta is not None and indexed is not None
+    delta = docstore_native.delta_frame(raw, before)
+    indexed = docstore_native.FrameDictionary(before)
+    assert delta is not None
     leant = indexed.frame(raw)
     assert leant is not None
     assert decoded_with(leant, before, len(raw)) == raw
@@ -83,8 +83,7 @@ def test_any_text_comes_back_from_its_body_and_the_body_from_its_dictionary(
     body: bytes, text: bytes, content: bytes
 ) -> None:
     text += body[len(body) // 3 :]
-    indexed = frames.index(content)
-    assert indexed is not None
+    indexed = docstore_native.FrameDictionary(content)
     made = indexed.frames(body, text)
     assert made is not None
     assert decoded_with(made[0], content, len(body)) == body
@@ -151,11 +150,11 @@ def test_a_copy_may_begin_before_the_value_and_end_in_it() -> None:
 
 
 def test_what_is_too_long_is_left_to_the_reference() -> None:
-    assert frames.delta(bytes(9 << 20), bytes(8 << 20)) is None
-    indexed = frames.index(bytes(1000))
-    assert indexed is not None and indexed.frame(bytes(17 << 20)) is None
-    long = frames.index(bytes(17 << 20))
-    assert long is not None and long.frame(b"short") is None
+    assert docstore_native.delta_frame(bytes(9 << 20), bytes(8 << 20)) is None
+    indexed = docstore_native.FrameDictionary(bytes(1000))
+    assert indexed.frame(bytes(17 << 20)) is None
+    long = docstore_native.FrameDictionary(bytes(17 << 20))
+    assert long.frame(b"short") is None
     encoded = ValueCodec().encode(bytes(17 << 20), dictionary=Dictionary(bytes(1000)))
     assert decoded_with(encoded.payload, bytes(1000), 17 << 20) == bytes(17 << 20)
 
@@ -163,8 +162,7 @@ def test_what_is_too_long_is_left_to_the_reference() -> None:
 def test_a_dictionary_keeps_no_more_memory_than_it_began_with() -> None:
     """Before, it kept up to 4 MB more, once a value was that long."""
     content = bytes(range(256)) * 400
-    indexed = frames.index(content)
-    assert indexed is not None
+    indexed = docstore_native.FrameDictionary(content)
     before = indexed.memory_bytes
     assert 2 * len(content) < before < 4 * len(content)
     assert indexed.frame(bytes(3 << 20))
@@ -174,7 +172,7 @@ def test_a_dictionary_keeps_no_more_memory_than_it_began_with() -> None:
 
 def test_a_defect_of_native_code_leaves_the_value_to_the_reference(caplog: pytest.LogCaptureFixture) -> None:
     raw, base = b"some words of a page " * 50, b"some words of the page " * 50
-    with mock.patch.object(frames.docstore_native, "delta_frame", side_effect=RuntimeError("it panicked")):
+    with mock.patch.object(docstore_native, "delta_frame", side_effect=RuntimeError("it panicked")):
         encoded = ValueCodec().encode(raw, base=(NAME, base))
     assert decoded_delta(encoded.payload, base, len(raw)) == raw
     assert "it panicked; the reference encodes these 1050 bytes" in caplog.text
@@ -236,8 +234,7 @@ def test_a_frame_within_its_limit_is_the_same_and_one_far_beyond_is_given_up() -
     words = [source.randbytes(source.randrange(2, 12)) for _ in range(400)]
     content = b" ".join(source.choices(words, k=4000))
     raw = b" ".join(source.choices(words, k=4000))
-    indexed = frames.index(content)
-    assert indexed is not None
+    indexed = docstore_native.FrameDictionary(content)
     whole = indexed.frame(raw)
     assert whole
     assert indexed.frame(raw, len(whole)) == whole
@@ -247,10 +244,10 @@ def test_a_frame_within_its_limit_is_the_same_and_one_far_beyond_is_given_up() -
     assert pair is not None and all(pair)
     assert indexed.frames(raw, raw[::-1], len(whole)) == pair
     assert indexed.frames(raw, raw[::-1], len(whole) * 2 // 3) == (b"", b"")
-    delta = frames.delta(raw, content)
+    delta = docstore_native.delta_frame(raw, content)
     assert delta
-    assert frames.delta(raw, content, len(delta)) == delta
-    assert frames.delta(raw, content, len(delta) * 2 // 3) == b""
+    assert docstore_native.delta_frame(raw, content, len(delta)) == delta
+    assert docstore_native.delta_frame(raw, content, len(delta) * 2 // 3) == b""
     assert indexed.frame(raw[:1000], 1) == indexed.frame(raw[:1000]) != b""
 
 
@@ -291,14 +288,14 @@ def group_of(seed: int, bodies: list[bytes]) -> list[NewValue]:
         if source.random() < 0.4:
             other = changed(raw, source)
             bases.insert(
-                source.randrange(len(bases) + 1), Base(checksum16(other), other, b"stored", PagePointer(1, b""))
+                source.randrange(len(bases) + 1), Base(value_name(other), other, b"stored", PagePointer(1, b""))
             )
         column, text, body = source.choice([BODY, MAIN, ("http", b"headers")]), b"", None
         if column == BODY:
             text = changed(raw[: len(raw) // 3], source)
         elif column == MAIN and source.random() < 0.3:
             body = source.choice(bodies), source.randbytes(source.randrange(1, 2 * len(raw) + 9))
-        name = checksum16(raw) if source.random() < 0.9 else b""
+        name = value_name(raw) if source.random() < 0.9 else b""
         values.append(NewValue(column, raw, name, bases, source.choice(dictionaries), text, body))
     return values
 
@@ -337,9 +334,9 @@ def test_values_too_long_for_native_code_are_encoded_by_the_reference(bodies: li
     long = random.Random(1).randbytes(1 << 20) * 17
     values = [
         NewValue(BODY, long),
-        NewValue(BODY, bodies[0], checksum16(bodies[0])),
+        NewValue(BODY, bodies[0], value_name(bodies[0])),
         NewValue(BODY, bodies[0], b"", [1]),
     ]
     plain, first, second = (encoded for encoded, _, _ in ValueCodec().choose_many(values))
     assert (plain.codec, first.codec, second.codec) == (CODEC_ZSTD, CODEC_ZSTD, CODEC_ZSTD_DELTA)
-    assert second.related == checksum16(bodies[0])
+    assert second.related == value_name(bodies[0])

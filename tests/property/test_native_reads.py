@@ -38,9 +38,10 @@ from docstore.model.format import (
 from docstore.model.types import Headers
 from docstore.reading.documents import DOCUMENT_FAMILIES, assemble, fields_shown
 from docstore.reading.shown import title_parts
+from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, decode_capture, decode_capture_reference, stored_capture
 from docstore.storage.values import encode_absent, encode_inline, encode_ref_value, parse_cell_value, raw_bytes_of
-from docstore.tablets.codec import Dictionary, ValueCodec, checksum16
+from docstore.tablets.codec import Dictionary, ValueCodec
 from docstore.tablets.record import Record, decode_record, decode_ref, encode_record, encode_ref
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
@@ -213,7 +214,7 @@ def test_values_are_decoded_as_by_the_reference(
     changes: list[tuple[int, int]],
     cut: int,
 ) -> None:
-    codec, name = ValueCodec(), checksum16(before)
+    codec, name = ValueCodec(), value_name(before)
     ways: list[dict[str, Any]] = [{}, {"dictionary": Dictionary(before)}, {"base": (name, before)}, {}, {}]
     encoded = codec.encode(raw, **ways[how])
     if how == 4:  # a text, after a body whose record takes 77 bytes
@@ -256,7 +257,7 @@ def test_content_that_begins_as_a_trained_dictionary_is_left_to_the_reference() 
     before = b"\x37\xa4\x30\xec" + bytes(range(256)) * 20
     codec = ValueCodec()
     raw = before[100:3000]
-    encoded = codec.encode(raw, base=(checksum16(before), before))
+    encoded = codec.encode(raw, base=(value_name(before), before))
     record = Record(RECORD_VALUE, b"r", "page", b"body", 0, *encoded[:2], len(raw), encoded.payload)
     assert docstore_native.decode_frame(encoded.payload, len(raw), before) is None
     assert codec.decode(record, lambda _: before) == raw

@@ -16,7 +16,6 @@ import pytest
 from docstore.model.errors import CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import ENGINE_END_KEY, TIMESTAMP_MAX
 from docstore.model.types import (
-    Condition,
     DeleteCells,
     DeleteFamily,
     DeleteRow,
@@ -181,7 +180,7 @@ def test_closing_under_running_reads_and_scans_is_an_error_and_not_a_crash(tmp_p
         import sys, threading
         from docstore.tablets.engines.leveldb import LevelDBEngine
         from docstore.model.errors import StoreUnavailable
-        from docstore.model.types import Condition, Durability, RowMutations, SetCell
+        from docstore.model.types import Durability, RowMutations, SetCell
 
         none = Durability.NONE
         for round_number in range(6):
@@ -208,7 +207,7 @@ def test_closing_under_running_reads_and_scans_is_an_error_and_not_a_crash(tmp_p
                         elif kind == 4:
                             engine.mutate_rows([RowMutations("pages", b"x", [SetCell("page", b"b", 0, b"")])], none)
                         else:
-                            engine.check_and_mutate("pages", b"y", Condition("page", b"b", None), [], (), none)
+                            engine.newest("pages", b"y", "page", b"b")
                 except StoreUnavailable as error:
                     refused.append(kind)
 
@@ -252,7 +251,7 @@ def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_continues(tm
         import os, sys, threading
         from docstore.tablets.engines.leveldb import LevelDBEngine
         from docstore.model.errors import StoreUnavailable
-        from docstore.model.types import Condition, Durability, RowMutations, SetCell
+        from docstore.model.types import Durability, RowMutations, SetCell
         engine = LevelDBEngine(sys.argv[1], create=True)
         row = RowMutations("pages", b"r", [SetCell("page", b"b", 0, b"")])
         stop = threading.Event()
@@ -273,7 +272,7 @@ def test_every_call_in_a_forked_child_is_unavailable_and_the_parent_continues(tm
                     lambda: next(running),
                     lambda: engine.scan("pages"),
                     lambda: engine.qualifiers("postings", b"r", 1),
-                    lambda: engine.check_and_mutate("pages", b"r", Condition("page", b"b", None), []),
+                    lambda: engine.newest("pages", b"r", "page", b"b"),
                     lambda: engine.approximate_bytes("pages"),
                     lambda: engine.compact("pages"),
                 ]
@@ -482,13 +481,13 @@ def test_a_foreign_error_names_the_directory_and_the_next_step(tmp_path: Path) -
         LevelDBEngine(tmp_path / "file", create=True)
 
 
-def test_a_condition_and_a_read_agree_after_a_large_delete(tmp_path: Path) -> None:
+def test_the_newest_cell_and_a_read_agree_after_a_large_delete(tmp_path: Path) -> None:
     engine = LevelDBEngine(tmp_path, create=True)
     big_row(engine, 2000)
     engine.mutate_rows([RowMutations("pages", ROW, [DeleteFamily("anchor"), DeleteCells("anchor", b"0000003")])], FLUSH)
     spec = ReadSpec(("anchor",), b"0000004")
     assert engine.read_row("pages", ROW, spec) == []
-    assert engine.check_and_mutate("pages", ROW, Condition("anchor", b"0000004", None), [], (), FLUSH)
+    assert engine.newest("pages", ROW, "anchor", b"0000004") is None
     engine.close()
 
 

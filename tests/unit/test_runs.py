@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from docstore import compiled
 from docstore.dedup.runs import Run, merged_parts, pruned_parts, run_parts, shape_of
 from docstore.model import format as disk
-from docstore.model.codec import crc32
 from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
 from docstore.reference import postings as reference

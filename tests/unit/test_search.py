@@ -443,7 +443,7 @@ def test_one_process_updates_at_a_time(store: DocumentStore) -> None:
 def test_without_the_library_the_error_says_what_to_install(
     store: DocumentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("docstore.search.index", "docstore.search.results", "docstore.search.query"):
+    for name in ("docstore.search.index", "docstore.search.query"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "tantivy", None)
     with pytest.raises(InvalidArgument, match=r"pip install 'docstore\[search\]'"):

@@ -16,13 +16,22 @@ from pages import page, words
 
 import docstore
 from docstore import InvalidArgument
-from docstore.reading.snippet import MOST_TEXT, SHORTEST_LENGTH, Passage, Snippet, lead, passages
+from docstore.reading import snippet
+from docstore.reading.snippet import SHORTEST_LENGTH, Passage, Snippet
 from docstore.reading.snippet import escape as escape_html
 from docstore.tablets.record import decode_record
 from docstore.text.finding import LONGEST_CHARACTER, FoldedText, fold_character, is_boundary, terms
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 URL = "https://a.example/page"
+
+
+def passages(text: str, query: str, length: int = 200) -> tuple[Passage, ...]:
+    return snippet.passages(FoldedText(text), terms(query), length)
+
+
+def lead(text: str, length: int) -> tuple[Passage, ...]:
+    return snippet.lead(FoldedText(text), (), length)
 
 
 def marked(text: str, query: str, length: int = 200) -> str:
@@ -211,9 +220,9 @@ def test_bad_queries_give_no_passage_and_no_error() -> None:
         assert passages("Some text that stands here.", query) == ()
 
 
-def test_a_length_too_short_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="at least 20"):
-        passages("text", "text", 5)
+def test_a_length_too_short_is_refused(tmp_path: Path) -> None:
+    with docstore.open(tmp_path / "store", create=True) as store, pytest.raises(InvalidArgument, match="at least 20"):
+        store.snippets([], "text", length=5)
 
 
 def test_time_stays_linear_on_text_that_is_one_word_or_one_query_word() -> None:
@@ -320,7 +329,7 @@ def test_snippets_load_neither_numpy_nor_lxml() -> None:
 @pytest.mark.parametrize("character", ["\0", "\u0301", "\u1100", "\u200d", "\U0001f1e6", "a", "漢"])
 def test_of_a_long_text_the_beginning_is_read(tmp_path: Path, character: str) -> None:
     """16 MB without a place to cut kept a thread for a minute."""
-    text = "needle " + character * (MOST_TEXT // len(character.encode())) + " behind"
+    text = "needle " + character * (snippet.MOST_TEXT // len(character.encode())) + " behind"
     steps: list[int] = []
     with docstore.open(tmp_path / "store", create=True) as store:
         body = f"<title>x</title><pre>{text}".encode()
@@ -332,6 +341,6 @@ def test_of_a_long_text_the_beginning_is_read(tmp_path: Path, character: str) ->
             assert found is None or not any(one.marks for one in found.passages)
         found = store.snippet("https://long.example/", "needle")
         assert found is not None and sum(len(one.text) for one in found.passages) <= 200 + LONGEST_CHARACTER
-    for pieces in (passages(character * (2 * MOST_TEXT) + " behind", "behind"), lead(character * MOST_TEXT * 2)):
+    for pieces in (passages(character * snippet.MOST_TEXT, "behind"), lead(character * snippet.MOST_TEXT, 200)):
         steps += [len(one.text) for one in pieces]
     assert all(one <= 200 + LONGEST_CHARACTER for one in steps)

@@ -26,7 +26,7 @@ from docstore.sweep import texts as sweep_texts
 from docstore.sweep.candidates import band_width, candidates, expected_recall
 from docstore.sweep.clusters import CanonicalPolicy, Survivors
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
-from docstore.sweep.stages import StageLog
+from docstore.sweep.texts import StageLog
 from tests.pages import changed, page, words
 
 CRAWL = Path(__file__).parents[2] / "examples" / "sample-crawl.warc.gz"

@@ -19,6 +19,7 @@ from docstore.model.format import (
     INLINE_LIMIT_BYTES,
     RECORD_VALUE,
 )
+from docstore.storage.bases import value_name
 from docstore.storage.values import (
     encode_absent,
     encode_inline,
@@ -34,7 +35,6 @@ from docstore.tablets.codec import (
     Dictionary,
     Encoded,
     ValueCodec,
-    checksum16,
 )
 from docstore.tablets.record import Record
 
@@ -57,11 +57,11 @@ def nothing_to_resolve(checksum: bytes) -> bytes:
 def test_every_value_comes_back_by_every_codec(raw: bytes, other: bytes) -> None:
     codec = ValueCodec()
     dictionary = Dictionary(other)
-    related = {dictionary.checksum: other, checksum16(other): other}
+    related = {dictionary.checksum: other, value_name(other): other}
     for encoded in (
         codec.encode(raw),
         codec.encode(raw, dictionary=dictionary),
-        codec.encode(raw, base=(checksum16(other), other)),
+        codec.encode(raw, base=(value_name(other), other)),
     ):
         assert codec.decode(record_of(raw, encoded), related.__getitem__) == raw
         assert len(encoded.payload) <= len(raw)
@@ -88,17 +88,17 @@ def test_a_frame_carries_neither_magic_nor_content_size() -> None:
 def test_a_delta_against_a_near_copy_is_tiny() -> None:
     base = page(1)
     raw = base[:9000] + b"a changed sentence" + base[9100:]
-    encoded = ValueCodec().encode(raw, base=(checksum16(base), base))
+    encoded = ValueCodec().encode(raw, base=(value_name(base), base))
     assert encoded.codec == CODEC_ZSTD_DELTA
-    assert encoded.related == checksum16(base)
+    assert encoded.related == value_name(base)
     assert len(encoded.payload) < 100
-    assert ValueCodec().decode(record_of(raw, encoded), {checksum16(base): base}.__getitem__) == raw
+    assert ValueCodec().decode(record_of(raw, encoded), {value_name(base): base}.__getitem__) == raw
 
 
 def test_a_delta_reaches_all_of_a_long_base() -> None:
     base = random.Random(3).randbytes(5 << 20)
     raw = base[1000:] + b"end"
-    encoded = ValueCodec().encode(raw, base=(checksum16(base), base))
+    encoded = ValueCodec().encode(raw, base=(value_name(base), base))
     assert len(encoded.payload) < len(raw) // 20
     assert ValueCodec().decode(record_of(raw, encoded), lambda _: base) == raw
 
@@ -162,7 +162,7 @@ def test_a_dictionary_that_can_be_loaded_again_is_held_once() -> None:
 
 def test_the_wrong_base_is_corruption_or_refused_length_never_an_answer() -> None:
     base, raw = page(1), page(1)[:8000] + page(2)
-    encoded = ValueCodec().encode(raw, base=(checksum16(base), base))
+    encoded = ValueCodec().encode(raw, base=(value_name(base), base))
     with pytest.raises(CorruptionError, match="cannot be decoded"):
         ValueCodec().decode(record_of(raw, encoded), lambda _: b"too short")
 
@@ -170,7 +170,7 @@ def test_the_wrong_base_is_corruption_or_refused_length_never_an_answer() -> Non
 def test_a_damaged_delta_is_corruption_and_the_next_read_is_sound() -> None:
     codec, base = ValueCodec(), page(5, 40_000)
     raw = base[: len(base) // 3] + b"<p>inserted</p>" + base[len(base) // 3 :]
-    record = record_of(raw, codec.encode(raw, base=(checksum16(base), base)))
+    record = record_of(raw, codec.encode(raw, base=(value_name(base), base)))
     assert record.codec == CODEC_ZSTD_DELTA and len(base) > 2 * (128 << 10)
     source = random.Random(11)
     refused = 0
@@ -191,7 +191,7 @@ def test_a_damaged_delta_is_corruption_and_the_next_read_is_sound() -> None:
 
 def test_a_record_that_needs_a_base_asks_for_resolve() -> None:
     base = page(1)
-    encoded = ValueCodec().encode(base + b"x", base=(checksum16(base), base))
+    encoded = ValueCodec().encode(base + b"x", base=(value_name(base), base))
     with pytest.raises(InvalidArgument, match="resolve"):
         ValueCodec().decode(record_of(base + b"x", encoded))
 

@@ -18,49 +18,46 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack
 from functools import partial
 
-from docstore.model.capture import BODY
+from docstore.model.capture import BODY, Column
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import (
     CAPTURE_FAMILY,
     PURGED_ROW,
+    SEGMENT_DRAINING,
     SEGMENT_OF_MARKS,
     SET_ASIDE_DIRECTORY,
     TABLE_TAGS,
 )
-from docstore.model.types import DeleteCells, ReadSpec, RowMutations
+from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
 from docstore.storage.plan import Plan, Stage
-from docstore.storage.port import Upkeep
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.storage.values import raw_bytes_of
 from docstore.tablets.codec import Dictionary, ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.compaction.relatives import CACHE_BYTES, Relatives
-from docstore.tablets.compaction.relocation import PAGES, Moved, Relocator, check_movable
+from docstore.tablets.compaction.encoding import CACHE_BYTES, LEVELS, Level, Relatives, make_dictionaries
+from docstore.tablets.compaction.relocation import PAGES, Relocator
 from docstore.tablets.compaction.segments import (
     SegmentsNamed,
     SegmentWriter,
     Selection,
     Usage,
-    codec_totals,
     left_alone,
     mark,
     needed,
     refs_among,
     removable,
-    remove_segment,
     segment_of,
 )
 from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet, tablet_dictionaries
-from docstore.tablets.encoding import LEVELS, Column, Level, make_dictionaries
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside
 from docstore.tablets.manifest import Tablet
@@ -72,70 +69,40 @@ SLICE_BASES = 64
 """Bases freed under one hold of the lock."""
 MOST_GARBAGE = 0.2
 """A segment with at most this part of garbage is skipped, if a run of at least this level wrote it."""
+COUNTED = ("rows", "values", "raw_bytes", "expired_cells", "damaged_values", "lost_races", "left_values")
+"""What the report of a run adds up over its tablets."""
 META = "meta"
 _FULL_SCAN = ReadSpec(cell_limit=10_000)
 _SAMPLED_SCAN = ReadSpec((CAPTURE_FAMILY,), cell_limit=10_000)
 """The cells from which dictionaries are sampled."""
 
 
-def compact(
-    opened: LocalBackend,
-    table: Table,
-    committer: Committer,
-    *,
-    tablets: Sequence[int] | None = None,
-    level: str = "fast",
-    full: bool = False,
-    dry_run: bool = False,
-    on_progress: Progress | None = None,
-    upkeep: Callable[[], Upkeep],
-) -> CompactionReport:
-    """Compact a store, or some of its tablets.
+class Compaction:
+    """One run; see the top of this file.
 
     Args:
-        opened: its parts.
+        opened: parts of the store.
         table: of its pages, with their policies.
         committer: of all its writers.
-        tablets: numbers of the tablets to compact; None for all.
         level: `fast` or `best`.
         full: also rewrite segments with little garbage.
-        dry_run: only report what it would do.
         on_progress: called with the bytes of records processed, and the bytes in total.
-        upkeep: gives access to pages and the index; called when needed.
-    Raises:
-        InvalidArgument: no such level or tablet.
-        StoreUnavailable: another compaction of this store is running.
-        StorageError: finished work is kept; free space, and run it again.
+        prune: see `Backend.compact`.
     """
-    return Compaction(opened, table, committer, level, on_progress, upkeep, full=full).run(tablets, dry_run=dry_run)
-
-
-def codec_stats(opened: LocalBackend, committer: Committer) -> dict[str, dict[str, int]]:
-    """See `DocumentStore.codec_stats`."""
-    with opened.bodies.pinned():
-        with committer.lock:
-            opened.bodies.flush()
-            rows = opened.manifest.segments()
-        return codec_totals(opened.bodies, rows)
-
-
-class Compaction:
-    """One run; see the top of this file."""
 
     def __init__(
         self,
         opened: LocalBackend,
         table: Table,
         committer: Committer,
-        level: str,
-        on_progress: Progress | None,
-        upkeep: Callable[[], Upkeep],
+        prune: Callable[[], int],
         *,
-        full: bool,
+        level: str = "fast",
+        full: bool = False,
+        on_progress: Progress | None = None,
     ) -> None:
         if level not in LEVELS:
             raise InvalidArgument(f"there is no level {level!r}; use one of {', '.join(LEVELS)}")
-        check_movable(opened.engine)
         self._opened = opened
         self._bodies = opened.bodies
         self._table = table
@@ -143,44 +110,42 @@ class Compaction:
         self._level_name = level
         self._level: Level = LEVELS[level]
         self._on_progress = on_progress
-        self._upkeep = upkeep
+        self._prune = prune
         self._full = full
         self._telling = threading.Lock()
         self._done_bytes = 0
         self._total_bytes = 0
         self._made: set[bytes] = set()
 
-    def run(self, numbers: Sequence[int] | None, *, dry_run: bool) -> CompactionReport:
-        """Compact, or with `dry_run` report what a compaction would do."""
+    def run(self, numbers: Sequence[int] | None = None, *, dry_run: bool = False) -> CompactionReport:
+        """Compact the tablets of these numbers, None for all, or with `dry_run` report what a compaction would do.
+
+        Raises:
+            InvalidArgument: no such tablet.
+            StoreUnavailable: another compaction of this store is running.
+            StorageError: finished work is kept; free space, and run it again.
+        """
         started = time.monotonic()
         report = CompactionReport(self._level_name, dry_run)
         chosen = self._chosen(numbers)
         if dry_run:
             self._survey(chosen, report)
         else:
-            followers = self._committer.followers
-            with (
-                self._alone(),
-                self._opened.base_rows.cached(self._committer.lock, followers),
-                self._opened.values.unreadable.collecting() as unreadable,
-            ):
+            committer, base_rows = self._committer, self._opened.base_rows
+            if not committer.compacting.acquire(blocking=False):
+                raise StoreUnavailable("a compaction of this store is running; wait until it has finished")
+            with ExitStack() as stack:
+                stack.callback(committer.compacting.release)
+                stack.enter_context(base_rows.cached(committer.lock, committer.followers))
+                unreadable = stack.enter_context(self._opened.values.unreadable.collecting())
                 try:
                     self._compact(chosen, report, whole=numbers is None)
                 finally:
-                    with self._committer.lock:
-                        self._opened.base_rows.retired.clear()
+                    with committer.lock:
+                        base_rows.retired.clear()
             report.unreadable = list(unreadable)
         report.seconds = time.monotonic() - started
         return report
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if not self._committer.compacting.acquire(blocking=False):
-            raise StoreUnavailable("a compaction of this store is running; wait until it has finished")
-        try:
-            yield
-        finally:
-            self._committer.compacting.release()
 
     def _chosen(self, numbers: Sequence[int] | None) -> list[Tablet]:
         tablets = self._opened.manifest.tablets()
@@ -237,15 +202,9 @@ class Compaction:
         moves = self._move_all(chosen, rows, alone, first_new)
         report.tablets = len(chosen)
         for moved in moves:
-            report.rows += moved.rows
-            report.values += moved.values
-            report.raw_bytes += moved.raw_bytes
-            report.expired_cells += moved.expired_cells
-            report.damaged_values += moved.damaged
-            report.lost_races += moved.lost_races
-            report.left_values += moved.left
-            for kind, record_bytes in moved.codecs.items():
-                report.codec_bytes[kind] = report.codec_bytes.get(kind, 0) + record_bytes
+            for name in COUNTED:
+                setattr(report, name, getattr(report, name) + getattr(moved, name))
+            report.codec_bytes = dict(Counter(report.codec_bytes) + Counter(moved.codec_bytes))
         report.live_bytes = self._done_bytes
         self._free_space(report, named, old, marks_number)
         report.removed_dictionaries = self._drop_dictionaries(named)
@@ -272,7 +231,7 @@ class Compaction:
                 pages = pool.submit(opened.engine.compact, PAGES)  # LevelDB does it meanwhile, without the GIL
                 if opened.reserve.is_scarce():
                     pages.result()  # both together need more space
-                report.pruned_postings = self._upkeep().prune()
+                report.pruned_postings = self._prune()
                 pages.result()
             for name in (name for name in TABLE_TAGS if name != PAGES):
                 opened.engine.compact(name)  # makes the swapped refs durable, at any durability of their commits
@@ -311,7 +270,7 @@ class Compaction:
 
     def _move_all(
         self, chosen: Sequence[Tablet], rows: Sequence[SegmentRow], alone: set[int], first_new: int
-    ) -> list[Moved]:
+    ) -> list[CompactionReport]:
         """Move the values of the tablets that are in old segments; each tablet by a thread of its own.
 
         Threads share the engine, the committer and the dictionaries; a tablet's segment, candidates and counts are of
@@ -325,13 +284,11 @@ class Compaction:
         failures: list[BaseException] = []
         stop = threading.Event()
 
-        def work(tablet: Tablet) -> Moved:
+        def work(tablet: Tablet) -> CompactionReport:
             relocator = Relocator(
-                engine=opened.engine,
-                table=self._table,
-                values=opened.values,
-                base_rows=opened.base_rows,
-                committer=self._committer,
+                opened,
+                self._table,
+                self._committer,
                 old=old,
                 begin_segment=lambda number: SegmentWriter(
                     opened.files, self._bodies, number, old, self._level_name, first_new
@@ -392,22 +349,16 @@ class Compaction:
         if is_part and cell_values:
             checksums = self._dictionaries_in_use(tablet, dictionaries) | checksums
         for number in range(PASSES):
-            relatives = Relatives(
-                tablet,
-                opened.values,
-                opened.base_rows,
-                self._table,
-                least_likeness=self._level.least_likeness,
-                by_likeness=self._level.tries,
-                cache_bytes=cache_bytes,
-            )
+            relatives = Relatives(tablet, opened, self._table, self._level, cache_bytes)
             before = relocator.moved.lost_races
             relocator.move(tablet, codec, dictionaries, relatives, again=number > 0)
-            if not relocator.moved.left and relocator.moved.lost_races == before:
+            if not relocator.moved.left_values and relocator.moved.lost_races == before:
                 break
         self._made.update(made.checksum for made in dictionaries.values())
         if cell_values or not is_part:  # also without values: its old dictionaries may have bytes of purged pages
-            self._use_dictionaries(tablet, checksums)
+            with self._committer.lock:  # for the next values; those of the tablet's sites go
+                self._committer.commit(plan_for_tablet(opened.engine, tablet, checksums))
+                opened.values.forget_dictionaries()
 
     def _dictionaries_in_use(self, tablet: Tablet, made: dict[Column, Dictionary]) -> dict[Column, bytes]:
         """Add the tablet's current dictionaries of other columns to the new ones; returns the checksums of these."""
@@ -417,13 +368,6 @@ class Compaction:
             if content is not None:
                 made[column] = Dictionary(content, self._level.zstd)
         return {column: used[column] for column in used.keys() & made.keys()}
-
-    def _use_dictionaries(self, tablet: Tablet, checksums: dict[Column, bytes]) -> None:
-        """Use the new dictionaries for the tablet's next values; removes those of its sites."""
-        with self._committer.lock:
-            plan = plan_for_tablet(self._opened.engine, tablet, checksums)
-            self._committer.commit(plan)
-            self._opened.values.forget_dictionaries()
 
     # --- files
 
@@ -467,7 +411,10 @@ class Compaction:
             with committer.lock:  # taken for each segment, because a removal costs two fsyncs and an unlink
                 if self._bodies.is_pinned() or number in used.segments:
                     break  # later segments may have delete marks for this one
-                remove_segment(opened.manifest, self._bodies, number)
+                row = next(row for row in opened.manifest.segments() if row.number == number)
+                opened.manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
+                self._bodies.remove(number)
+                opened.manifest.remove_segment(number, Durability.SYNC)
             removed += 1
         return removed, len(old - set(numbers[:removed]))
 

@@ -8,7 +8,6 @@ record is replaced only if unchanged.  After a lost race the records are garbage
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from threading import Event
@@ -24,7 +23,7 @@ from docstore.model.capture import (
     decode_cluster_place,
     decode_verdict,
 )
-from docstore.model.errors import CorruptionError, InvalidArgument, StorageError
+from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
     CAPTURE_FAMILY,
     CODEC_ZSTD_BODY,
@@ -34,11 +33,12 @@ from docstore.model.format import (
     RECORD_VALUE,
 )
 from docstore.model.pointers import PagePointer
-from docstore.model.types import Cell, DeleteCells, Mutation, ReadSpec, RowMutations, SetCell
-from docstore.storage.bases import TABLE, Base, BaseRows, value_name
+from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
+from docstore.storage.bases import TABLE, Base, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
-from docstore.storage.engine import Engine, ScannedRow, all_cells
+from docstore.storage.engine import ScannedRow, all_cells, delete_of
 from docstore.storage.plan import Plan, Stage
+from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import (
@@ -52,12 +52,12 @@ from docstore.storage.values import (
 )
 from docstore.tablets.codec import Dictionary, Encoded, ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.compaction.relatives import Relatives
+from docstore.tablets.compaction.encoding import Relatives
 from docstore.tablets.compaction.segments import SegmentWriter, segment_of
+from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.record import CODEC_NAMES, Record, decode_ref
 from docstore.tablets.segment import SEGMENT_LIMIT_BYTES
-from docstore.tablets.values import LocalValues
 
 PAGES = "pages"
 SLICE_CELLS = 1000
@@ -93,39 +93,23 @@ class Move(NamedTuple):
     base: Base | None = None
 
 
-class Change(NamedTuple):
-    """A capture record, or a cell of another family, and its moves."""
-
-    old: CaptureRecord | Cell
-    moves: list[Move]
-
-
 class PlannedRow(NamedTuple):
-    """The changes of one row, and whether policies drop some of its cells."""
+    """The changes of one row, each a capture record or a cell of another family with its moves, and whether policies
+    drop some of its cells."""
 
     row_key: bytes
-    changes: list[Change]
+    changes: list[tuple[CaptureRecord | Cell, list[Move]]]
     collect: bool
-
-
-@dataclass
-class Moved:
-    """Counts of the moves; see `CompactionReport`."""
-
-    rows: int = 0
-    values: int = 0
-    raw_bytes: int = 0
-    expired_cells: int = 0
-    lost_races: int = 0
-    damaged: int = 0
-    left: int = 0
-    codecs: dict[str, int] = field(default_factory=dict)
 
 
 class Relocator:
     """Moves tablets, one after the other.
 
+    Attributes:
+        moved: counts of the moves.
+
     Args:
+        opened, table, committer: of the store.
         old: segments to empty.
         begin_segment: starts a segment of a tablet.
         on_bytes: called with the bytes of old records.
@@ -135,23 +119,19 @@ class Relocator:
 
     def __init__(
         self,
-        *,
-        engine: Engine,
+        opened: LocalBackend,
         table: Table,
-        values: LocalValues,
-        base_rows: BaseRows,
         committer: Committer,
+        *,
         old: set[int],
         begin_segment: Callable[[int], SegmentWriter],
         on_bytes: Callable[[int], None],
         moved_shared: dict[bytes, tuple[bytes, bytes]],
         stop: Event,
     ) -> None:
-        self.moved = Moved()
-        self._engine = engine
+        self.moved = CompactionReport("")
+        self._engine, self._values, self._base_rows = opened.engine, opened.values, opened.base_rows
         self._table = table
-        self._values = values
-        self._base_rows = base_rows
         self._committer = committer
         self._old = old
         self._begin_segment = begin_segment
@@ -203,7 +183,7 @@ class Relocator:
             again: a second or later pass.
         """
         self._tablet, self._codec, self._dictionaries, self._relatives = tablet, codec, dictionaries, relatives
-        self.moved.left = 0
+        self.moved.left_values = 0
         self._changed = set()
         with self._committer.lock:
             self._committer.followers.add(self._follow)
@@ -259,7 +239,7 @@ class Relocator:
         dropped = self._table.dropped(row_key)
         while cells := list(islice(dropped, SLICE_CELLS)):
             with self._committer.lock:
-                drops = [_delete(cell) for cell in cells]
+                drops = [delete_of(cell) for cell in cells]
                 self._committer.commit(Plan().remove(Stage.PAGES, [RowMutations(PAGES, row_key, drops)]))
             self.moved.expired_cells += len(drops)
 
@@ -284,7 +264,7 @@ class Relocator:
         self._hidden = self._table.bodies_to_drop(list(records.values()))
         self._canonical = {cell.timestamp: cell.value for cell in cells if cell[:2] == CANONICAL_PAGE}
         self._done = {}
-        changes = []
+        changes: list[tuple[CaptureRecord | Cell, list[Move]]] = []
         for cell in cells:
             if cell in dropped:
                 continue
@@ -292,7 +272,7 @@ class Relocator:
             if old is not None:
                 columns = {old[:2]: old.value} if isinstance(old, Cell) else old.columns
                 if moves := self._moves(row_key, cell.timestamp, columns):
-                    changes.append(Change(old, moves))
+                    changes.append((old, moves))
         return PlannedRow(row_key, changes, is_sound and (row.truncated or bool(dropped)))
 
     def _moves(self, row_key: bytes, timestamp: int, columns: Columns) -> list[Move]:
@@ -327,7 +307,7 @@ class Relocator:
 
     def _record_damage(self, error: CorruptionError, place: Place) -> None:
         self._values.unreadable.record(error, place)
-        self.moved.damaged += 1
+        self.moved.damaged_values += 1
 
     def _read(self, cell_value: bytes, body: tuple[bytes, bytes] = (b"", b"")) -> tuple[Record, bytes]:
         record, raw = self._values.fetch_record(cell_value, body)
@@ -443,7 +423,7 @@ class Relocator:
         written = self._segment.length_bytes - before
         self._last_body = b"", b""
         kind = f"{old.family}.{CODEC_NAMES[codec]}"
-        self.moved.codecs[kind] = self.moved.codecs.get(kind, 0) + written
+        self.moved.codec_bytes[kind] = self.moved.codec_bytes.get(kind, 0) + written
         return encode_ref_value(old.raw_bytes, ref)
 
     # --- applying
@@ -482,7 +462,7 @@ class Relocator:
         """
         row_key = planned.row_key
         dropped = list(self._table.dropped(row_key)) if planned.collect else []
-        mutations: list[Mutation] = [_delete(cell) for cell in dropped]
+        mutations: list[Mutation] = [delete_of(cell) for cell in dropped]
         self.moved.expired_cells += len(dropped)
         dropped_keys = {cell[:3] for cell in dropped}
         hidden: set[int] | None = None
@@ -496,10 +476,10 @@ class Relocator:
                     if hidden is None:
                         hidden = self._table.bodies_to_drop(list(self._table.records(row_key)))
                     if old.timestamp not in hidden:  # a visit has confirmed it since then; the next pass moves it
-                        self.moved.left += 1
+                        self.moved.left_values += 1
                         continue
                 elif move.name and not self._update_bases(move, bases):
-                    self.moved.left += 1
+                    self.moved.left_values += 1
                     continue
                 new[move.column] = move.new
             if not new:
@@ -551,24 +531,20 @@ class Relocator:
         rows[TABLE, name] = list(self._base_rows.row(name, cell_value).mutations)
 
 
-def _delete(cell: Cell) -> DeleteCells:
-    return DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
-
-
 def _moves_of(planned: PlannedRow) -> int:
-    return sum(len(change.moves) for change in planned.changes)
+    return sum(len(moves) for _, moves in planned.changes)
 
 
 def _pieces(planned: PlannedRow) -> Iterator[PlannedRow]:
     """Split the plan of a row into pieces of about APPLY_MOVES moves; a row need not change as a whole."""
-    changes: list[Change] = []
-    moves, collect = 0, planned.collect
-    for change in planned.changes:
-        if changes and moves + len(change.moves) > APPLY_MOVES:
+    changes: list[tuple[CaptureRecord | Cell, list[Move]]] = []
+    count, collect = 0, planned.collect
+    for old, moves in planned.changes:
+        if changes and count + len(moves) > APPLY_MOVES:
             yield PlannedRow(planned.row_key, changes, collect)
-            changes, moves, collect = [], 0, False
-        changes.append(change)
-        moves += len(change.moves)
+            changes, count, collect = [], 0, False
+        changes.append((old, moves))
+        count += len(moves)
     if changes or collect:
         yield PlannedRow(planned.row_key, changes, collect)
 
@@ -586,16 +562,3 @@ def _batches(pending: Sequence[PlannedRow]) -> Iterator[list[PlannedRow]]:
         moves += planned_moves
     if batch:
         yield batch
-
-
-def check_movable(engine: Engine) -> None:
-    """Check that this process is the only writer, because refs are swapped under its lock.
-
-    Raises:
-        InvalidArgument: several processes write to the engine.
-    """
-    if not engine.caps.single_writer:
-        raise InvalidArgument(
-            "compaction swaps refs under the lock of this process, but several processes write to this store; use a "
-            "store in a directory"
-        )

@@ -21,12 +21,11 @@ from docstore.model.format import (
     RECORD_DELETE_FAMILY,
     RECORD_DELETE_ROW,
     RECORD_VALUE,
-    SEGMENT_DRAINING,
     SEGMENT_HEADER_BYTES,
     SEGMENT_LIVE,
     SEGMENT_OF_MARKS,
 )
-from docstore.model.types import Cell, Durability, ReadSpec, SetCell
+from docstore.model.types import Cell, ReadSpec, SetCell
 from docstore.storage.bases import TABLE, BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, all_cells
@@ -394,14 +393,6 @@ def removable(
     removed = [row for row in reversed(going) if row.number not in values]
     marks = [delete_mark for row in removed if row.number > oldest for delete_mark in named.marks(row)]
     return sorted({row.number for row in removed} | {number for number in of_marks if number < oldest}), marks
-
-
-def remove_segment(manifest: Manifest, bodies: ValueLog, number: int) -> None:
-    """Remove a segment without refs."""
-    row = next(row for row in manifest.segments() if row.number == number)
-    manifest.write_segment(row._replace(state=SEGMENT_DRAINING), Durability.SYNC)
-    bodies.remove(number)
-    manifest.remove_segment(number, Durability.SYNC)
 
 
 def codec_totals(bodies: ValueLog, rows: Iterable[SegmentRow]) -> dict[str, dict[str, int]]:

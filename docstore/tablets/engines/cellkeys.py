@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from docstore.model.codec import encode_timestamp, escape
 from docstore.model.errors import CorruptionError
@@ -38,34 +38,6 @@ _MAX_CACHED_COLUMNS = 256
 """Decoded column names that a reader caches: rows of pages have the same columns."""
 
 
-class Stream(Protocol):
-    """An iterator over sorted (key, value) pairs."""
-
-    def __next__(self) -> tuple[bytes, bytes]: ...
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]: ...
-    def seek(self, target: bytes, /) -> None:
-        """Go to the first pair with ``key >= target``, which is the next one."""
-
-
-class Cursor(Protocol):
-    """A position in sorted (key, value) pairs; not valid after the last pair."""
-
-    def seek(self, target: bytes, /) -> None:
-        """Go to the first pair with ``key >= target``."""
-
-    def valid(self) -> bool:
-        """Whether it is on a pair."""
-
-    def key(self) -> bytes:
-        """The key of its pair."""
-
-    def item(self) -> tuple[bytes, bytes]:
-        """Its pair."""
-
-    def next(self) -> None:
-        """Go to the next pair."""
-
-
 class FamilyKeys(dict[str, bytes]):
     """The encoded name of each family, checked and cached at its first write."""
 
@@ -86,7 +58,7 @@ def column_head(family: str, qualifier: bytes) -> bytes:
     return CELL_KIND + family.encode() + FAMILY_END + escape(qualifier)
 
 
-def absent_rows(cursor: Cursor, prefixes: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
+def absent_rows(cursor: Any, prefixes: Iterable[tuple[bytes, bytes]]) -> set[bytes]:
     """Of rows, given by prefix and row key, those without keys; fastest with sorted prefixes.
 
     Raises:
@@ -163,8 +135,8 @@ _CAPTURE_COLUMN = column_head(CAPTURE_FAMILY, b"")
 class RowReader:
     """Reads rows from a stream by a read spec.
 
-    `pair` is the current pair of the stream.  A stream must contain ENGINE_END_KEY; if it ends before, data is lost,
-    and StopIteration is passed on to the owner of the stream.
+    A stream is an iterator of plyvel over (key, value) pairs, and `pair` its current pair.  It must contain
+    ENGINE_END_KEY; if it ends before, data is lost, and StopIteration is passed on to the owner of the stream.
     """
 
     def __init__(self, spec: ReadSpec) -> None:
@@ -202,7 +174,7 @@ class RowReader:
         """The first key of a row that the spec can select; None if it selects nothing."""
         return None if self._nothing or not self._parts else cells + self._parts[0][0]
 
-    def advance_to(self, stream: Stream, target: bytes) -> None:
+    def advance_to(self, stream: Any, target: bytes) -> None:
         """Go to the first pair with ``key >= target``: by a few steps, then a seek."""
         pair = self.pair
         for _ in range(_STEPS_BEFORE_SEEK):
@@ -215,7 +187,7 @@ class RowReader:
             pair = next(stream)
         self.pair = pair
 
-    def read(self, stream: Stream, cells: bytes) -> tuple[list[Cell], bool]:
+    def read(self, stream: Any, cells: bytes) -> tuple[list[Cell], bool]:
         """Cells of the row whose keys begin with `cells`, and whether the cell limit left some out."""
         out: list[Cell] = []
         if self._nothing:
@@ -270,7 +242,7 @@ class RowReader:
         is_open = self._spec == ReadSpec(families, cell_limit=self._limit)
         return is_open and (families is None or CAPTURE_FAMILY in families)
 
-    def read_next(self, stream: Stream) -> tuple[bytes, list[Cell], bool]:
+    def read_next(self, stream: Any) -> tuple[bytes, list[Cell], bool]:
         """Prefix of the row of the current pair, and as `read`; the stream may still be in the row.
 
         Most rows have capture records alone: these are read without looking for columns.
@@ -308,7 +280,7 @@ class RowReader:
             self._columns[column] = decoded
         return decoded
 
-    def start(self, stream: Stream) -> Self:
+    def start(self, stream: Any) -> Self:
         """Go to the stream's next pair."""
         self.pair = next(stream)
         return self

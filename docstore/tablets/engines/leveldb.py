@@ -38,9 +38,7 @@ from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError,
 from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
 from docstore.model.types import (
     Cell,
-    Condition,
     Durability,
-    Mutation,
     ReadSpec,
     RowMutations,
     SetCell,
@@ -50,7 +48,6 @@ from docstore.storage.engine import (
     Caps,
     ScannedRow,
     check_bare,
-    check_family,
     check_mutations,
     check_not_bare,
     check_spec,
@@ -616,41 +613,6 @@ class LevelDBEngine:
         newest = max(self.path.glob("*.log"), default=self.path / "none.log")
         before = log_bytes if newest == self._log else 0
         return newest.is_file() and newest.stat().st_size - before >= int(batch.approximate_size())
-
-    def check_and_mutate(
-        self,
-        table: str,
-        row_key: bytes,
-        condition: Condition,
-        then: Sequence[Mutation],
-        otherwise: Sequence[Mutation] = (),
-        durability: Durability = Durability.SYNC,
-    ) -> bool:
-        """See `Engine.check_and_mutate`."""
-        check_family(condition.family)
-        check_mutations(table, [*then, *otherwise], _LARGEST_CELL_BYTES)
-        with self._handle.write_lock:
-            db = self._handle.writable()
-            try:
-                is_met = self._newest_value(db, table, row_key, condition) == condition.value
-            except _FOREIGN_ERRORS as error:
-                raise self._translated(error, f"reading a row of {table}") from error
-            mutations = then if is_met else otherwise
-            if mutations:
-                self._apply([RowMutations(table, row_key, mutations)], durability)
-            return is_met
-
-    def _newest_value(self, db: Any, table: str, row_key: bytes, condition: Condition) -> bytes | None:
-        """The newest value of the condition's column, or None."""
-        prefix = cellkeys.row_prefix(table, row_key)
-        if table in BARE_TABLES:
-            if condition.family != BARE_TABLES[table]:
-                return None
-            value: bytes | None = db.get(prefix + condition.qualifier, verify_checksums=True)
-            return value
-        head = prefix + column_head(condition.family, condition.qualifier)
-        version = _newest_version(db, head)
-        return version and version[1]
 
     # --- maintenance ---
 
