@@ -11,13 +11,17 @@ occurrence of the magic, so the total time is linear in the file.
 from __future__ import annotations
 
 import re
-import zlib
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import zstandard
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
+
+try:  # the same interface, in half the time
+    from zlib_ng import zlib_ng as zlib
+except ImportError:
+    import zlib  # type: ignore[no-redef]
 
 if TYPE_CHECKING:  # types alone
     from _typeshed import SupportsRead
