@@ -18,13 +18,15 @@ import zstandard
 
 from docstore.archives.entries import BODY_LIMIT_BYTES
 
-try:  # the same interface, in half the time
-    from zlib_ng import zlib_ng as zlib
-except ImportError:
-    import zlib  # type: ignore[no-redef]
-
 if TYPE_CHECKING:  # types alone
+    import zlib as zlib  # noqa: PLC0414 `http` takes it from here
+
     from _typeshed import SupportsRead
+else:
+    try:  # the same interface, in half the time
+        from zlib_ng import zlib_ng as zlib
+    except ImportError:
+        import zlib
 
 GZIP_MAGIC = b"\x1f\x8b\x08"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

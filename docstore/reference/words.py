@@ -26,7 +26,7 @@ import re
 import unicodedata
 from functools import cache
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from docstore.reference import tables
 
@@ -40,34 +40,24 @@ def _class(table: str, last: int = 0x10FFFF) -> str:
     return "".join("-".join(f"\\U{end:08x}" for end in item) for item in ends if item[0] <= last)
 
 
-class _Patterns(NamedTuple):
-    """Patterns of these classes; the units of a text are words, or letters of an unspaced script with their marks."""
-
-    ignorable: re.Pattern[str]
-    unassigned: re.Pattern[str]
-    unit: re.Pattern[str]
-    unit_of_bmp: re.Pattern[str]
-    """`re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them."""
-    long_run: re.Pattern[str]
-    """Marks whose order Python would take long to find."""
+# Patterns are compiled at their first use: that takes a third of the time of all other imports, and native code needs
+# none of them.
 
 
 @cache
-def _patterns() -> _Patterns:
-    """Compiled at the first use: that takes as long as a third of all other imports, and native code needs none."""
+def _run(table: str, times: str = "+") -> re.Pattern[str]:
+    """A run of characters of a table."""
+    return re.compile(f"[{_class(UNICODE[table])}]{times}")
 
-    def units(last: int) -> re.Pattern[str]:
-        word, unspaced, mark = (_class(UNICODE[name], last) for name in ("word", "unspaced", "mark"))
-        return re.compile(f"[{word}]++|[{unspaced}][{mark}]*+")
 
-    ignorable, unassigned, mark = (_class(UNICODE[name]) for name in ("ignorable", "unassigned", "mark"))
-    return _Patterns(
-        re.compile(f"[{ignorable}]+"),
-        re.compile(f"[{unassigned}]+"),
-        units(0x10FFFF),
-        units(0xFFFF),
-        re.compile(f"[{mark}]{{64}}"),
-    )
+@cache
+def _units(last: int) -> re.Pattern[str]:
+    """A word, or a letter of an unspaced script with its marks, among characters up to `last`.
+
+    `re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them.
+    """
+    word, unspaced, mark = (_class(table, last) for table in (UNICODE["word"], UNICODE["unspaced"], UNICODE["mark"]))
+    return re.compile(f"[{word}]++|[{unspaced}][{mark}]*+")
 
 
 _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
@@ -82,15 +72,15 @@ _TABLES_ARE_PINNED: Final = unicodedata.unidata_version == UNICODE["version"]
 
 def without_unassigned(text: str) -> str:
     """Text with each run of characters that Unicode 14.0 does not assign made into one space (step 2)."""
-    return _patterns().unassigned.sub(" ", text)
+    return _run("unassigned").sub(" ", text)
 
 
 def fold(text: str) -> str:
     """NFKC_Casefold by the tables of Unicode 14.0, with what it does not assign made into breaks (steps 1 to 3)."""
-    text = _patterns().ignorable.sub("", text)
+    text = _run("ignorable").sub("", text)
     if not _TABLES_ARE_PINNED:
         text = without_unassigned(text)
-    if _patterns().long_run.search(text):
+    if _run("mark", "{64}").search(text):
         text = _with_marks_in_order(text)
     normalize = unicodedata.normalize
     return normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
@@ -113,8 +103,7 @@ def _with_marks_in_order(text: str) -> str:
 
 def units(folded: str) -> list[str]:
     """The words of folded text (step 4)."""
-    patterns = _patterns()
-    return (patterns.unit if _BEYOND_BMP.search(folded) else patterns.unit_of_bmp).findall(folded)
+    return _units(0x10FFFF if _BEYOND_BMP.search(folded) else 0xFFFF).findall(folded)
 
 
 def words(text: str) -> list[str]:
