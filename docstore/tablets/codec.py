@@ -146,10 +146,13 @@ class Dictionary:
         content: its raw bytes.
         level: of zstd.
         load: gives the content again, so that it is not held beside what native code makes of it; None holds it.
+        checksum: of the content, if the caller knows it.
     """
 
-    def __init__(self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None) -> None:
-        self.checksum = checksum16(content)
+    def __init__(
+        self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None, checksum: bytes = b""
+    ) -> None:
+        self.checksum = checksum or checksum16(content)
         self.indexed: IndexedDictionary | None = import_module(FRAMES).index(content) if level <= LEVEL else None
         self._load = load
         self._content = None if load is not None and self.indexed else content

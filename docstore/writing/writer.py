@@ -127,7 +127,9 @@ class PageWriter:
                 if not taken:
                     return
                 try:
-                    prepared = self._prepare_submitted(taken)
+                    prepared: list[Prepared] = []
+                    for shared, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
+                        prepared += self._prepare([page for page, _, _ in submitted], shared)
                     request = Request(
                         [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
                         [options.policies for _, options, _ in taken],
@@ -157,12 +159,6 @@ class PageWriter:
                     taken_bytes += body_bytes(page)
             self._submitters -= not taken
         return taken
-
-    def _prepare_submitted(self, taken: Sequence[_Submitted]) -> list[Prepared]:
-        prepared: list[Prepared] = []
-        for options, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
-            prepared += self._prepare([page for page, _, _ in submitted], options)
-        return prepared
 
     def _prepare(self, pages: Sequence[Page], options: WriteOptions) -> list[Prepared]:
         prepared = self._preparer.prepare(pages, anchors=options.anchors or options.links, any_time=options.any_time)
