@@ -375,17 +375,19 @@ class SiteDictionaries:
         """
         if column not in COLUMNS:
             return None
-        prepared = self._prepared_of(self._site(row_key, column)[1])
+        site = self._site(row_key, column)
+        prepared = self._prepared_of(site[1]) if site[1].checksum else None
         if prepared is None:
-            prepared = self._prepared_of(self._tablet(row_key, column)[1])
+            scope = self._tablet(row_key, column)[1]
+            prepared = self._prepared_of(scope) if scope.checksum else None
         if samples:
-            self.sample(row_key, column, raw)
+            self.sample(row_key, column, raw, site)
         return prepared
 
-    def sample(self, row_key: bytes, column: Column, raw: bytes) -> None:
+    def sample(self, row_key: bytes, column: Column, raw: bytes, site: tuple[bytes, _Scope] | None = None) -> None:
         """Sample a value for its site; for its tablet too while the site has none.  `choose` for it comes before."""
         self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
-        name, scope = self._site(row_key, column)
+        name, scope = site or self._site(row_key, column)
         self._sample(name, scope, raw)
         if not scope.checksum:
             self._sample(*self._tablet(row_key, column), raw)
@@ -520,10 +522,8 @@ class SiteDictionaries:
             sample.widen(STAGES[scope.stage][1])
 
     def _prepared_of(self, scope: _Scope) -> Dictionary | None:
-        """The dictionary of a scope, if it is cached, or if pages have earned to prepare it."""
+        """The dictionary of a scope that has one, if it is cached, or if pages have earned to prepare it."""
         checksum = scope.checksum
-        if not checksum:
-            return None
         dictionary = self._prepared.get(checksum)
         if dictionary is None and self._earned >= PAGES_A_LOAD:
             self._earned -= PAGES_A_LOAD
