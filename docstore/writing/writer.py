@@ -166,13 +166,11 @@ class PageWriter:
 
     def _write(self, prepared: list[Prepared], options: WriteOptions) -> _Outcomes:
         """Write pages of one source.  The list is cleared if no links are asked for."""
-        policies = [options.policies] * len(prepared)
-        if not options.links:
-            request = Request(prepared, policies)
-            self._queue.write(request)
-            return request.outcomes
-        request = Request([_without_anchors(page, options) for page in prepared], policies)
+        written = [_without_anchors(page, options) for page in prepared] if options.links else prepared
+        request = Request(written, [options.policies] * len(prepared))
         self._queue.write(request)
+        if not options.links:
+            return request.outcomes
         return [_with_links(outcome, page, options) for outcome, page in zip(request.outcomes, prepared, strict=True)]
 
 
