@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import io
 import re
-import zlib
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 import brotli
 import zstandard
-from warcio.statusandheaders import StatusAndHeadersParser
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, HEADER_LIMIT_BYTES
-from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC
+from docstore.archives.source import GZIP_MAGIC, ZSTD_MAGIC, zlib
 from docstore.model.types import Headers
 
 _STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
@@ -35,7 +36,6 @@ ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-en
 ORIGINAL_PREFIX = "X-Docstore-Original-"
 ADDED_HEADER = "X-Docstore-Added"
 """Names the header that the export added, which is the next line."""
-_PARSER = StatusAndHeadersParser([], verify=False)
 
 
 class Refused(Exception):
@@ -59,19 +59,25 @@ def parse_fields(head: bytes) -> list[tuple[str, str]]:
     Args:
         head: from the first line through the empty one.
     """
-    lines = head.split(b"\r\n")
+    text = head.decode("latin-1")
+    lines = text.split("\r\n")
     cuts = len(lines) - 1
-    is_plain = head.isascii() and head.endswith(b"\r\n\r\n") and head.count(b"\n") == head.count(b"\r") == cuts
-    fields = []
-    for line in lines[1:-2] if is_plain else ():
-        name, colon, value = line.decode("ascii").partition(":")
-        if not colon or line[0] in b" \t":
-            is_plain = False
-            break
-        fields.append((name.rstrip(" \t"), value.strip()))
-    if is_plain:
-        return fields
-    return [(name, value.strip()) for name, value in _PARSER.parse(io.BytesIO(head)).headers]
+    if text.isascii() and text.endswith("\r\n\r\n") and text.count("\n") == text.count("\r") == cuts:
+        fields = []
+        for line in lines[1:-2]:
+            name, colon, value = line.partition(":")
+            if not colon or line[0] in " \t":
+                break
+            fields.append((name.rstrip(" \t"), value.strip()))
+        else:
+            return fields
+    return [(name, value.strip()) for name, value in _parser().parse(io.BytesIO(head)).headers]
+
+
+@cache
+def _parser() -> Any:
+    """The parser of warcio, which most archives do not need."""
+    return import_module("warcio.statusandheaders").StatusAndHeadersParser([], verify=False)
 
 
 def has_status_line(block: bytes) -> bool:

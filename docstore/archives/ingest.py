@@ -21,10 +21,9 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 import msgpack
 
-from docstore.archives import readahead
 from docstore.archives.entries import BODY_LIMIT_BYTES, ReadOptions, Recorded, RevisitEntry
 from docstore.archives.folder import files_below
-from docstore.archives.readahead import Job, Pages, Place, Portion, portions
+from docstore.archives.readahead import Job, Pages, Place, Portion, ReadingProcess, portions, warn_once
 from docstore.archives.reader import why_no_archive
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import store_exists
@@ -43,6 +42,7 @@ from docstore.model.types import Page, Policy, Previous, PutResult, SetCell, Ver
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
+from docstore.tablets.codec import processors
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
@@ -304,25 +304,28 @@ class _Run:
 
     def take_from_reader(self) -> bool:
         """Write and count the pages of all sources as a second process reads them; False if this one has to read."""
-        files = self._files_for_reader()
-        if files is None:
+        store, options, files = self._store, self._options, self.sources
+        if not _are_paths(files):
+            if options.reader:
+                raise InvalidArgument("a second process cannot read a stream: leave --reader out, or name files")
             return False
-        store, options = self._store, self._options
-        if not isinstance(store, DocumentStore):  # a server analyses pages itself
-            return False
-        reader = readahead.start(
-            Job(
-                files,
-                self.read_options,
-                store.schema,
-                options.threads,
-                options.anchors,
-                options.any_time,
-                store.opened.band_secret,
-                options.strip_passwords,
-            )
+        pays = options.threads > 1 and processors() > 1 and self._begins[-1] >= READER_BYTES
+        if not isinstance(store, DocumentStore) or not (pays if options.reader is None else options.reader):
+            return False  # a server analyses pages itself
+        job = Job(
+            tuple(files),
+            self.read_options,
+            store.schema,
+            options.threads,
+            options.anchors,
+            options.any_time,
+            store.opened.band_secret,
+            options.strip_passwords,
         )
-        if reader is None:
+        try:
+            reader = ReadingProcess(job)
+        except OSError as error:
+            warn_once(str(error))
             return False
         with reader:
             # Loads the modules of the write path while the reader loads its own.
@@ -331,17 +334,6 @@ class _Run:
                 return False
             self._take_results(results)
         return True
-
-    def _files_for_reader(self) -> tuple[str, ...] | None:
-        """The files for a second process to read; None if this one reads."""
-        use_reader, sources = self._options.reader, self.sources
-        if not _are_paths(sources):
-            if use_reader:
-                raise InvalidArgument("a second process cannot read a stream: leave --reader out, or name files")
-            return None
-        if use_reader is None:
-            use_reader = self._options.threads > 1 and readahead.cores() > 1 and self._begins[-1] >= READER_BYTES
-        return tuple(sources) if use_reader else None
 
     def _take_results(self, results: Iterable[PutResult]) -> None:
         for number, result in enumerate(results):

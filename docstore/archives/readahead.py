@@ -13,7 +13,6 @@ import fcntl
 import functools
 import importlib
 import logging
-import os
 import pickle
 import signal
 import subprocess
@@ -206,7 +205,10 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
         )
         assert self._process.stdin is not None and isinstance(self._process.stdout, BufferedReader)
         self._to, self._from = self._process.stdin, self._process.stdout
-        _widen(self._from.fileno())
+        if sys.platform == "linux":
+            # Linux refuses if the user has too many large pipes: then the small one is used.
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._from.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def has_loaded(self) -> bool:
         """Send the job and wait for `HELLO`; if something else comes, log a warning and return False."""
@@ -243,7 +245,11 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
             del message, portion  # frees a long page before the next one is read
 
     def _death(self) -> StorageError:
-        how = _describe_exit(self._process.wait())
+        code = self._process.wait()
+        how = f"ended with exit code {code}"
+        if code < 0:
+            name = next((one.name for one in signal.Signals if one == -code), str(-code))
+            how = f"was killed by signal {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
         file = self._job.files[self._last[0]] if self._job.files else "nothing"
         return StorageError(
             f"the process that reads the archives {how}; its last page is in {file} at offset "
@@ -261,40 +267,7 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
         self._process.wait()
 
 
-def start(job: Job) -> ReadingProcess | None:
-    """A reading process; None, with a warning in the log, if none can be started."""
-    try:
-        return ReadingProcess(job)
-    except OSError as error:
-        warn_once(str(error))
-        return None
-
-
 @functools.cache
 def warn_once(reason: str) -> None:
     """Warn that this process reads the archives itself; each reason once."""
     _LOG.warning("cannot read the archives in a second process (%s): reading in this one", reason)
-
-
-def _widen(descriptor: int) -> None:
-    if sys.platform == "linux":
-        # Linux refuses if the user has too many large pipes: then the small one is used.
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = str(-code)
-    return f"was killed by signal {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

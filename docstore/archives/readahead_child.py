@@ -274,7 +274,7 @@ def _plain(prepared: Prepared) -> list[Any]:
 
 
 def _prepared(plain: list[Any]) -> Prepared:
-    plain[_PAGE] = Page(*plain[_PAGE])
+    plain[_PAGE] = tuple.__new__(Page, plain[_PAGE])  # its fields were checked in the other process
     plain[_ANCHORS] = tuple([Anchor(*anchor) for anchor in plain[_ANCHORS]])
     plain[_VALUES] = tuple(plain[_VALUES])
     fields = plain[_ANALYSIS]

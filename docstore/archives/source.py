@@ -11,7 +11,6 @@ occurrence of the magic, so the total time is linear in the file.
 from __future__ import annotations
 
 import re
-import zlib
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,14 @@ import zstandard
 from docstore.archives.entries import BODY_LIMIT_BYTES
 
 if TYPE_CHECKING:  # types alone
+    import zlib as zlib  # noqa: PLC0414 `http` takes it from here
+
     from _typeshed import SupportsRead
+else:
+    try:  # the same interface, in half the time
+        from zlib_ng import zlib_ng as zlib
+    except ImportError:
+        import zlib
 
 GZIP_MAGIC = b"\x1f\x8b\x08"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

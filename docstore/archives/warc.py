@@ -606,6 +606,11 @@ def parse_date(text: str) -> int | None:
 
     A day of three digits is the day of the year, as in the WARC files of ClueWeb09 (2008-10-294).
     """
+    if len(text) == 20 and text[4::3] == "--T::Z" and text[11:13] != "24":  # as nearly all dates are written
+        try:
+            return _since_1970(datetime.fromisoformat(text))
+        except ValueError:
+            pass
     matched = _DATE.fullmatch(text.strip())
     if matched is None:
         return None
@@ -635,8 +640,12 @@ def _micros(fields: tuple[int, int, int, int, int, int], millis: int, offset: ti
     try:
         # A leap second counts as the second before it.
         moment = datetime(year, month, day, hour, minute, min(second, 59) if second == 60 else second, tzinfo=UTC)
-        since = moment - offset - _EPOCH
+        return _since_1970(moment - offset, millis)
     except (ValueError, OverflowError):
         return None
+
+
+def _since_1970(moment: datetime, millis: int = 0) -> int | None:
+    since = moment - _EPOCH
     micros = (since.days * 86_400 + since.seconds) * 1_000_000 + millis * 1000
     return micros if micros >= 0 else None

@@ -49,7 +49,7 @@ from docstore.model.format import (
 )
 
 _plain_row_key = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.plain_row_key
-"""Row keys of URLs that `_PLAIN` matches, by native code; None for all others."""
+"""By native code: row keys of URLs that the parser would not change, as most are; None for all others."""
 REFUSED_SCHEMES = frozenset({"about", "blob", "data", "javascript", "mailto"})
 """Schemes that cannot be fetched: their content is in the URL itself, or in one browser's memory."""
 
@@ -59,12 +59,6 @@ _SEPARATOR = ROW_KEY_LABEL_SEPARATOR.decode()
 _NO_HOST = ROW_KEY_NO_HOST.decode()
 _SCHEME_MARK = ROW_KEY_SCHEME_MARK.decode()
 
-_PLAIN = re.compile(
-    r"https?://(?:[a-z0-9]++(?:-[a-z0-9]++)*\.)*[a-z][a-z0-9]*+(?:-[a-z0-9]++)*"
-    r"(?:/(?!\.)[A-Za-z0-9_~!$&()*+,;=:@.-]*+)+(?:\?[A-Za-z0-9_~!$&()*+,;=:@/?.-]*+)?"
-)
-"""A URL that the parser would not change; most are.  No port, no escape, no segment that begins with a dot, no
-punycode; the last label is not a number.  This saves four calls of C, each of which may hand over to another thread."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST_AND_PORT = re.compile(r"(?!(?:https?|wss?|ftp|file):)[^/?#:@\s]+:\d{1,5}(?:[/?#]|$)")
 _AUTHORITY_END = re.compile(r"[/?]")
@@ -363,7 +357,7 @@ def _parts(url: str) -> _Parts:
 def _href(url: str) -> str:
     """The URL as the WHATWG parser serialises it, without the fragment."""
     try:
-        if len(url) <= URL_LIMIT_BYTES and _PLAIN.fullmatch(url):
+        if _plain_row_key(url):
             return url
         source = url.encode()
     except UnicodeEncodeError:

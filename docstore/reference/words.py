@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from itertools import groupby
 from typing import Final
 
@@ -39,25 +40,31 @@ def _class(table: str, last: int = 0x10FFFF) -> str:
     return "".join("-".join(f"\\U{end:08x}" for end in item) for item in ends if item[0] <= last)
 
 
+# Patterns are compiled at their first use: that takes a third of the time of all other imports, and native code needs
+# none of them.
+
+
+@cache
+def _run(table: str, times: str = "+") -> re.Pattern[str]:
+    """A run of characters of a table."""
+    return re.compile(f"[{_class(UNICODE[table])}]{times}")
+
+
+@cache
 def _units(last: int) -> re.Pattern[str]:
-    """A word, or a letter of an unspaced script with its marks, among characters up to `last`."""
+    """A word, or a letter of an unspaced script with its marks, among characters up to `last`.
+
+    `re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them.
+    """
     word, unspaced, mark = (_class(table, last) for table in (UNICODE["word"], UNICODE["unspaced"], UNICODE["mark"]))
     return re.compile(f"[{word}]++|[{unspaced}][{mark}]*+")
 
 
-_IGNORABLE: Final = re.compile(f"[{_class(UNICODE['ignorable'])}]+")
-_UNASSIGNED: Final = re.compile(f"[{_class(UNICODE['unassigned'])}]+")
-_UNIT: Final = _units(0x10FFFF)
-_UNIT_OF_BMP: Final = _units(0xFFFF)
-"""`re` tests characters beyond U+FFFF range by range: six times slower on text that has none of them."""
 _BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
 _ASCII_FOLDED: Final = "".join(
     chr(code_point).lower() if re.match("[0-9A-Za-z_]", chr(code_point)) else " " for code_point in range(128)
 )
 """For `str.translate`: ASCII letters in lower case, digits and the low line stay, all else is a blank."""
-
-_LONG_RUN: Final = re.compile(f"[{_class(UNICODE['mark'])}]{{64}}")
-"""Marks whose order Python would take long to find."""
 
 _TABLES_ARE_PINNED: Final = unicodedata.unidata_version == UNICODE["version"]
 """Then unassigned characters pass through folding unchanged and cut anyway."""
@@ -65,15 +72,15 @@ _TABLES_ARE_PINNED: Final = unicodedata.unidata_version == UNICODE["version"]
 
 def without_unassigned(text: str) -> str:
     """Text with each run of characters that Unicode 14.0 does not assign made into one space (step 2)."""
-    return _UNASSIGNED.sub(" ", text)
+    return _run("unassigned").sub(" ", text)
 
 
 def fold(text: str) -> str:
     """NFKC_Casefold by the tables of Unicode 14.0, with what it does not assign made into breaks (steps 1 to 3)."""
-    text = _IGNORABLE.sub("", text)
+    text = _run("ignorable").sub("", text)
     if not _TABLES_ARE_PINNED:
         text = without_unassigned(text)
-    if _LONG_RUN.search(text):
+    if _run("mark", "{64}").search(text):
         text = _with_marks_in_order(text)
     normalize = unicodedata.normalize
     return normalize("NFKC", normalize("NFKC", normalize("NFD", text).casefold()).casefold())
@@ -96,7 +103,7 @@ def _with_marks_in_order(text: str) -> str:
 
 def units(folded: str) -> list[str]:
     """The words of folded text (step 4)."""
-    return (_UNIT if _BEYOND_BMP.search(folded) else _UNIT_OF_BMP).findall(folded)
+    return _units(0x10FFFF if _BEYOND_BMP.search(folded) else 0xFFFF).findall(folded)
 
 
 def words(text: str) -> list[str]:

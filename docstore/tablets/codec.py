@@ -140,10 +140,13 @@ class Dictionary:
         content: its raw bytes.
         level: of zstd.
         load: gives the content again, so that it is not held beside what native code makes of it; None holds it.
+        checksum: of the content, if the caller knows it.
     """
 
-    def __init__(self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None) -> None:
-        self.checksum = value_name(content)
+    def __init__(
+        self, content: bytes, level: int = LEVEL, load: Callable[[], bytes] | None = None, checksum: bytes = b""
+    ) -> None:
+        self.checksum = checksum or value_name(content)
         self.indexed: compiled.docstore_native.FrameDictionary | None = None
         if level <= LEVEL and not compiled.WHY_NOT:
             self.indexed = _natively(compiled.docstore_native.FrameDictionary, content)

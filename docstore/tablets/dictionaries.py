@@ -118,7 +118,13 @@ class DictionaryFiles:
         """As `save`, but durable only after `sync`."""
         checksum = value_name(content)
         path = self._path(checksum)
-        if not self._is_readable(checksum):
+        is_readable = self._files.exists(path)
+        if is_readable:
+            try:
+                self.load(checksum)
+            except CorruptionError:
+                is_readable = False
+        if not is_readable:
             payload = pack(content, level)
             head = struct.pack(
                 DICTIONARY_HEADER,
@@ -160,15 +166,6 @@ class DictionaryFiles:
             )
         self._contents.put(checksum, content)
         return content
-
-    def _is_readable(self, checksum: bytes) -> bool:
-        if not self._files.exists(self._path(checksum)):
-            return False
-        try:
-            self.load(checksum)
-        except CorruptionError:
-            return False
-        return True
 
     def names(self) -> list[bytes]:
         """Checksums of the dictionaries on disk."""
@@ -379,25 +376,22 @@ class SiteDictionaries:
         """
         if column not in COLUMNS:
             return None
-        name, scope = self._site(row_key, column)
-        prepared = self._prepared_of(scope) if scope.checksum else None
+        site = self._site(row_key, column)
+        prepared = self._prepared_of(site[1]) if site[1].checksum else None
         if prepared is None:
-            prepared = self._prepared_of(self._scope(self._tablet_name(row_key, column)))
+            scope = self._tablet(row_key, column)[1]
+            prepared = self._prepared_of(scope) if scope.checksum else None
         if samples:
-            self._learn(name, scope, row_key, column, raw)
+            self.sample(row_key, column, raw, site)
         return prepared
 
-    def sample(self, row_key: bytes, column: Column, raw: bytes) -> None:
-        """Sample a value for the next dictionaries; `choose` for this value comes before."""
-        self._learn(*self._site(row_key, column), row_key, column, raw)
-
-    def _learn(self, name: bytes, scope: _Scope, row_key: bytes, column: Column, raw: bytes) -> None:
-        """Sample a value for its site; for its tablet too while the site has no dictionary."""
+    def sample(self, row_key: bytes, column: Column, raw: bytes, site: tuple[bytes, _Scope] | None = None) -> None:
+        """Sample a value for its site; for its tablet too while the site has none.  `choose` for it comes before."""
         self._earned = min(self._earned + 1, LOADS_IN_STOCK * PAGES_A_LOAD)
+        name, scope = site or self._site(row_key, column)
         self._sample(name, scope, raw)
         if not scope.checksum:
-            name = self._tablet_name(row_key, column)
-            self._sample(name, self._scope(name), raw)
+            self._sample(*self._tablet(row_key, column), raw)
 
     def judge(self, row_key: bytes, column: Column, raw_bytes: int, payload_bytes: int, dictionary: bytes) -> None:
         """Measure the gain of a dictionary by a value that was encoded with it; if it has faded, begin a new one."""
@@ -405,7 +399,7 @@ class SiteDictionaries:
             self._used.add(dictionary)
         scope = self._site(row_key, column)[1]
         if dictionary != scope.checksum:
-            scope = self._scope(self._tablet_name(row_key, column))
+            scope = self._tablet(row_key, column)[1]
         if dictionary != scope.checksum:
             return
         scope.raw_bytes += raw_bytes
@@ -494,8 +488,10 @@ class SiteDictionaries:
             self._sample_bytes -= scope.sample_bytes
             self._site_scopes = {}
 
-    def _tablet_name(self, row_key: bytes, column: Column) -> bytes:
-        return b"tablet " + self._tablets.tablet_for(row_key).number.to_bytes(8, "big") + _COLUMN_NAMES[column]
+    def _tablet(self, row_key: bytes, column: Column) -> tuple[bytes, _Scope]:
+        """The name of a row's tablet, and its scope."""
+        name = b"tablet " + self._tablets.tablet_for(row_key).number.to_bytes(8, "big") + _COLUMN_NAMES[column]
+        return name, self._scope(name)
 
     def _sample(self, name: bytes, scope: _Scope, raw: bytes) -> None:
         sample = scope.sample
@@ -527,10 +523,8 @@ class SiteDictionaries:
             sample.widen(STAGES[scope.stage][1])
 
     def _prepared_of(self, scope: _Scope) -> Dictionary | None:
-        """The dictionary of a scope, if it is cached, or if pages have earned to prepare it."""
+        """The dictionary of a scope that has one, if it is cached, or if pages have earned to prepare it."""
         checksum = scope.checksum
-        if not checksum:
-            return None
         dictionary = self._prepared.get(checksum)
         if dictionary is None and self._earned >= PAGES_A_LOAD:
             self._earned -= PAGES_A_LOAD
@@ -542,7 +536,8 @@ class SiteDictionaries:
         return dictionary
 
     def _prepare(self, checksum: bytes) -> Dictionary:
-        dictionary = Dictionary(self._files.load(checksum), load=partial(self._files.load, checksum))
+        load = partial(self._files.load, checksum)
+        dictionary = Dictionary(load(), load=load, checksum=checksum)
         self._prepared.put(checksum, dictionary)
         return dictionary
 

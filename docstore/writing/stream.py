@@ -36,6 +36,9 @@ class Group(Generic[_Given, _Ready]):
 
     Args:
         prepare: starts to prepare pages; returns a call that waits for them.
+    Attributes:
+        is_full: it has GROUP_PAGES or GROUP_BYTES.
+        is_complete: to be set when no more pages come.
     """
 
     def __init__(self, prepare: Callable[[list[_Given]], Callable[[], list[_Ready]]]) -> None:
@@ -47,7 +50,8 @@ class Group(Generic[_Given, _Ready]):
         self._pages = self._bytes = 0
         self._is_taken = False
         self._ends = time.monotonic() + GROUP_SECONDS
-        self._is_complete = threading.Event()
+        self.is_full = False
+        self.is_complete = threading.Event()
 
     def add(self, page: _Given, length_bytes: int) -> bool:
         """Add a page; False if the group is taken already."""
@@ -56,23 +60,16 @@ class Group(Generic[_Given, _Ready]):
                 return False
             self._pages += 1
             self._bytes += length_bytes
+            self.is_full = self._pages >= GROUP_PAGES or self._bytes >= GROUP_BYTES
             self._batch.append(page)
             self._batch_bytes += length_bytes
             if len(self._batch) >= BATCH_PAGES or self._batch_bytes >= BATCH_BYTES:
                 self._end_batch()
         return True
 
-    def is_full(self) -> bool:
-        """Whether it has GROUP_PAGES or GROUP_BYTES."""
-        return self._pages >= GROUP_PAGES or self._bytes >= GROUP_BYTES
-
-    def complete(self) -> None:
-        """Say that no more pages come."""
-        self._is_complete.set()
-
     def take(self) -> list[_Ready]:
         """Wait until it is complete or GROUP_SECONDS old, and return its prepared pages."""
-        self._is_complete.wait(max(0.0, self._ends - time.monotonic()))
+        self.is_complete.wait(max(0.0, self._ends - time.monotonic()))
         with self._lock:
             self._is_taken = True
             self._end_batch()
@@ -142,7 +139,7 @@ class Stream(Generic[_Given, _Ready]):
                 is_long = length_bytes > GROUP_BYTES
                 if is_long:  # no other page is in memory with it
                     if group is not None:
-                        group.complete()
+                        group.is_complete.set()
                         group = None
                     yield from self._results(window, 0)
                 if group is None or not group.add(page, length_bytes):
@@ -151,13 +148,13 @@ class Stream(Generic[_Given, _Ready]):
                     group.add(page, length_bytes)
                     window.append(writer.submit(self._write_group, group))
                 del page
-                if is_slow or is_long or group.is_full():
-                    group.complete()
+                if is_slow or is_long or group.is_full:
+                    group.is_complete.set()
                     group = None
                     yield from self._results(window, 0 if is_slow or is_long else MOST_GROUPS - 1)
                     is_slow = False
             if group is not None:
-                group.complete()
+                group.is_complete.set()
             yield from self._results(window, 0)
         except GeneratorExit:
             # The garbage collector may close this in a thread that holds a lock which the writer thread waits for.
@@ -166,7 +163,7 @@ class Stream(Generic[_Given, _Ready]):
         finally:
             self._is_dropped = True
             if group is not None:
-                group.complete()
+                group.is_complete.set()
             writer.shutdown(wait=waits, cancel_futures=True)
         if failure is not None:
             raise failure

@@ -128,7 +128,9 @@ class PageWriter:
                 if not taken:
                     return
                 try:
-                    prepared = self._prepare_submitted(taken)
+                    prepared: list[Prepared] = []
+                    for shared, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
+                        prepared += self._prepare([page for page, _, _ in submitted], shared)
                     request = Request(
                         [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
                         [options.policies for _, options, _ in taken],
@@ -159,25 +161,17 @@ class PageWriter:
             self._submitters -= not taken
         return taken
 
-    def _prepare_submitted(self, taken: Sequence[_Submitted]) -> list[Prepared]:
-        prepared: list[Prepared] = []
-        for options, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
-            prepared += self._prepare([page for page, _, _ in submitted], options)
-        return prepared
-
     def _prepare(self, pages: Sequence[Page], options: WriteOptions) -> list[Prepared]:
         prepared = self._preparer.prepare(pages, anchors=options.anchors or options.links, any_time=options.any_time)
         return prepared if options.keep_body else [page._replace(keep_body=False) for page in prepared]
 
     def _write(self, prepared: list[Prepared], options: WriteOptions) -> _Outcomes:
         """Write pages of one source.  The list is cleared if no links are asked for."""
-        policies = [options.policies] * len(prepared)
-        if not options.links:
-            request = Request(prepared, policies)
-            self._queue.write(request)
-            return request.outcomes
-        request = Request([_without_anchors(page, options) for page in prepared], policies)
+        written = [_without_anchors(page, options) for page in prepared] if options.links else prepared
+        request = Request(written, [options.policies] * len(prepared))
         self._queue.write(request)
+        if not options.links:
+            return request.outcomes
         return [_with_links(outcome, page, options) for outcome, page in zip(request.outcomes, prepared, strict=True)]
 
 

@@ -20,6 +20,7 @@ import zstandard
 from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, reasons, record, run, urls
 
 from docstore.archives import entries as limits
+from docstore.archives import source
 from docstore.archives.entries import DamagedEntry, PageEntry, ReadOptions, RevisitEntry, SkippedEntry
 from docstore.archives.http import parse_fields
 from docstore.archives.reader import detect, read
@@ -153,12 +154,15 @@ def test_plain_header_lines_are_parsed_as_by_warcio() -> None:
         ("2016-12-31T23:59:60Z", 1_483_228_799_000_000),
         ("1969-12-31T23:59:59Z", None),
         ("2024-13-01", None),
+        ("2024-W05-1T10:00:00Z", None),
+        ("2024-05-06T24:00:00Z", None),
+        ("2024-02-30T10:00:00Z", None),
         ("yesterday", None),
         ("", None),
     ],
 )
 def test_dates_are_read_to_the_millisecond(text: str, micros: int | None) -> None:
-    assert parse_date(text) == micros
+    assert parse_date(text) == micros == parse_date(f"{text} ")  # with a blank it is parsed as any other date
 
 
 def test_dates_of_fourteen_digits() -> None:
@@ -629,3 +633,23 @@ def test_stream_that_gives_one_byte_at_a_time_is_read() -> None:
 def test_file_that_cannot_be_opened_is_an_invalid_argument() -> None:
     with pytest.raises(InvalidArgument, match="cannot read"):
         list(read("/nonexistent/file.warc"))
+
+
+def test_zlib_ng_gives_the_entries_that_zlib_gives_also_of_damaged_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = zlib, pytest.importorskip("zlib_ng.zlib_ng")
+    chance = random.Random(7)
+    sound = b"".join(gzip.compress(record(message(chance.randbytes(9000).hex().encode()))) for _ in range(12))
+    damaged = 0
+    for _ in range(40):
+        raw = bytearray(sound)
+        place = chance.randrange(len(raw))
+        raw[place : place + chance.randrange(300)] = chance.choice([b"", bytes([raw[place] ^ 8]), chance.randbytes(90)])
+        found = []
+        for module in modules:
+            monkeypatch.setattr(source, "zlib", module)
+            found.append(list(read(io.BytesIO(raw), ReadOptions(salvage=True))))
+        assert found[0] == found[1]
+        damaged += any(
+            isinstance(entry, DamagedEntry) or (isinstance(entry, PageEntry) and entry.flaw) for entry in found[0]
+        )
+    assert damaged > 20

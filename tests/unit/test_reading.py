@@ -26,7 +26,7 @@ from docstore.archives import ingest as ingesting
 from docstore.archives import readahead, readahead_child
 from docstore.archives.entries import ReadOptions
 from docstore.archives.ingest import IngestOptions, IngestReport, ingest
-from docstore.archives.readahead import MAX_REST, Job, Portion, portions
+from docstore.archives.readahead import MAX_REST, Job, Portion, ReadingProcess, portions
 from docstore.archives.readahead_child import END, LONG_BODY_BYTES
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
@@ -163,7 +163,7 @@ def test_second_process_is_started_only_for_large_files_and_several_cores(
     expected: int,
 ) -> None:
     monkeypatch.setattr(ingesting, "READER_BYTES", least_bytes)
-    monkeypatch.setattr(readahead, "cores", lambda: cores)
+    monkeypatch.setattr(ingesting, "processors", lambda: cores)
     with docstore.open(tmp_path / "s", create=True) as store:
         assert ingest(store, [str(SAMPLE)], IngestOptions(threads=threads)).pages == 192
     assert len(started) == expected
@@ -250,9 +250,7 @@ def test_killed_reader_is_an_error_with_file_and_offset_and_the_same_run_resumes
 
 
 def test_an_exception_of_the_reader_is_raised_in_the_writer(tmp_path: Path, started: list[int]) -> None:
-    reader = readahead.start(Job((str(SAMPLE),), ReadOptions(), Schema(extractor="nothing"), 1, False))
-    assert reader is not None
-    with reader:
+    with ReadingProcess(Job((str(SAMPLE),), ReadOptions(), Schema(extractor="nothing"), 1, False)) as reader:
         assert reader.has_loaded()
         with pytest.raises(InvalidArgument, match="nothing") as raised:
             list(reader.portions())
