@@ -135,16 +135,13 @@ def _titled_row(number: bytes, title: str) -> bytes:
 
 
 def _index_query(analysis: Analysis) -> IndexQuery:
-    number = _number(text_number(analysis.text_checksum))
+    number = int.from_bytes(text_number(analysis.text_checksum), "big")
     return _new_tuple(IndexQuery, (analysis.band_keys, analysis.fingerprints, analysis.runs, number, 0))
 
 
-def _is_near_query(analysis: Analysis) -> bool:
-    return bool(analysis.text_checksum) and len(analysis.band_keys) > 0
-
-
-def _near_queries(analyses: Iterable[Analysis]) -> list[IndexQuery]:
-    return [_index_query(analysis) for analysis in analyses if _is_near_query(analysis)]
+def _near(pages: Iterable[Analysis]) -> list[Analysis]:
+    """Pages whose texts are looked up by their keys."""
+    return [analysis for analysis in pages if analysis.text_checksum and len(analysis.band_keys)]
 
 
 def _first_rows(pages: list[Analysis]) -> list[bytes]:
@@ -260,19 +257,9 @@ class Oldest:
 # --- look-ups and postings
 
 
-class _Row:
-    """A row of postings in the cache.
-
-    Attributes:
-        first: its first POINTER_SLICE qualifiers; fewer if it has no more.  Never changed.
-        oldest: results by condition, if the row has more than a few pages.
-    """
-
-    __slots__ = ("first", "oldest")
-
-    def __init__(self, first: Sequence[bytes], oldest: dict[Hashable, Oldest]) -> None:
-        self.first = first
-        self.oldest = oldest
+CachedRow: TypeAlias = tuple[Sequence[bytes], dict[Hashable, Oldest]]
+"""The first POINTER_SLICE qualifiers of a row, fewer if it has no more, never changed; and results by condition, if it
+has more than a few pages."""
 
 
 class HashIndex:
@@ -292,9 +279,9 @@ class HashIndex:
     def __init__(self, engine: Engine, buckets: Buckets, *, caches: bool = False) -> None:
         self._engine = engine
         self._buckets = buckets
-        self._rows: LruCache[bytes, _Row] | None = None
+        self._rows: LruCache[bytes, CachedRow] | None = None
         if caches:
-            self._rows = LruCache(MAX_CACHED_ROWS, lambda row: 1 + len(row.first) + OLDEST_COST * len(row.oldest))
+            self._rows = LruCache(MAX_CACHED_ROWS, lambda row: 1 + len(row[0]) + OLDEST_COST * len(row[1]))
         """Committed rows, if cached."""
         self._absent: set[bytes] = set()
         """Rows that `prepare` found to be empty."""
@@ -415,7 +402,7 @@ class HashIndex:
             pages = map(_pointer, first) if len(first) < FEW_PAGES else self._pages_of(row, new)
             return next((page for page in pages if page.row_key != row_key and fits(page)), None)
         cached = self._rows.get(row)
-        by_condition = {} if cached is None else cached.oldest
+        by_condition = {} if cached is None else cached[1]
         oldest = by_condition.get(condition)
         if oldest is None:
             if len(by_condition) == MAX_CACHED_CONDITIONS:
@@ -456,7 +443,7 @@ class HashIndex:
     def rows_of(self, analyses: Iterable[Analysis]) -> list[bytes]:
         """Rows of postings that judging these pages reads first."""
         pages = list(analyses)
-        return _first_rows(pages) + self._buckets.rows_of(_near_queries(pages))
+        return _first_rows(pages) + self._buckets.rows_of(map(_index_query, _near(pages)))
 
     def read_together(
         self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]], new: NewPostings
@@ -468,8 +455,8 @@ class HashIndex:
             asked: for a page and the texts that are proposed for it, those whose pages will be read.
             new: of the batch that these pages begin.
         """
-        self._buckets.prepare(_near_queries(analyses), new)
-        near = [analysis for analysis in analyses if _is_near_query(analysis)]
+        near = _near(analyses)
+        self._buckets.prepare(map(_index_query, near), new)
         numbers = dict.fromkeys(
             number for analysis in near for number in asked(analysis, self.propose(analysis, new).numbers)
         )
@@ -494,7 +481,7 @@ class HashIndex:
         read = self._engine.qualifiers_of_rows(TABLE, missing, POINTER_SLICE)
         for row_key, stored in zip(missing, read, strict=True):
             if stored:
-                rows.put(row_key, _Row(stored, {}))
+                rows.put(row_key, (stored, {}))
             else:  # most rows
                 self._absent.add(row_key)
 
@@ -539,11 +526,11 @@ class HashIndex:
     def _first(self, row_key: bytes, new: NewPostings) -> Sequence[bytes]:
         """The first POINTER_SLICE qualifiers of a row; not to be changed."""
         cached = None if self._rows is None else self._rows.get(row_key)
-        stored: Sequence[bytes] = () if cached is None else cached.first
+        stored: Sequence[bytes] = () if cached is None else cached[0]
         if cached is None and row_key not in self._absent:
             stored = self._engine.qualifiers(TABLE, row_key, POINTER_SLICE)
             if self._rows is not None:
-                self._rows.put(row_key, _Row(stored, {}))
+                self._rows.put(row_key, (stored, {}))
         pending = new.rows.get(row_key)
         return stored if pending is None else _first_of(stored, pending)
 
@@ -563,8 +550,8 @@ class HashIndex:
             proposal = self.propose(analysis, new)
             if not proposal.has_own:  # else an earlier page with this text posted it, and may be gone
                 keys = analysis.band_keys[:BANDS], analysis.fingerprints, proposal.further_keys
-                self._buckets.post(new, _number(text_number(text_checksum)), *keys)
-        post_page(new, pointer, analysis.body_checksum, text_checksum, analysis.title)
+                self._buckets.post(new, int.from_bytes(text_number(text_checksum), "big"), *keys)
+        new.add(_qualifier(pointer), posting_rows(analysis.body_checksum, text_checksum, analysis.title))
 
     def mutations(self, new: NewPostings) -> list[RowMutations]:
         """Mutations to write with a batch."""
@@ -576,29 +563,32 @@ class HashIndex:
         for table, row_key, mutations in plan.changed(Stage.POSTINGS):
             if table != TABLE or row_key[0] not in _CACHED_KINDS:
                 continue
+            cached = None if rows is None else rows.get(row_key)
+            if cached is None and row_key not in absent and not self.gone_seen:
+                continue
             added = [mutation.qualifier for mutation in mutations if isinstance(mutation, SetCell)]
             if added and self.gone_seen and row_key[0] == POSTING_TEXT:
                 self._gone.drop(_number(row_key[1:]))
             if rows is None:
                 continue
-            cached = rows.get(row_key)
             if row_key in absent:
                 absent.remove(row_key)
                 if known and row_key[0] == POSTING_TEXT:  # later pages may be near to it; few bodies come again
-                    rows.put(row_key, _Row(added[:POINTER_SLICE], {}))
+                    rows.put(row_key, (added[:POINTER_SLICE], {}))
             if cached is None:
                 continue
             removed = {mutation.qualifier for mutation in mutations if isinstance(mutation, DeleteCells)}
-            if not known or (removed and len(cached.first) == POINTER_SLICE):
+            first, by_condition = cached
+            if not known or (removed and len(first) == POINTER_SLICE):
                 rows.drop(row_key)  # the row may continue after the cached part
                 continue
-            cached.first = _first_of(cached.first, added)
+            first = _first_of(first, added)
             if removed:
-                cached.first = [qualifier for qualifier in cached.first if qualifier not in removed]
-            for oldest in cached.oldest.values():
+                first = [qualifier for qualifier in first if qualifier not in removed]
+            for oldest in by_condition.values():
                 for qualifier in added:
                     oldest.add(_pointer(qualifier))
-            rows.put(row_key, cached)
+            rows.put(row_key, (first, by_condition))
 
     def remove(self, row_key: bytes, captures: Iterable[Posted]) -> list[RowMutations]:
         """Remove the postings of captures of a row that are deleted.
@@ -617,11 +607,9 @@ class HashIndex:
     def holds(self, pointer: PagePointer, body_checksum: bytes, text_checksum: bytes = b"", title: str = "") -> bool:
         """Whether a page has all its postings; without them the detector cannot see it."""
         here = _qualifier(pointer)
-        return all(self._holds(row, here) for row in posting_rows(body_checksum, text_checksum, title))
-
-    def _holds(self, posting_row: bytes, wanted: bytes) -> bool:
-        cells = self._engine.read_row(TABLE, posting_row, ReadSpec((FAMILY,), qualifier_prefix=wanted, cell_limit=1))
-        return bool(cells) and cells[0].qualifier == wanted
+        spec = ReadSpec((FAMILY,), qualifier_prefix=here, cell_limit=1)
+        rows = posting_rows(body_checksum, text_checksum, title)
+        return all([cell.qualifier for cell in self._engine.read_row(TABLE, row, spec)] == [here] for row in rows)
 
 
 # --- pruning

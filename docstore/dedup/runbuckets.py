@@ -28,7 +28,7 @@ import numpy as np
 
 from docstore.dedup.buckets import NOTHING_NEW, Buckets, NewPostings
 from docstore.dedup.kernel import Postings, postings_code
-from docstore.dedup.runs import DAMAGE, Run, RunFiles, Span, damage, merged_parts, pruned_parts, recent_parts
+from docstore.dedup.runs import Run, RunFiles, Span, merged_parts, pruned_parts, recent_parts
 from docstore.model.codec import decode_varint
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.model.format import (
@@ -100,7 +100,6 @@ class RunLevels:
         bucket_limit: int = 64,
         flush_texts: int = 2048,
         fan_in: int = 2,
-        code: Any = None,
     ) -> None:
         """Open the runs of the storage.
 
@@ -110,7 +109,6 @@ class RunLevels:
             flush_texts: texts in the memtable before it is flushed.
             fan_in: runs of one level that are merged into one of the next; more means less merging and more runs to
                 read.
-            code: native code or the reference; None takes that of `kernel.postings_code`.
         Raises:
             CorruptionError: a run is damaged or missing; remove all runs and rebuild the postings.
         """
@@ -123,7 +121,7 @@ class RunLevels:
         self._bucket_limit = bucket_limit
         self._flush_texts = flush_texts
         self._fan_in = fan_in
-        self._code = code = postings_code() if code is None else code
+        self._code = code = postings_code()
         self._runs: list[Named] = []
         """Oldest first."""
         self._merges: dict[Span, list[Named]] = {}
@@ -133,8 +131,9 @@ class RunLevels:
         `_pruned` has the runs whose rewriting has started."""
         self._prune_end = 0
         self._pruned: set[Span] = set()
-        self.postings: Any = code.Postings()  # of the same code as those of a batch
-        self._is_whole = True
+        self.postings: Any = code.Postings()
+        self._ended_texts = 0
+        """Texts of the memtable that are of ended groups."""
         self.end = self.pruned_postings = 0
         self._open()
         self._first = self.next = self.end
@@ -160,15 +159,12 @@ class RunLevels:
         self._runs, self.postings = runs, postings  # another thread may read them
 
     def _level(self, run: Run) -> int:
-        """The power of `fan_in` for its size."""
+        """The power of `fan_in` for its size in full memtables."""
         level = 0
-        while self._fills(run.texts, run.postings) >= self._fan_in ** (level + 1):
+        size = max(run.texts // self._flush_texts, run.postings // FLUSH_POSTINGS)
+        while size >= self._fan_in ** (level + 1):
             level += 1
         return level
-
-    def _fills(self, texts: int, postings: int) -> int:
-        """So many texts and postings in units of full memtables."""
-        return max(texts // self._flush_texts, postings // FLUSH_POSTINGS)
 
     # --- reading ---
 
@@ -184,99 +180,40 @@ class RunLevels:
         live: Keys = numbers[numbers != RUN_TEXT_GONE]
         return live
 
-    def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
-        """Look up the keys of one page, or of many, in all postings.
-
-        Args:
-            keys: (m,) uint64.
-            new: of the batch in flight.
-        Returns:
-            For each posting: its key (index in `keys`, ascending), and its text number as uint64; for each key the
-            first `bucket_limit` texts, in order of arrival.
-        Raises:
-            CorruptionError: a run is damaged.
-        """
-        try:
-            owner, texts = self.postings.find(keys, self._bucket_limit, new.recent)
-        except DAMAGE as error:
-            raise damage(error) from error
-        return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
-
-    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """Texts to compare a page with, from all postings.
-
-        Raises:
-            CorruptionError: a run is damaged.
-        """
-        try:
-            numbers, candidates, has_own, further, is_crowded, further_keys = self.postings.propose(
-                query, self._bucket_limit, _LOOKS, new.recent
-            )
-        except DAMAGE as error:
-            raise damage(error) from error
-        if RUN_TEXT_GONE in numbers:
-            numbers.remove(RUN_TEXT_GONE)
-        keys = np.frombuffer(further_keys, np.uint64) if further_keys else NO_KEYS
-        return tuple.__new__(Proposal, (numbers, candidates, has_own, further, is_crowded, keys))
-
     # --- writing ---
-
-    def post(self, text: int, *keys: Keys) -> None:
-        """Add the postings of one text; look-ups see them at once.
-
-        Args:
-            text: its number, 48 bits.
-            keys: (m,) uint64 each; no key twice.
-        """
-        self.postings.post(text, *keys)
-        self._is_whole = False
-
-    def replay(self, cells: Iterable[bytes]) -> int:
-        """Add the postings of a row of the log; -> number of its texts.
-
-        Raises:
-            CorruptionError: the row is damaged.
-        """
-        before = len(self.postings)
-        try:
-            for cell in cells:
-                self.postings.replay(cell)
-        except DAMAGE as error:
-            raise damage(error) from error
-        added = len(self.postings) - before
-        self._is_whole = self._is_whole and not added
-        return added
 
     def end_group(self, group: int) -> None:
         """End a group of the log: it has the postings since the last call.
 
         Args:
-            group: its number; groups are consecutive.
+            group: its number, larger than that of the last one; groups between them failed.
         Raises:
             CorruptionError: a source of a merge is damaged.
             StorageError: a run cannot be written; the log still has the postings.
         """
-        if group != self.next:
+        if group < self.next:
             raise InvalidArgument(f"group {group} does not follow {self.next - 1}; end every group once, in order")
         self.next = group + 1
-        if not self._is_whole:
-            self._is_whole = True
+        texts = len(self.postings)
+        if texts != self._ended_texts:
+            self._ended_texts = texts
             if not self._begun:  # not at open: most processes only read, or write a page or two
                 self._begun = True
                 self._begin_merges()
         self._adopt()
-        if self._fills(len(self.postings), self.postings.postings) >= 1:
+        if texts >= self._flush_texts or self.postings.postings >= FLUSH_POSTINGS:
             self.flush()
 
     def flush(self) -> None:
         """Flush the memtable to a run, between two groups; `end` advances to the next group."""
-        if not self._is_whole:
+        if len(self.postings) != self._ended_texts:
             raise InvalidArgument("a group is in flight; end it before you flush")
         if self.next == self._first:
             return
         name = Span(self._first, self.next)
         buffer = self._storage.write(name, recent_parts(self._code, self.postings, self._bucket_limit))
         self._replace(len(self._runs), 0, (name, Run(buffer)), self._code.Postings())
+        self._ended_texts = 0
         self.end = self._first = self.next
         self._begun = True
         self._begin_merges()
@@ -297,33 +234,32 @@ class RunLevels:
         self._adopt()
 
     def _begin_merges(self) -> None:
-        """Start merges of neighbours whose oldest is not larger than the largest of the others."""
+        """Start merges of neighbours whose oldest is not larger than the largest of the others.
+
+        While texts are pruned, runs are rewritten without them instead.
+        """
+        busy = {name for sources in self._merges.values() for name, _ in sources}
         if self._live is not None:
-            self._prune_on(self._live)
-        at = -1 if self._live is not None else len(self._runs) - self._fan_in
-        while at >= 0:
+            for name, run in self._runs:
+                if name.end <= self._prune_end and name not in self._pruned | busy:
+                    parts = pruned_parts(self._code, run, self._live, self._bucket_limit)
+                    self._begin_merge(name, [(name, run)], parts)
+                    self._pruned.add(name)
+            if self._merges:
+                return
+            self._live = None
+        for at in range(len(self._runs) - self._fan_in, -1, -1):
             sources = self._runs[at : at + self._fan_in]
-            if self._may_merge(sources):
-                self._begin_merge(sources)
-            at -= 1
+            names, runs = [name for name, _ in sources], [run for _, run in sources]
+            levels = [self._level(run) for run in runs]
+            is_small = sum(run.texts for run in runs) <= 1 << RUN_PLACE_BITS
+            if levels[0] <= max(levels[1:]) and is_small and busy.isdisjoint(names):
+                parts = merged_parts(self._code, runs, self._bucket_limit)
+                self._begin_merge(Span(names[0].first, names[-1].end), sources, parts)
+                busy.update(names)
 
-    def _busy(self) -> set[Span]:
-        return {name for merging in self._merges.values() for name, _ in merging}
-
-    def _may_merge(self, sources: Sequence[Named]) -> bool:
-        busy = self._busy()
-        levels = [self._level(run) for _, run in sources]
-        return (
-            levels[0] <= max(levels[1:])
-            and sum(run.texts for _, run in sources) <= 1 << RUN_PLACE_BITS
-            and not any(name in busy for name, _ in sources)
-        )
-
-    def _begin_merge(self, sources: list[Named]) -> None:
-        name = Span(sources[0][0].first, sources[-1][0].end)
-        runs = [run for _, run in sources]
-        parts = merged_parts(self._code, runs, self._bucket_limit)
-        self._storage.merge(name, parts, sum(run.storage_bytes for run in runs))
+    def _begin_merge(self, name: Span, sources: list[Named], parts: Iterator[bytes | memoryview]) -> None:
+        self._storage.merge(name, parts, sum(run.storage_bytes for _, run in sources))
         self._merges[name] = sources
 
     def _adopt(self) -> None:
@@ -361,17 +297,6 @@ class RunLevels:
         """
         self._adopt()
         return self._live is None
-
-    def _prune_on(self, live: Keys) -> None:
-        busy = self._busy()
-        for name, run in self._runs:
-            if name.end <= self._prune_end and name not in self._pruned | busy:
-                parts = pruned_parts(self._code, run, live, self._bucket_limit)
-                self._storage.merge(name, parts, run.storage_bytes)
-                self._merges[name] = [(name, run)]
-                self._pruned.add(name)
-        if not self._merges:
-            self._live = None
 
 
 # --- the log, and the buckets of the index
@@ -477,15 +402,14 @@ class RunBuckets(Buckets):
         self._pruning = None  # the state on disk is known again
 
     def _replay(self, levels: RunLevels, number: int, cells: Sequence[bytes]) -> int:
-        """Take a group of the log into the memtable; -> number of its texts.  Groups before it that it lacks failed."""
-        for missing in range(levels.next, number):
-            self._end(levels, missing)
-        texts = levels.replay(cells)
-        self._end(levels, number)
-        return texts
+        """Take a group of the log into the memtable; -> number of its texts.
 
-    def _end(self, levels: RunLevels, number: int) -> None:
-        """End a group; if the disk fails, its postings stay in memory and in the log."""
+        If the disk fails, its postings stay in memory and in the log.
+        """
+        before = len(levels.postings)
+        for cell in cells:
+            levels.postings.replay(cell)
+        texts = len(levels.postings) - before
         try:
             levels.end_group(number)
         except CorruptionError:
@@ -494,6 +418,7 @@ class RunBuckets(Buckets):
             if not self._writes_since_failure:
                 _LOG.warning("the detector's index in %s continues in memory and in its log: %s", self._folder, error)
                 self._writes_since_failure = 1
+        return texts
 
     def _log_rows(self) -> Iterator[ScannedRow]:
         return self._engine.scan(TABLE, RUN_LOG_PREFIX, _LOG_END)
@@ -526,9 +451,10 @@ class RunBuckets(Buckets):
                 while batch := list(islice(source, GROUP_TEXTS)):
                     total += len(batch)
                     for query in batch:  # as its page would be posted
-                        proposal = levels.propose(query)
-                        if not proposal.has_own:
-                            levels.post(query.own_number, *query.first_keys(), proposal.further_keys)
+                        _, _, has_own, _, _, further = levels.postings.propose(query, BUCKET_LIMIT, _LOOKS, None)
+                        if not has_own:
+                            keys = *query.first_keys(), np.frombuffer(further, np.uint64)
+                            levels.postings.post(query.own_number, *keys)
                     levels.end_group(levels.next)
                 levels.finish_merges()
                 storage.finish_merges()
@@ -577,14 +503,10 @@ class RunBuckets(Buckets):
                 storage.finish_merges()
         except DocstoreError as error:  # or a writer has rebuilt the runs
             with self._lock:
-                if self._levels is levels:
-                    self._stop_pruning(error)
+                if self._levels is levels:  # open the runs again: some on disk lack texts that those in memory have
+                    _LOG.warning("the detector's index in %s keeps postings of removed texts: %s", self._folder, error)
+                    self._recover(_RETRY_TEXTS + 1)
         return levels.pruned_postings - before
-
-    def _stop_pruning(self, error: DocstoreError) -> None:
-        """Open the runs again: some on disk lack texts that those in memory have."""
-        _LOG.warning("the detector's index in %s keeps postings of removed texts: %s", self._folder, error)
-        self._recover(_RETRY_TEXTS + 1)
 
     def _prune_continues(self, levels: RunLevels) -> bool:
         """Adopt finished rewrites; whether there is more to wait for."""
@@ -618,10 +540,11 @@ class RunBuckets(Buckets):
         with self._lock:
             self._take_unknown()
             try:
-                return self._levels.find(keys, new)
+                owner, texts = self._levels.postings.find(keys, BUCKET_LIMIT, new.recent)
             except CorruptionError as error:  # runs are not verified at open: that would read all of them
                 self._rebuild_after(error)
-            return self._levels.find(keys, new)
+                owner, texts = self._levels.postings.find(keys, BUCKET_LIMIT, new.recent)
+        return np.frombuffer(owner, np.int64), np.frombuffer(texts, np.uint64)
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
@@ -629,13 +552,17 @@ class RunBuckets(Buckets):
             if self._unknown:
                 self._take_unknown()
             try:
-                proposal = self._levels.propose(query, new)
+                found = self._levels.postings.propose(query, BUCKET_LIMIT, _LOOKS, new.recent)
             except CorruptionError as error:
                 self._rebuild_after(error)
-                proposal = self._levels.propose(query, new)
-            if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
-                return proposal._replace(has_own=False)
-            return proposal
+                found = self._levels.postings.propose(query, BUCKET_LIMIT, _LOOKS, new.recent)
+            numbers, candidates, has_own, further, is_crowded, further_keys = found
+            if has_own and self._pruning is not None:
+                has_own = self._pruning.stays(query.own_number)
+        if RUN_TEXT_GONE in numbers:
+            numbers.remove(RUN_TEXT_GONE)
+        keys = np.frombuffer(further_keys, np.uint64) if further_keys else NO_KEYS
+        return tuple.__new__(Proposal, (numbers, candidates, has_own, further, is_crowded, keys))
 
     # --- writing
 

@@ -181,10 +181,7 @@ class Run:
         """
         buffer = self.buffer.view()
         buffer.flags.writeable = False
-        try:
-            return code.RunView(buffer, self.layout, *self.shape)
-        except DAMAGE as error:
-            raise damage(error) from error
+        return code.RunView(buffer, self.layout, *self.shape)
 
     def text_numbers(self) -> Keys:
         """Text numbers (uint64, 48 bits) by place."""
@@ -202,7 +199,7 @@ class Run:
         Raises:
             CorruptionError: it is damaged: a merge would copy the damage under a new checksum.
         """
-        for name, begin, end, stored in self._parts():
+        for name, begin, end, stored in self.parts():
             computed = 0
             for at in range(begin, end, _BYTES_A_STEP):
                 computed = crc32(self.buffer[at : min(at + _BYTES_A_STEP, end)].data, computed)
@@ -214,24 +211,11 @@ class Run:
 
     def damaged_parts(self) -> list[str]:
         """Names of damaged parts; reads the whole run."""
-        return [name for name, begin, end, stored in self._parts() if crc32(self.buffer[begin:end].data) != stored]
+        return [name for name, begin, end, stored in self.parts() if crc32(self.buffer[begin:end].data) != stored]
 
-    def part_bounds(self) -> list[tuple[str, int, int]]:
-        """Name, begin and end of each part, in bytes, in file order."""
-        return list(zip(PART_NAMES, self.layout[:3], self.layout[1:], strict=True))
-
-    def _parts(self) -> list[tuple[str, int, int, int]]:
-        """The same, each with the CRC-32 in the footer."""
-        return [(*bounds, stored) for bounds, stored in zip(self.part_bounds(), self._checksums, strict=True)]
-
-
-DAMAGE: Final = IndexError, ValueError
-"""Errors of code that reads bytes that are not as they were written."""
-
-
-def damage(error: Exception) -> CorruptionError:
-    """Our error for one of `DAMAGE`."""
-    return CorruptionError(f"a run of postings is damaged ({error}); it is built again from the pages")
+    def parts(self) -> list[tuple[str, int, int, int]]:
+        """Name, begin and end in bytes, and CRC-32 in the footer of each part, in file order."""
+        return list(zip(PART_NAMES, self.layout[:3], self.layout[1:], self._checksums, strict=True))
 
 
 # --- writing, merging and pruning
@@ -252,6 +236,15 @@ class _Writer:
         self.checksums[number] = crc32(raw, self.checksums[number])
         self.bytes[number] += len(raw)
         return raw
+
+    def texts_of(self, tables: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+        """The magic, and the text numbers, each step bounded."""
+        yield RUN_MAGIC
+        step = _TEXTS_A_STEP * TEXT_NUMBER_BYTES
+        for table in tables:
+            for begin in range(0, len(table), step):
+                yield self.part(0, table[begin : begin + step])
+        yield self.part(0, bytes(-self.bytes[0] % UNIT_BYTES))
 
     def slices(self, encoded: Any, of_all: slice = slice(None)) -> bytes | memoryview:
         """Count slices as `encode_slices` gives them; `of_all` names those that are this part, the others are empty."""
@@ -285,9 +278,7 @@ class _Writer:
 def run_parts(code: Any, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
     """The bytes of a run of sorted postings and of their texts, in order."""
     writer = _Writer(shape_of(key_count(postings), len(texts)), _checked(len(texts)))
-    raw = _text_table(texts)
-    yield RUN_MAGIC
-    yield writer.part(0, raw + bytes(-len(raw) % UNIT_BYTES))
+    yield from writer.texts_of([_text_table(texts)])
     yield writer.slices(code.encode_slices(postings, *writer.shape))
     yield writer.end()
 
@@ -308,21 +299,11 @@ def merged_parts(code: Any, runs: Sequence[Run], bucket_limit: int) -> Iterator[
     views, numbers = [run.view(code) for run in runs], [run.texts for run in runs]
     texts = _checked(sum(numbers))
     writer = _Writer(shape_of(sum(run.keys for run in runs), texts), texts)
-    yield RUN_MAGIC
-    for run in runs:
-        table = run.text_bytes()
-        step = _TEXTS_A_STEP * TEXT_NUMBER_BYTES
-        for begin in range(0, len(table), step):
-            yield writer.part(0, table[begin : begin + step])
-    yield writer.part(0, bytes(-writer.bytes[0] % UNIT_BYTES))
+    yield from writer.texts_of(run.text_bytes() for run in runs)
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
         count = min(_SLICES_A_STEP, slices - first)
-        try:
-            merged = code.merge_slices(views, numbers, tuple(writer.shape), bucket_limit, first, count)
-        except DAMAGE as error:
-            raise damage(error) from error
-        yield writer.slices(merged)
+        yield writer.slices(code.merge_slices(views, numbers, tuple(writer.shape), bucket_limit, first, count))
     yield writer.end()
 
 
@@ -347,10 +328,8 @@ def pruned_parts(code: Any, run: Run, live: Keys, bucket_limit: int) -> Iterator
     fillers = min(bucket_limit, run.texts - len(texts))
     table = np.concatenate([texts, np.full(fillers, RUN_TEXT_GONE, np.uint64)])
     writer = _Writer(shape_of(run.keys, len(table)), len(table))
-    yield RUN_MAGIC
-    for begin in range(0, len(table), _TEXTS_A_STEP):
-        yield writer.part(0, _text_table(table[begin : begin + _TEXTS_A_STEP]))
-    yield writer.part(0, bytes(-writer.bytes[0] % UNIT_BYTES))
+    steps = range(0, len(table), _TEXTS_A_STEP)
+    yield from writer.texts_of(_text_table(table[begin : begin + _TEXTS_A_STEP]) for begin in steps)
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
         end = min(first + _SLICES_A_STEP, slices)
@@ -383,7 +362,7 @@ def dump_run(raw: bytes) -> Iterator[str]:
     except DocstoreError as error:
         yield f"damage: {error}"
         return
-    for name, offset, end in run.part_bounds():
+    for name, offset, end, _ in run.parts():
         part = HexLines(raw[offset:end], offset)
         part.take(end - offset, f"{name}, {end - offset} bytes")
         yield from part.lines

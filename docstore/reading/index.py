@@ -23,7 +23,6 @@ from docstore.reference.ranking import IndexQuery
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.port import Backend
-from docstore.storage.reports import RunStorage
 from docstore.storage.table import Table
 from docstore.storage.values import INLINE_TAG
 
@@ -47,24 +46,17 @@ def open_buckets(opened: Backend, table: Table) -> Buckets:
 
 
 def _opened(opened: Backend, table: Table) -> Buckets:
-    if opened.runs is None:
-        return BandBuckets(opened.engine) if isinstance(opened.engine, ReadsAhead) else RowBuckets(opened.engine)
-    if opened.lower is None:
-        return _open_runs(opened, opened.runs, table)
-    lower = cast("Buckets", opened.lower.index)
-    return LayeredBuckets(
-        lower, RunBuckets(opened.runs.engine, opened.runs.folder, lambda: iter(()), opened.runs.files)
-    )
-
-
-def _open_runs(opened: Backend, storage: RunStorage, table: Table) -> RunBuckets:
+    engine, storage = opened.engine, opened.runs
+    if storage is None:
+        return BandBuckets(engine) if isinstance(engine, ReadsAhead) else RowBuckets(engine)
+    if opened.lower is not None:
+        upper = RunBuckets(storage.engine, storage.folder, lambda: iter(()), storage.files)
+        return LayeredBuckets(cast("Buckets", opened.lower.index), upper)
     pages = StoredPages(table, opened.values)
-
-    def texts() -> Iterator[IndexQuery]:
-        return stored_texts(opened, pages, kernel_of(opened))
-
-    runs = RunBuckets(storage.engine, storage.folder, texts, storage.files)
-    if runs.is_new and next(opened.engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
+    runs = RunBuckets(
+        storage.engine, storage.folder, lambda: stored_texts(opened, pages, kernel_of(opened)), storage.files
+    )
+    if runs.is_new and next(engine.scan(TABLE, _TEXTS_BEGIN, _TEXTS_END), None) is not None:
         runs.rebuild()  # its log was taken away
     return runs
 

@@ -199,8 +199,12 @@ def encode_slice(postings: Keys, shape: Shape) -> bytes:
     return b"".join([head, _filled(fences), _filled(bits_of(entries)), _filled(lists), bytes(UNIT_BYTES)])
 
 
+def _damaged() -> CorruptionError:
+    return CorruptionError("a run of postings leads outside itself; it is built again from the pages")
+
+
 class RunView:
-    """A run to be read, many keys at a time; bytes that are not as written give wrong postings or IndexError."""
+    """A run to be read, many keys at a time; bytes that are not as written give wrong postings or CorruptionError."""
 
     def __init__(
         self, buffer: NDArray[np.uint8], parts: tuple[int, int, int, int], slice_bits: int, place_bits: int
@@ -213,6 +217,8 @@ class RunView:
             slice_bits, place_bits: its `Shape`.
         """
         texts, slices, index, footer = parts
+        if footer - index < 4 << slice_bits or (footer - index) % UNIT_BYTES:
+            raise _damaged()
         self._slices = memoryview(buffer[slices:])  # type: ignore[arg-type]
         self._index = buffer[index:footer].view("<u4")[: (1 << slice_bits) + 1]
         self._text_words = buffer[texts : texts + (slices - texts) // TEXT_NUMBER_BYTES * TEXT_NUMBER_BYTES].view("<u2")
@@ -220,7 +226,10 @@ class RunView:
 
     def text_numbers(self, places: Keys | slice) -> Keys:
         """Text numbers (uint64, 48 bits) of places in the run."""
-        words = self._text_words.reshape(-1, 3)[places].astype(np.uint64)
+        try:
+            words = self._text_words.reshape(-1, 3)[places].astype(np.uint64)
+        except IndexError as error:
+            raise _damaged() from error
         numbers: Keys = words[:, 0] | words[:, 1] << np.uint64(16) | words[:, 2] << np.uint64(32)
         return numbers
 
@@ -267,9 +276,9 @@ class RunView:
             fence = _FENCES.get(fence_bytes, "<4I")
             first, list_bytes, last, _ = struct.unpack_from(fence, raw, _HEAD_BYTES + bucket * 2 * fence_bytes)
         except struct.error as error:
-            raise IndexError("a slice is cut off") from error
+            raise _damaged() from error
         if not first <= last <= keys:
-            raise IndexError("a bucket ends behind its slice")
+            raise _damaged()
         entries = _HEAD_BYTES + (fence_bytes * 2 * (BUCKETS + 1) + 7) // UNIT_BYTES * UNIT_BYTES
         entry_bits, tag_bits = self._shape.entry_bits, self._shape.tag_bits
         lists = entries + (keys * entry_bits + 63) // 64 * UNIT_BYTES + list_bytes
@@ -351,20 +360,17 @@ class Postings:
         """Post what a cell of the log has.
 
         Raises:
-            IndexError: it ends inside a text.
+            CorruptionError: it ends inside a text.
         """
-        try:
-            _, at = decode_varint(cell)
-            while at < len(cell):
-                text = int.from_bytes(cell[at : at + TEXT_NUMBER_BYTES], "big")
-                count, at = decode_varint(cell, at + TEXT_NUMBER_BYTES)
-                end = at + count * _KEY_BYTES
-                if end > len(cell):
-                    raise IndexError("a cell of the log ends inside a text")
-                self._post(text, keys_of_bytes(cell[at:end]))
-                at = end
-        except CorruptionError as error:
-            raise IndexError("a cell of the log ends inside a text") from error
+        _, at = decode_varint(cell)
+        while at < len(cell):
+            text = int.from_bytes(cell[at : at + TEXT_NUMBER_BYTES], "big")
+            count, at = decode_varint(cell, at + TEXT_NUMBER_BYTES)
+            end = at + count * _KEY_BYTES
+            if end > len(cell):
+                raise CorruptionError("a cell of the log of postings ends inside a text")
+            self._post(text, keys_of_bytes(cell[at:end]))
+            at = end
 
     def find(self, keys: Keys, limit: int, batch: Postings | None = None) -> tuple[bytes, bytes]:
         """Look up keys that are not mixed, those of a batch last.

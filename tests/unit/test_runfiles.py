@@ -20,12 +20,12 @@ from docstore.storage.files import Files
 def fill(levels: RunLevels, first: int, end: int) -> None:
     for group in range(first, end):
         for text in range(group * 5, group * 5 + 5):
-            levels.post(text, np.array([text % 7, 1000 + text], np.uint64))
+            levels.postings.post(text, np.array([text % 7, 1000 + text], np.uint64))
         levels.end_group(group)
 
 
 def texts_of(levels: RunLevels, key: int) -> list[int]:
-    found: list[int] = levels.find(np.array([key], np.uint64))[1].tolist()
+    found: list[int] = np.frombuffer(levels.postings.find(np.array([key], np.uint64), 64, None)[1], np.uint64).tolist()
     return found
 
 

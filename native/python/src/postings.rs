@@ -1,6 +1,7 @@
 //! Runs of postings for Python: `docstore_kernel::postings` over buffers, mapped files most of all.
 //!
-//! The GIL is let go while runs are made and merged; a look-up takes less time than to let it go and take it again.
+//! The GIL is let go while runs are made and merged, and while the texts of a group are posted; a look-up takes less
+//! time than to let it go and take it again.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,15 +9,17 @@ use docstore_kernel::postings::{self, mix_key, Asked, Encoded, Recent};
 use docstore_kernel::ranking::{self, Looks};
 use docstore_kernel::slices::{self, Damaged, Shape};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyIndexError, PyValueError};
-use pyo3::ffi;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
+use pyo3::{ffi, import_exception};
 
-use crate::{words_as_bytes, WORDS};
+use crate::{detached, words_as_bytes, WORDS};
+
+import_exception!(docstore.model.errors, CorruptionError);
 
 fn damaged(_: Damaged) -> PyErr {
-    PyIndexError::new_err("a run of postings leads outside itself")
+    CorruptionError::new_err("a run of postings leads outside itself; it is built again from the pages")
 }
 
 fn shape_of(slice_bits: u32, place_bits: u32) -> PyResult<Shape> {
@@ -39,7 +42,8 @@ impl RunView {
         if !buffer.is_c_contiguous() || !buffer.readonly() {
             return Err(PyValueError::new_err("a run must be one read-only piece of memory"));
         }
-        let view = Self { buffer, parts, shape: shape_of(slice_bits, place_bits)? };
+        let shape = Shape::new(slice_bits, place_bits).ok_or(Damaged).map_err(damaged)?;
+        let view = Self { buffer, parts, shape };
         view.run()?;
         Ok(view)
     }
@@ -53,6 +57,9 @@ impl RunView {
         slices::Run::new(bytes, self.parts, self.shape).map_err(damaged)
     }
 }
+
+/// A cell of the log of so many bytes is posted without the GIL: of some 16 texts, a tenth of a millisecond.
+const LONG_CELL_BYTES: usize = 8 << 10;
 
 /// What a page asks: band keys, fingerprints and runs, not mixed, the number of its own text, and how many more texts are
 /// wanted than `looks`.
@@ -118,9 +125,12 @@ impl Postings {
         self.recent.log(durable_end, cell_texts).iter().map(|cell| PyBytes::new(python, cell)).collect()
     }
 
-    /// Post what a cell of the log has.
-    fn replay(&mut self, cell: &[u8]) -> PyResult<()> {
-        self.recent.replay(cell).map_err(|_| PyIndexError::new_err("a cell of the log ends inside a text"))
+    /// Post what a cell of the log has; without the GIL if it has many texts.
+    fn replay(&mut self, python: Python<'_>, cell: &[u8]) -> PyResult<()> {
+        let recent = &mut self.recent;
+        let mut work = || recent.replay(cell);
+        let posted = if cell.len() < LONG_CELL_BYTES { work() } else { detached(python, work)? };
+        posted.map_err(|_| CorruptionError::new_err("a cell of the log of postings ends inside a text"))
     }
 
     /// Look up keys, those of a batch last: (which key, text number), each as bytes of uint64.
