@@ -8,7 +8,7 @@ then oldest, then row key; without those that titles set apart.  Rows are read t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
@@ -35,7 +35,7 @@ from docstore.dedup.comparable import (
 from docstore.dedup.index import Fits, HashIndex
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
-from docstore.model.capture import STORED_REFUSED, StoredVerdict
+from docstore.model.capture import STORED_REFUSED, Column, StoredVerdict
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
@@ -67,8 +67,8 @@ _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a few a page."""
 
 
-class StoredPage(NamedTuple):
-    """The columns of a stored page that every verdict needs.
+class StoredPage:
+    """What verdicts need of a stored page.
 
     Attributes:
         checksum: of its body.
@@ -77,14 +77,23 @@ class StoredPage(NamedTuple):
         shingle_count: distinct shingles of its text.
         status: HTTP status.
         is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
+        columns: cell values of its record; empty until they are known.
+        titled: its title and text as words, filled on demand.
     """
 
-    checksum: bytes
-    text_checksum: bytes
-    sketch: bytes
-    shingle_count: int
-    status: int = 0
-    is_list: bool = False
+    __slots__ = ("checksum", "columns", "is_list", "shingle_count", "sketch", "status", "text_checksum", "titled")
+
+    def __init__(
+        self, checksum: bytes, text_checksum: bytes, sketch: bytes, shingle_count: int, status: int, is_list: bool
+    ) -> None:
+        self.checksum = checksum
+        self.text_checksum = text_checksum
+        self.sketch = sketch
+        self.shingle_count = shingle_count
+        self.status = status
+        self.is_list = is_list
+        self.columns: Mapping[Column, bytes] = {}
+        self.titled: TitledPage | None = None
 
 
 class Pages(Protocol):
@@ -110,10 +119,6 @@ class Pages(Protocol):
 
     def is_readable(self, pointer: PagePointer) -> bool:
         """Whether its body can be read; if not, `page` gives None from then on."""
-        ...
-
-    def title(self, pointer: PagePointer) -> str:
-        """Its shown title."""
         ...
 
     def titled(self, pointer: PagePointer) -> TitledPage:
@@ -242,38 +247,33 @@ class Detector:
             analysis: its fingerprints.
             status: HTTP status; it limits the pages to compare (`comparable`).
         """
-        if not analysis.word_count and is_blank(body):
+        word_count = analysis.word_count
+        if not word_count and is_blank(body):
             return _verdict(VerdictKind.NEW, reason=REASON_BLANK), None, None
+        checksum = analysis.body_checksum
+        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
+        has_body = self._has_body(body, checksum, status)
+        text = analysis.text_checksum, analysis.title, bool(analysis.entries)
         while True:
-            verdict, contains, relative = self._first_that_holds(row_key, body, analysis, status)
-            of = verdict.of
-            if of is None or self._pages.is_readable(of):
+            contains = relative = None
+            same = self._index.oldest_with_body(checksum, row_key, has_body, condition, self._pages.postings)
+            if same is not None:
+                verdict, relative = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
+            elif not analysis.has_text:
+                verdict = _verdict(VerdictKind.NEW, reason=analysis.no_text)
+            elif not text_compares(status):
+                verdict = _verdict(VerdictKind.NEW, reason="status")
+            elif word_count >= MIN_SAME_TEXT_WORDS and (same := self._oldest_titled(row_key, *text)) is not None:
+                verdict, relative = _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), same
+            elif word_count >= MIN_NEAR_WORDS:
+                verdict, contains, relative = self._similar_text(row_key, body, analysis)
+            else:
+                verdict = _verdict(VerdictKind.NEW, reason="short_text")
+            if (of := verdict.of) is None or self._pages.is_readable(of):
                 break
         if not verdict.reason and verdict.kind is not VerdictKind.EXACT and is_doubtful(analysis):
             verdict = verdict._replace(reason=REASON_DOUBTFUL)
         return verdict, contains, relative
-
-    def _first_that_holds(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> Judged:
-        checksum, reason = analysis.body_checksum, ""
-        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
-        fits = self._has_body(body, checksum, status)
-        same = self._index.oldest_with_body(checksum, row_key, fits, condition, self._pages.postings)
-        if same is not None:
-            return _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), None, same
-        if not analysis.has_text:
-            reason = analysis.no_text
-        elif not text_compares(status):
-            reason = "status"
-        else:
-            if analysis.word_count >= MIN_SAME_TEXT_WORDS:
-                is_list = bool(analysis.entries)
-                same = self._oldest_titled(row_key, analysis.text_checksum, analysis.title, is_list=is_list)
-                if same is not None:
-                    return _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), None, same
-            if analysis.word_count >= MIN_NEAR_WORDS:
-                return self._similar_text(row_key, body, analysis)
-            reason = "short_text"
-        return _verdict(VerdictKind.NEW, reason=reason), None, None
 
     def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
         """Judge a page against one live page of another row: exact, same_text or near, else new; see `judge`.
@@ -287,7 +287,8 @@ class Detector:
         if self._has_body(body, analysis.body_checksum, status)(of):
             kind = VerdictKind.EXACT
         elif text_compares(status) and self._has_text(text_number(page.text_checksum), is_list)(of):
-            titled = self._has_title(analysis.text_checksum, analysis.title, is_list=is_list)
+            number = text_number(analysis.text_checksum)
+            titled = self._has_text(number, is_list, analysis.text_checksum, analysis.title)
             if analysis.word_count >= MIN_SAME_TEXT_WORDS and titled(of):
                 kind = VerdictKind.SAME_TEXT
             elif analysis.word_count >= MIN_NEAR_WORDS:
@@ -329,7 +330,14 @@ class Detector:
         return matches, proposal
 
     def by_titles(
-        self, row_key: bytes, body: bytes, analysis: Analysis, matches: list[Match], least: float
+        self,
+        row_key: bytes,
+        body: bytes,
+        analysis: Analysis,
+        matches: list[Match],
+        least: float,
+        *,
+        until_one_stands: bool = False,
     ) -> tuple[list[Match], list[Match]]:
         """Matches that titles allow, most similar first, and matches that titles set apart from a page.
 
@@ -341,27 +349,33 @@ class Detector:
             analysis: its fingerprints.
             matches: from `matches`.
             least: Jaccard coefficient below which there is no verdict; such matches are kept unchecked.
+            until_one_stands: leave out matches that are less similar than one that is allowed: they decide no verdict,
+                unless one page is contained in the other.
         """
         contained = self._thresholds.contained
         may_stand: Callable[[PagePointer], bool] | None = None
         standing: list[Match] = []
         apart: list[Match] = []
-        is_sorted = True
+        enough = 0.0
         for match in matches:
-            if match.jaccard < least and match.contained < contained and match.contains < contained:
+            is_whole = match.contained >= contained or match.contains >= contained
+            if match.jaccard < enough and not is_whole:
+                continue
+            if match.jaccard < least and not is_whole:
                 standing.append(match)
                 continue
             if may_stand is None:
                 may_stand = self._may_stand(row_key, body, analysis, matches)
-            if may_stand(match.pointer):
-                standing.append(match)
-            elif (other := self._other_of_text(row_key, analysis.title, match.pointer, may_stand)) is not None:
-                standing.append(match._replace(pointer=other))
-                is_sorted = False
-            else:
-                apart.append(match)
-        if not is_sorted:
-            standing.sort(key=_best_first)
+            if not may_stand(match.pointer):
+                other = self._other_of_text(row_key, analysis.title, match.pointer, may_stand)
+                if other is None:
+                    apart.append(match)
+                    continue
+                match = match._replace(pointer=other)
+            standing.append(match)
+            if until_one_stands:
+                enough = max(enough, match.jaccard)
+        standing.sort(key=_best_first)
         return standing, apart
 
     def _may_stand(
@@ -376,8 +390,10 @@ class Detector:
             if not like_them:
                 near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
                 like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
-                texts = chain.from_iterable(map(self._first_pages, like))
-                like_them.extend(dict.fromkeys(chain((match.pointer for match in like), texts)))
+                names = [match.number.to_bytes(TEXT_NUMBER_BYTES, "big") for match in like]
+                texts = [self._index.pages_with_text(name, self._pages.postings) for name in names]
+                oldest = chain.from_iterable(islice(pages, MAX_EVIDENCE) for pages in texts)  # live or not
+                like_them.extend(dict.fromkeys(chain((match.pointer for match in like), oldest)))
             if host not in by_host:
                 pointers = [each for each in like_them if host_of(each.row_key) == host]
                 by_host[host] = [self._pages.titled(each) for each in pointers if self._pages.page(each) is not None]
@@ -391,11 +407,6 @@ class Detector:
             return not title_mismatch(page, other, evidence)
 
         return may_stand if self._title_rule else lambda pointer: True
-
-    def _first_pages(self, match: Match) -> Iterator[PagePointer]:
-        """The oldest pages with the text of a match, live or not; as many as one read of their row gives."""
-        number = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        return islice(self._index.pages_with_text(number, self._pages.postings), MAX_EVIDENCE)
 
     def _other_of_text(
         self, row_key: bytes, title: str, pointer: PagePointer, may_stand: Callable[[PagePointer], bool]
@@ -415,7 +426,7 @@ class Detector:
 
         with_text = self._index.first_with_text(number, row_key, has_text, is_list, self._pages.postings)
         others = filter(fits, with_text)
-        oldest = [self._oldest_titled(row_key, stored.text_checksum, title, is_list=is_list), next(others, None)]
+        oldest = [self._oldest_titled(row_key, stored.text_checksum, title, is_list), next(others, None)]
         return min((page for page in oldest if page is not None), default=None)
 
     def _verify_likeliest(
@@ -516,25 +527,11 @@ class Detector:
 
         return fits
 
-    def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str, *, is_list: bool) -> PagePointer | None:
+    def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str, is_list: bool) -> PagePointer | None:
         """The oldest live page with this text and title that is compared."""
-        number = text_number(text_checksum)
-        fits = self._has_title(text_checksum, title, is_list=is_list)
-        condition = text_checksum, title, is_list
+        number, condition = text_number(text_checksum), (text_checksum, title, is_list)
+        fits = self._has_text(number, is_list, text_checksum, title)
         return self._index.oldest_with_title(number, title, row_key, fits, condition, self._pages.postings)
-
-    def _has_title(self, text_checksum: bytes, title: str, *, is_list: bool) -> Fits:
-        """A test whether a page is live, has this text and title, and its text is compared."""
-        has_text = self._has_text(text_number(text_checksum), is_list=is_list)
-
-        def fits(pointer: PagePointer) -> bool | None:
-            if not (has_number := has_text(pointer)):
-                return has_number
-            page = self._pages.page(pointer)
-            same = page is not None and page.text_checksum == text_checksum
-            return same and same_title(self._pages.title(pointer), title)
-
-        return fits
 
     def equal(
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
@@ -552,7 +549,7 @@ class Detector:
         if not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
             return
         number, is_list = text_number(analysis.text_checksum), bool(analysis.entries)
-        has_title = self._has_title(analysis.text_checksum, analysis.title, is_list=is_list)
+        has_title = self._has_text(number, is_list, analysis.text_checksum, analysis.title)
         for pointer in self._index.pages_with_title(number, analysis.title):
             if pointer.row_key != row_key and has_title(pointer):
                 yield pointer, VerdictKind.SAME_TEXT
@@ -565,11 +562,16 @@ class Detector:
             page = self._pages.page(pointer)
             if page is None or page.text_checksum != analysis.text_checksum:
                 continue
-            if not same_title(self._pages.title(pointer), analysis.title):
+            if not same_title(self._pages.titled(pointer).title, analysis.title):
                 yield pointer, VerdictKind.NEAR if may_stand(pointer) else VerdictKind.NEW
 
-    def _has_text(self, number: bytes, is_list: bool | None = None) -> Fits:
-        """A test whether a page is live, has a text of this number, and is compared with pages, or with lists."""
+    def _has_text(
+        self, number: bytes, is_list: bool | None = None, text_checksum: bytes = b"", title: str = ""
+    ) -> Fits:
+        """A test whether a page is live, has a text of this number, and is compared with pages, or with lists.
+
+        With a checksum: and whether it has this very text, under a title with the same words.
+        """
 
         def fits(pointer: PagePointer) -> bool | None:
             page = self._pages.page(pointer)
@@ -577,7 +579,10 @@ class Detector:
                 return None if self._pages.visibility_unknown else False
             if text_number(page.text_checksum) != number or (is_list is not None and page.is_list != is_list):
                 return False
-            return text_compares(page.status)  # an error page may have the body of a good one
+            if not text_compares(page.status):
+                return False  # an error page may have the body of a good one
+            has_text = not text_checksum or page.text_checksum == text_checksum
+            return has_text and (not text_checksum or same_title(self._pages.titled(pointer).title, title))
 
         return fits
 
@@ -588,7 +593,7 @@ class Detector:
         if not matches:
             return _verdict(VerdictKind.NEW, reason=reason, counts=counts), None, None
         relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
-        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least)
+        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least, until_one_stands=True)
         smaller = [match for match in matches if match.contains >= self._thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         kind, of, similarity = self._strongest(matches)

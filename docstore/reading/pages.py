@@ -60,17 +60,14 @@ class StoredPages:
         text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
         sketch = decode_sketch(self._value(columns, SKETCH))
         status = int(columns.get(STATUS, b"")[1:] or b"0")
-        return StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, status, ENTRIES in columns)
-
-    def title(self, pointer: PagePointer) -> str:
-        """Its shown title."""
-        return (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
+        page = StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, status, ENTRIES in columns)
+        page.columns = columns
+        return page
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text, for a comparison by words."""
-        return TitledPage(
-            pointer.row_key, self.title(pointer), lambda: self.text(pointer) or "", lambda: self.body(pointer)
-        )
+        title = (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
+        return TitledPage(pointer.row_key, title, lambda: self.text(pointer) or "", lambda: self.body(pointer))
 
     def text(self, pointer: PagePointer) -> str | None:
         """Its stored text; None if it cannot be read."""

@@ -208,7 +208,7 @@ class MemoryPages:
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
         stored = StoredPage(
-            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200
+            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200, False
         )
         self._pages[pointer] = stored, analysis.main_bytes
 
@@ -218,9 +218,6 @@ class MemoryPages:
     def page(self, pointer: PagePointer) -> StoredPage | None:
         found = self._pages.get(pointer)
         return None if found is None else found[0]
-
-    def title(self, pointer: PagePointer) -> str:
-        return ""
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         return TitledPage(pointer.row_key, "", lambda: self.text(pointer), lambda: b"")
