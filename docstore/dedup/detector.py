@@ -3,7 +3,8 @@
 Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets of stored texts.  A
 page has postings only while it has its own body, so any page in the index can be compared, if it is live.  The verdict
 is the first that holds of exact, same_text, near, contained, similar, new.  Among several pages: highest similarity,
-then oldest, then row key; without those that titles set apart.  Rows are read through the `Pages` protocol.
+then oldest, then row key; without those that titles set apart.  Committed rows are read by `StoredPages`; the writer's
+`GroupPages` sees those in flight, too.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from blake3 import blake3
 
-from docstore.dedup.buckets import NewPostings
+from docstore.dedup.buckets import NOTHING_NEW
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
@@ -35,13 +36,31 @@ from docstore.dedup.comparable import (
 from docstore.dedup.index import Fits, HashIndex
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
-from docstore.model.capture import STORED_REFUSED, Column, StoredVerdict
+from docstore.model.capture import (
+    BODY,
+    CHECKSUM,
+    ENTRIES,
+    MAIN,
+    SKETCH,
+    STATUS,
+    STORED_REFUSED,
+    TEXT_CHECKSUM,
+    TITLE,
+    Column,
+    StoredVerdict,
+    decode_sketch,
+)
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.reference.ranking import Proposal
 from docstore.reference.texts import QueryText, SketchBounds
+from docstore.storage.captures import LiveCapture
+from docstore.storage.port import Values
+from docstore.storage.table import Table
+from docstore.storage.unreadable import Place
+from docstore.storage.values import INLINE_TAG, through_moves
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them
@@ -96,42 +115,100 @@ class StoredPage:
         self.titled: TitledPage | None = None
 
 
-class Pages(Protocol):
-    """The rows as the detector sees them: live versions only."""
+class StoredPages:
+    """Reads committed pages for verdicts.  Not thread-safe.
 
-    @property
-    def visibility_unknown(self) -> bool:
-        """Whether a page was requested whose liveness depends on the commit of the group in flight."""
-        ...
+    Attributes:
+        visibility_unknown: never: what is committed is live or gone.
+        postings: none: all are committed.
+    """
 
-    @property
-    def postings(self) -> NewPostings:
-        """Postings of visible pages that are not committed."""
-        ...
+    visibility_unknown = False
+    postings = NOTHING_NEW
+
+    def __init__(self, table: Table, values: Values) -> None:
+        self._table = table
+        self._values = values
+        self._unusable: set[PagePointer] = set()
+        """Live versions that were found to be unreadable."""
+
+    def capture(self, pointer: PagePointer) -> LiveCapture | None:
+        """The live page at that row and time; None if there is none."""
+        found = self._table.capture_at(pointer.row_key, pointer.timestamp)
+        return found if found is not None and found.shows_page else None
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The live version at that row and time.
+        """What verdicts need of the live version at that row and time; None when there is none that can be read."""
+        found = None if pointer in self._unusable else self.capture(pointer)
+        return None if found is None else self._page_of(found)
 
-        None if it was deleted, has expired, was never committed, or is known to be unreadable; without text if its text
-        was removed.
-        """
-        ...
-
-    def is_readable(self, pointer: PagePointer) -> bool:
-        """Whether its body can be read; if not, `page` gives None from then on."""
-        ...
+    def _page_of(self, found: LiveCapture) -> StoredPage | None:
+        columns = found.columns
+        if CHECKSUM not in columns:
+            return None
+        text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
+        sketch = decode_sketch(self._value(columns, SKETCH))
+        status = int(columns.get(STATUS, b"")[1:] or b"0")
+        page = StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, status, ENTRIES in columns)
+        page.columns = columns
+        return page
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text, for a comparison by words."""
-        ...
+        title = (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
+        return TitledPage(pointer.row_key, title, lambda: self.text(pointer) or "", lambda: self.body(pointer))
 
     def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None if it cannot be read, and then `page` gives None too."""
-        ...
+        """Its stored text; None if it cannot be read."""
+        text = self._column(pointer, MAIN)
+        return None if text is None else text.decode("utf-8", "surrogatepass")
 
     def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None if it cannot be read, and then `page` gives None too."""
-        ...
+        """Its stored body; None if it cannot be read."""
+        return self._column(pointer, BODY)
+
+    def is_readable(self, pointer: PagePointer) -> bool:
+        """Whether its body can be read."""
+        return self.body(pointer) is not None
+
+    def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
+        """Where a value of a version lies; None if it has none."""
+        found = self.capture(pointer)
+        return None if found is None else found.columns.get(column)
+
+    def stands(self, pointer: PagePointer) -> bool:
+        """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
+        class."""
+        page = self.page(pointer)
+        newest = None if page is None else self._table.newest_capture(pointer.row_key)
+        if page is None or newest is None:
+            return False
+        if newest.timestamp == pointer.timestamp:
+            return True
+        shown = PagePointer(newest.timestamp, pointer.row_key)
+        newer = self.page(shown)
+        return (
+            newer is not None
+            and newer.checksum == page.checksum
+            and (decides_alone(page.checksum) or self.body(shown) == self.body(pointer))
+            and bodies_compare(page.status, newer.status)
+        )
+
+    def _value(self, columns: dict[Column, bytes], column: Column) -> bytes:
+        cell_value = columns.get(column)
+        return b"" if cell_value is None else self._values.fetch(cell_value)
+
+    def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
+        """A value of a version, b"" if it has none; None if it cannot be read: no more is asked of it then."""
+
+        def look_up() -> bytes:
+            return self.cell_value(pointer, column) or INLINE_TAG
+
+        place = Place(pointer.row_key, *column, pointer.timestamp)
+        value = self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
+        if value is None:
+            self._unusable.add(pointer)
+        return value
 
 
 Judged = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
@@ -220,7 +297,7 @@ class Detector:
     """Gives verdicts from an index and rows.  Not thread-safe: one sequencer owns it."""
 
     def __init__(
-        self, index: HashIndex, kernel: Kernel, pages: Pages, thresholds: Thresholds, *, title_rule: bool
+        self, index: HashIndex, kernel: Kernel, pages: StoredPages, thresholds: Thresholds, *, title_rule: bool
     ) -> None:
         self._index = index
         self._kernel = kernel
@@ -375,7 +452,8 @@ class Detector:
             standing.append(match)
             if until_one_stands:
                 enough = max(enough, match.jaccard)
-        standing.sort(key=_best_first)
+        if len(standing) > 1:  # another page of a text may be younger
+            standing.sort(key=_best_first)
         return standing, apart
 
     def _may_stand(

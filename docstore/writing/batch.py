@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import StoredPage
+from docstore.dedup.detector import StoredPage, StoredPages
 from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, TITLE, Column, StoredVerdict
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
-from docstore.reading.pages import StoredPages
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture
@@ -367,9 +366,9 @@ class GroupPages(StoredPages):
         if pending is not None:
             raw = pending.page.page.body if column == BODY else pending.page.analysed.main_bytes
             return raw if column != TITLE else pending.page.analysed.title.encode("utf-8", "surrogatepass")
-        value = self.cell_value(pointer, column) or INLINE_TAG
-        if value[:1] == INLINE_TAG:
-            return value[1:]
+        cell_value = self.cell_value(pointer, column) or INLINE_TAG
+        if cell_value[:1] == INLINE_TAG:  # nearly all titles
+            return cell_value[1:]
         value = super()._column(pointer, column)
         if value is None:
             self._rows.drop(pointer.row_key)

@@ -23,7 +23,7 @@ import docstore
 from docstore import compiled
 from docstore.dedup.buckets import NOTHING_NEW, NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
-from docstore.dedup.detector import Detector, StoredPage, Thresholds, jaccard
+from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds, jaccard
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
@@ -197,13 +197,10 @@ BODY = b"not compared: checksums decide"
 CHUNK_PAGES = 1000
 
 
-class MemoryPages:
-    """`detector.Pages` over what was put; all are good pages without a title."""
-
-    visibility_unknown = False
+class MemoryPages(StoredPages):
+    """What was put, without a store; all are good pages without a title."""
 
     def __init__(self) -> None:
-        self.postings = NOTHING_NEW
         self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
