@@ -116,11 +116,11 @@ class StoredPage:
 
 
 class StoredPages:
-    """Reads committed pages for verdicts.  Not thread-safe.
+    """Reads committed pages for verdicts: live versions only.  Not thread-safe.
 
     Attributes:
-        visibility_unknown: never: what is committed is live or gone.
-        postings: none: all are committed.
+        visibility_unknown: a page was requested whose liveness depends on a commit; never, as all are committed.
+        postings: of pages that are not committed: none.
     """
 
     visibility_unknown = False
@@ -138,7 +138,10 @@ class StoredPages:
         return found if found is not None and found.shows_page else None
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """What verdicts need of the live version at that row and time; None when there is none that can be read."""
+        """The live version at that row and time; without text if its text was removed.
+
+        None if it was deleted, has expired, was never committed, or is known to be unreadable.
+        """
         found = None if pointer in self._unusable else self.capture(pointer)
         return None if found is None else self._page_of(found)
 
@@ -159,12 +162,12 @@ class StoredPages:
         return TitledPage(pointer.row_key, title, lambda: self.text(pointer) or "", lambda: self.body(pointer))
 
     def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None if it cannot be read."""
+        """Its stored text; None if it cannot be read, and then `page` gives None too."""
         text = self._column(pointer, MAIN)
         return None if text is None else text.decode("utf-8", "surrogatepass")
 
     def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None if it cannot be read."""
+        """Its stored body; None if it cannot be read, and then `page` gives None too."""
         return self._column(pointer, BODY)
 
     def is_readable(self, pointer: PagePointer) -> bool:
@@ -562,7 +565,7 @@ class Detector:
             return 1.0
         page = self._query_text(analysis)
         self._texts.compare(page, [], 0)  # caches the page
-        overlap = self._overlap(page, _number(text_checksum), text_checksum, load_text)
+        overlap = self._overlap(page, int.from_bytes(text_number(text_checksum), "big"), text_checksum, load_text)
         return 0.0 if overlap is None else jaccard(overlap[0], len(page.shingles), overlap[1])
 
     def _query_text(self, analysis: Analysis) -> QueryText:
@@ -570,7 +573,8 @@ class Detector:
         text_checksum, shingles = analysis.text_checksum, analysis.shingles
         if not len(shingles):
             shingles = self._kernel.shingles(analysis.main)
-        fields = _number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles
+        number = int.from_bytes(text_number(text_checksum), "big")
+        fields = number, text_checksum, analysis.sketch, analysis.shingle_count, shingles
         return _new_tuple(QueryText, fields)
 
     def _overlap(
@@ -742,10 +746,6 @@ class Detector:
             if self._texts.rules_out(unlike.sketch, unlike.shingle_count, number):
                 return None
         return pointer, page
-
-
-def _number(text_checksum: bytes) -> int:
-    return int.from_bytes(text_number(text_checksum), "big")
 
 
 def _best_first(match: Match) -> tuple[float, PagePointer]:
