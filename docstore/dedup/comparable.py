@@ -35,7 +35,7 @@ from functools import cache, cached_property
 from itertools import compress
 from typing import Final
 
-from docstore.dedup.kernel import Kernel, has_folded, held_words, joined_words, words
+from docstore.dedup.kernel import Kernel, has_words, held_words, joined_words, words
 from docstore.model.analysis import Analysis
 from docstore.model.keys import host_of
 
@@ -91,19 +91,18 @@ def is_blank(body: bytes) -> bool:
 
 def is_doubtful(analysis: Analysis) -> bool:
     """Whether the main text is doubtful, by the rule at the head of this file."""
-    title_words = {word for word in analysis.title.casefold().split() if len(word) >= LEAST_LETTERS}
-    if not title_words or analysis.entries:
+    if analysis.entries:
         return False
-    return not has_folded(analysis.main_bytes, list(title_words), -(-len(title_words) // LEAST_SHARE))
+    return not has_words(analysis.main_bytes, analysis.title.casefold(), LEAST_LETTERS, LEAST_SHARE)
 
 
 def distinctive_words(title: str) -> frozenset[str]:
     """The words of a title that distinguish its page, by the rule at the head of this file."""
-    title_words = words(title)
     return frozenset(
         word
-        for word in title_words
-        if not word.isdecimal() and len(word.encode("utf-8", "surrogatepass")) >= LEAST_WORD_BYTES
+        for word in words(title)
+        if (len(word) >= LEAST_WORD_BYTES or len(word.encode("utf-8", "surrogatepass")) >= LEAST_WORD_BYTES)
+        and not word.isdecimal()
     )
 
 

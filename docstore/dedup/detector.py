@@ -3,19 +3,20 @@
 Fingerprints propose, exact comparison decides: every similarity here is computed from shingle sets of stored texts.  A
 page has postings only while it has its own body, so any page in the index can be compared, if it is live.  The verdict
 is the first that holds of exact, same_text, near, contained, similar, new.  Among several pages: highest similarity,
-then oldest, then row key; without those that titles set apart.  Rows are read through the `Pages` protocol.
+then oldest, then row key; without those that titles set apart.  Committed rows are read by `StoredPages`; the writer's
+`GroupPages` sees those in flight, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from blake3 import blake3
 
-from docstore.dedup.buckets import NewPostings
+from docstore.dedup.buckets import NOTHING_NEW
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
@@ -35,13 +36,31 @@ from docstore.dedup.comparable import (
 from docstore.dedup.index import Fits, HashIndex
 from docstore.dedup.kernel import Kernel, decides_alone
 from docstore.model.analysis import Analysis
-from docstore.model.capture import STORED_REFUSED, StoredVerdict
+from docstore.model.capture import (
+    BODY,
+    CHECKSUM,
+    ENTRIES,
+    MAIN,
+    SKETCH,
+    STATUS,
+    STORED_REFUSED,
+    TEXT_CHECKSUM,
+    TITLE,
+    Column,
+    StoredVerdict,
+    decode_sketch,
+)
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.reference.ranking import Proposal
 from docstore.reference.texts import QueryText, SketchBounds
+from docstore.storage.captures import LiveCapture
+from docstore.storage.port import Values
+from docstore.storage.table import Table
+from docstore.storage.unreadable import Place
+from docstore.storage.values import INLINE_TAG, through_moves
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them
@@ -67,8 +86,8 @@ _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are a few a page."""
 
 
-class StoredPage(NamedTuple):
-    """The columns of a stored page that every verdict needs.
+class StoredPage:
+    """What verdicts need of a stored page.
 
     Attributes:
         checksum: of its body.
@@ -77,56 +96,122 @@ class StoredPage(NamedTuple):
         shingle_count: distinct shingles of its text.
         status: HTTP status.
         is_list: it is a feed or site map, which is compared only with lists (see `comparable`).
+        columns: cell values of its record; empty until they are known.
+        titled: its title and text as words, filled on demand.
     """
 
-    checksum: bytes
-    text_checksum: bytes
-    sketch: bytes
-    shingle_count: int
-    status: int = 0
-    is_list: bool = False
+    __slots__ = ("checksum", "columns", "is_list", "shingle_count", "sketch", "status", "text_checksum", "titled")
+
+    def __init__(
+        self, checksum: bytes, text_checksum: bytes, sketch: bytes, shingle_count: int, status: int, is_list: bool
+    ) -> None:
+        self.checksum = checksum
+        self.text_checksum = text_checksum
+        self.sketch = sketch
+        self.shingle_count = shingle_count
+        self.status = status
+        self.is_list = is_list
+        self.columns: Mapping[Column, bytes] = {}
+        self.titled: TitledPage | None = None
 
 
-class Pages(Protocol):
-    """The rows as the detector sees them: live versions only."""
+class StoredPages:
+    """Reads committed pages for verdicts: live versions only.  Not thread-safe.
 
-    @property
-    def visibility_unknown(self) -> bool:
-        """Whether a page was requested whose liveness depends on the commit of the group in flight."""
-        ...
+    Attributes:
+        visibility_unknown: a page was requested whose liveness depends on a commit; never, as all are committed.
+        postings: of pages that are not committed: none.
+    """
 
-    @property
-    def postings(self) -> NewPostings:
-        """Postings of visible pages that are not committed."""
-        ...
+    visibility_unknown = False
+    postings = NOTHING_NEW
+
+    def __init__(self, table: Table, values: Values) -> None:
+        self._table = table
+        self._values = values
+        self._unusable: set[PagePointer] = set()
+        """Live versions that were found to be unreadable."""
+
+    def capture(self, pointer: PagePointer) -> LiveCapture | None:
+        """The live page at that row and time; None if there is none."""
+        found = self._table.capture_at(pointer.row_key, pointer.timestamp)
+        return found if found is not None and found.shows_page else None
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """The live version at that row and time.
+        """The live version at that row and time; without text if its text was removed.
 
-        None if it was deleted, has expired, was never committed, or is known to be unreadable; without text if its text
-        was removed.
+        None if it was deleted, has expired, was never committed, or is known to be unreadable.
         """
-        ...
+        found = None if pointer in self._unusable else self.capture(pointer)
+        return None if found is None else self._page_of(found)
 
-    def is_readable(self, pointer: PagePointer) -> bool:
-        """Whether its body can be read; if not, `page` gives None from then on."""
-        ...
-
-    def title(self, pointer: PagePointer) -> str:
-        """Its shown title."""
-        ...
+    def _page_of(self, found: LiveCapture) -> StoredPage | None:
+        columns = found.columns
+        if CHECKSUM not in columns:
+            return None
+        text_checksum = self._value(columns, TEXT_CHECKSUM) if MAIN in columns else b""
+        sketch = decode_sketch(self._value(columns, SKETCH))
+        status = int(columns.get(STATUS, b"")[1:] or b"0")
+        page = StoredPage(self._value(columns, CHECKSUM), text_checksum, *sketch, status, ENTRIES in columns)
+        page.columns = columns
+        return page
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text, for a comparison by words."""
-        ...
+        title = (self._column(pointer, TITLE) or b"").decode("utf-8", "surrogatepass")
+        return TitledPage(pointer.row_key, title, lambda: self.text(pointer) or "", lambda: self.body(pointer))
 
     def text(self, pointer: PagePointer) -> str | None:
         """Its stored text; None if it cannot be read, and then `page` gives None too."""
-        ...
+        text = self._column(pointer, MAIN)
+        return None if text is None else text.decode("utf-8", "surrogatepass")
 
     def body(self, pointer: PagePointer) -> bytes | None:
         """Its stored body; None if it cannot be read, and then `page` gives None too."""
-        ...
+        return self._column(pointer, BODY)
+
+    def is_readable(self, pointer: PagePointer) -> bool:
+        """Whether its body can be read."""
+        return self.body(pointer) is not None
+
+    def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
+        """Where a value of a version lies; None if it has none."""
+        found = self.capture(pointer)
+        return None if found is None else found.columns.get(column)
+
+    def stands(self, pointer: PagePointer) -> bool:
+        """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
+        class."""
+        page = self.page(pointer)
+        newest = None if page is None else self._table.newest_capture(pointer.row_key)
+        if page is None or newest is None:
+            return False
+        if newest.timestamp == pointer.timestamp:
+            return True
+        shown = PagePointer(newest.timestamp, pointer.row_key)
+        newer = self.page(shown)
+        return (
+            newer is not None
+            and newer.checksum == page.checksum
+            and (decides_alone(page.checksum) or self.body(shown) == self.body(pointer))
+            and bodies_compare(page.status, newer.status)
+        )
+
+    def _value(self, columns: dict[Column, bytes], column: Column) -> bytes:
+        cell_value = columns.get(column)
+        return b"" if cell_value is None else self._values.fetch(cell_value)
+
+    def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
+        """A value of a version, b"" if it has none; None if it cannot be read: no more is asked of it then."""
+
+        def look_up() -> bytes:
+            return self.cell_value(pointer, column) or INLINE_TAG
+
+        place = Place(pointer.row_key, *column, pointer.timestamp)
+        value = self._values.unreadable.attempt(lambda: through_moves(look_up, self._values.fetch), place)
+        if value is None:
+            self._unusable.add(pointer)
+        return value
 
 
 Judged = tuple[StoredVerdict, PagePointer | None, PagePointer | None]
@@ -215,7 +300,7 @@ class Detector:
     """Gives verdicts from an index and rows.  Not thread-safe: one sequencer owns it."""
 
     def __init__(
-        self, index: HashIndex, kernel: Kernel, pages: Pages, thresholds: Thresholds, *, title_rule: bool
+        self, index: HashIndex, kernel: Kernel, pages: StoredPages, thresholds: Thresholds, *, title_rule: bool
     ) -> None:
         self._index = index
         self._kernel = kernel
@@ -242,38 +327,33 @@ class Detector:
             analysis: its fingerprints.
             status: HTTP status; it limits the pages to compare (`comparable`).
         """
-        if not analysis.word_count and is_blank(body):
+        word_count = analysis.word_count
+        if not word_count and is_blank(body):
             return _verdict(VerdictKind.NEW, reason=REASON_BLANK), None, None
+        checksum = analysis.body_checksum
+        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
+        has_body = self._has_body(body, checksum, status)
+        text = analysis.text_checksum, analysis.title, bool(analysis.entries)
         while True:
-            verdict, contains, relative = self._first_that_holds(row_key, body, analysis, status)
-            of = verdict.of
-            if of is None or self._pages.is_readable(of):
+            contains = relative = None
+            same = self._index.oldest_with_body(checksum, row_key, has_body, condition, self._pages.postings)
+            if same is not None:
+                verdict, relative = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
+            elif not analysis.has_text:
+                verdict = _verdict(VerdictKind.NEW, reason=analysis.no_text)
+            elif not text_compares(status):
+                verdict = _verdict(VerdictKind.NEW, reason="status")
+            elif word_count >= MIN_SAME_TEXT_WORDS and (same := self._oldest_titled(row_key, *text)) is not None:
+                verdict, relative = _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), same
+            elif word_count >= MIN_NEAR_WORDS:
+                verdict, contains, relative = self._similar_text(row_key, body, analysis)
+            else:
+                verdict = _verdict(VerdictKind.NEW, reason="short_text")
+            if (of := verdict.of) is None or self._pages.is_readable(of):
                 break
         if not verdict.reason and verdict.kind is not VerdictKind.EXACT and is_doubtful(analysis):
             verdict = verdict._replace(reason=REASON_DOUBTFUL)
         return verdict, contains, relative
-
-    def _first_that_holds(self, row_key: bytes, body: bytes, analysis: Analysis, status: int) -> Judged:
-        checksum, reason = analysis.body_checksum, ""
-        condition = status_class(status), checksum if decides_alone(checksum) else blake3(body).digest()
-        fits = self._has_body(body, checksum, status)
-        same = self._index.oldest_with_body(checksum, row_key, fits, condition, self._pages.postings)
-        if same is not None:
-            return _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), None, same
-        if not analysis.has_text:
-            reason = analysis.no_text
-        elif not text_compares(status):
-            reason = "status"
-        else:
-            if analysis.word_count >= MIN_SAME_TEXT_WORDS:
-                is_list = bool(analysis.entries)
-                same = self._oldest_titled(row_key, analysis.text_checksum, analysis.title, is_list=is_list)
-                if same is not None:
-                    return _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), None, same
-            if analysis.word_count >= MIN_NEAR_WORDS:
-                return self._similar_text(row_key, body, analysis)
-            reason = "short_text"
-        return _verdict(VerdictKind.NEW, reason=reason), None, None
 
     def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
         """Judge a page against one live page of another row: exact, same_text or near, else new; see `judge`.
@@ -287,7 +367,8 @@ class Detector:
         if self._has_body(body, analysis.body_checksum, status)(of):
             kind = VerdictKind.EXACT
         elif text_compares(status) and self._has_text(text_number(page.text_checksum), is_list)(of):
-            titled = self._has_title(analysis.text_checksum, analysis.title, is_list=is_list)
+            number = text_number(analysis.text_checksum)
+            titled = self._has_text(number, is_list, analysis.text_checksum, analysis.title)
             if analysis.word_count >= MIN_SAME_TEXT_WORDS and titled(of):
                 kind = VerdictKind.SAME_TEXT
             elif analysis.word_count >= MIN_NEAR_WORDS:
@@ -329,7 +410,14 @@ class Detector:
         return matches, proposal
 
     def by_titles(
-        self, row_key: bytes, body: bytes, analysis: Analysis, matches: list[Match], least: float
+        self,
+        row_key: bytes,
+        body: bytes,
+        analysis: Analysis,
+        matches: list[Match],
+        least: float,
+        *,
+        until_one_stands: bool = False,
     ) -> tuple[list[Match], list[Match]]:
         """Matches that titles allow, most similar first, and matches that titles set apart from a page.
 
@@ -341,26 +429,33 @@ class Detector:
             analysis: its fingerprints.
             matches: from `matches`.
             least: Jaccard coefficient below which there is no verdict; such matches are kept unchecked.
+            until_one_stands: leave out matches that are less similar than one that is allowed: they decide no verdict,
+                unless one page is contained in the other.
         """
         contained = self._thresholds.contained
         may_stand: Callable[[PagePointer], bool] | None = None
         standing: list[Match] = []
         apart: list[Match] = []
-        is_sorted = True
+        enough = 0.0
         for match in matches:
-            if match.jaccard < least and match.contained < contained and match.contains < contained:
+            is_whole = match.contained >= contained or match.contains >= contained
+            if match.jaccard < enough and not is_whole:
+                continue
+            if match.jaccard < least and not is_whole:
                 standing.append(match)
                 continue
             if may_stand is None:
                 may_stand = self._may_stand(row_key, body, analysis, matches)
-            if may_stand(match.pointer):
-                standing.append(match)
-            elif (other := self._other_of_text(row_key, analysis.title, match.pointer, may_stand)) is not None:
-                standing.append(match._replace(pointer=other))
-                is_sorted = False
-            else:
-                apart.append(match)
-        if not is_sorted:
+            if not may_stand(match.pointer):
+                other = self._other_of_text(row_key, analysis.title, match.pointer, may_stand)
+                if other is None:
+                    apart.append(match)
+                    continue
+                match = match._replace(pointer=other)
+            standing.append(match)
+            if until_one_stands:
+                enough = max(enough, match.jaccard)
+        if len(standing) > 1:  # another page of a text may be younger
             standing.sort(key=_best_first)
         return standing, apart
 
@@ -376,8 +471,10 @@ class Detector:
             if not like_them:
                 near, contained = self._thresholds.near - EVIDENCE_MARGIN, self._thresholds.contained
                 like = [match for match in matches if match.jaccard >= near or match.contained >= contained]
-                texts = chain.from_iterable(map(self._first_pages, like))
-                like_them.extend(dict.fromkeys(chain((match.pointer for match in like), texts)))
+                names = [match.number.to_bytes(TEXT_NUMBER_BYTES, "big") for match in like]
+                texts = [self._index.pages_with_text(name, self._pages.postings) for name in names]
+                oldest = chain.from_iterable(islice(pages, MAX_EVIDENCE) for pages in texts)  # live or not
+                like_them.extend(dict.fromkeys(chain((match.pointer for match in like), oldest)))
             if host not in by_host:
                 pointers = [each for each in like_them if host_of(each.row_key) == host]
                 by_host[host] = [self._pages.titled(each) for each in pointers if self._pages.page(each) is not None]
@@ -391,11 +488,6 @@ class Detector:
             return not title_mismatch(page, other, evidence)
 
         return may_stand if self._title_rule else lambda pointer: True
-
-    def _first_pages(self, match: Match) -> Iterator[PagePointer]:
-        """The oldest pages with the text of a match, live or not; as many as one read of their row gives."""
-        number = match.number.to_bytes(TEXT_NUMBER_BYTES, "big")
-        return islice(self._index.pages_with_text(number, self._pages.postings), MAX_EVIDENCE)
 
     def _other_of_text(
         self, row_key: bytes, title: str, pointer: PagePointer, may_stand: Callable[[PagePointer], bool]
@@ -415,7 +507,7 @@ class Detector:
 
         with_text = self._index.first_with_text(number, row_key, has_text, is_list, self._pages.postings)
         others = filter(fits, with_text)
-        oldest = [self._oldest_titled(row_key, stored.text_checksum, title, is_list=is_list), next(others, None)]
+        oldest = [self._oldest_titled(row_key, stored.text_checksum, title, is_list), next(others, None)]
         return min((page for page in oldest if page is not None), default=None)
 
     def _verify_likeliest(
@@ -473,7 +565,7 @@ class Detector:
             return 1.0
         page = self._query_text(analysis)
         self._texts.compare(page, [], 0)  # caches the page
-        overlap = self._overlap(page, _number(text_checksum), text_checksum, load_text)
+        overlap = self._overlap(page, int.from_bytes(text_number(text_checksum), "big"), text_checksum, load_text)
         return 0.0 if overlap is None else jaccard(overlap[0], len(page.shingles), overlap[1])
 
     def _query_text(self, analysis: Analysis) -> QueryText:
@@ -481,7 +573,8 @@ class Detector:
         text_checksum, shingles = analysis.text_checksum, analysis.shingles
         if not len(shingles):
             shingles = self._kernel.shingles(analysis.main)
-        fields = _number(text_checksum), text_checksum, analysis.sketch, analysis.shingle_count, shingles
+        number = int.from_bytes(text_number(text_checksum), "big")
+        fields = number, text_checksum, analysis.sketch, analysis.shingle_count, shingles
         return _new_tuple(QueryText, fields)
 
     def _overlap(
@@ -516,25 +609,11 @@ class Detector:
 
         return fits
 
-    def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str, *, is_list: bool) -> PagePointer | None:
+    def _oldest_titled(self, row_key: bytes, text_checksum: bytes, title: str, is_list: bool) -> PagePointer | None:
         """The oldest live page with this text and title that is compared."""
-        number = text_number(text_checksum)
-        fits = self._has_title(text_checksum, title, is_list=is_list)
-        condition = text_checksum, title, is_list
+        number, condition = text_number(text_checksum), (text_checksum, title, is_list)
+        fits = self._has_text(number, is_list, text_checksum, title)
         return self._index.oldest_with_title(number, title, row_key, fits, condition, self._pages.postings)
-
-    def _has_title(self, text_checksum: bytes, title: str, *, is_list: bool) -> Fits:
-        """A test whether a page is live, has this text and title, and its text is compared."""
-        has_text = self._has_text(text_number(text_checksum), is_list=is_list)
-
-        def fits(pointer: PagePointer) -> bool | None:
-            if not (has_number := has_text(pointer)):
-                return has_number
-            page = self._pages.page(pointer)
-            same = page is not None and page.text_checksum == text_checksum
-            return same and same_title(self._pages.title(pointer), title)
-
-        return fits
 
     def equal(
         self, row_key: bytes, body: bytes, analysis: Analysis, *, status: int
@@ -552,7 +631,7 @@ class Detector:
         if not text_compares(status) or analysis.word_count < MIN_SAME_TEXT_WORDS:
             return
         number, is_list = text_number(analysis.text_checksum), bool(analysis.entries)
-        has_title = self._has_title(analysis.text_checksum, analysis.title, is_list=is_list)
+        has_title = self._has_text(number, is_list, analysis.text_checksum, analysis.title)
         for pointer in self._index.pages_with_title(number, analysis.title):
             if pointer.row_key != row_key and has_title(pointer):
                 yield pointer, VerdictKind.SAME_TEXT
@@ -565,11 +644,16 @@ class Detector:
             page = self._pages.page(pointer)
             if page is None or page.text_checksum != analysis.text_checksum:
                 continue
-            if not same_title(self._pages.title(pointer), analysis.title):
+            if not same_title(self._pages.titled(pointer).title, analysis.title):
                 yield pointer, VerdictKind.NEAR if may_stand(pointer) else VerdictKind.NEW
 
-    def _has_text(self, number: bytes, is_list: bool | None = None) -> Fits:
-        """A test whether a page is live, has a text of this number, and is compared with pages, or with lists."""
+    def _has_text(
+        self, number: bytes, is_list: bool | None = None, text_checksum: bytes = b"", title: str = ""
+    ) -> Fits:
+        """A test whether a page is live, has a text of this number, and is compared with pages, or with lists.
+
+        With a checksum: and whether it has this very text, under a title with the same words.
+        """
 
         def fits(pointer: PagePointer) -> bool | None:
             page = self._pages.page(pointer)
@@ -577,7 +661,10 @@ class Detector:
                 return None if self._pages.visibility_unknown else False
             if text_number(page.text_checksum) != number or (is_list is not None and page.is_list != is_list):
                 return False
-            return text_compares(page.status)  # an error page may have the body of a good one
+            if not text_compares(page.status):
+                return False  # an error page may have the body of a good one
+            has_text = not text_checksum or page.text_checksum == text_checksum
+            return has_text and (not text_checksum or same_title(self._pages.titled(pointer).title, title))
 
         return fits
 
@@ -588,7 +675,7 @@ class Detector:
         if not matches:
             return _verdict(VerdictKind.NEW, reason=reason, counts=counts), None, None
         relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
-        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least)
+        matches, apart = self.by_titles(row_key, body, analysis, matches, self._least, until_one_stands=True)
         smaller = [match for match in matches if match.contains >= self._thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
         kind, of, similarity = self._strongest(matches)
@@ -659,10 +746,6 @@ class Detector:
             if self._texts.rules_out(unlike.sketch, unlike.shingle_count, number):
                 return None
         return pointer, page
-
-
-def _number(text_checksum: bytes) -> int:
-    return int.from_bytes(text_number(text_checksum), "big")
 
 
 def _best_first(match: Match) -> tuple[float, PagePointer]:

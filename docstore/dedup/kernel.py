@@ -184,14 +184,24 @@ def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     return list(map(set(its).__contains__, wanted)), len(its)
 
 
-def has_folded(text: bytes, strings: Sequence[str], enough: int) -> bool:
-    """Whether at least `enough` of some case-folded strings are in a text in UTF-8, case-folded."""
+def has_words(text: bytes, folded: str, least: int, share: int) -> bool:
+    """Whether a text in UTF-8, case-folded, has one in `share` of the words of a case-folded string.
+
+    Args:
+        text: any.
+        folded: words with white space between; each counts once.
+        least: letters of a word that counts; without such a word the answer is yes.
+        share: n stands for a share of 1/n.
+    """
     if not compiled.WHY_NOT:
-        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-        if (found := docstore_native.has_folded(text, encoded, enough)) is not None:
-            return found
-    folded = text.decode("utf-8", "surrogatepass").casefold()
-    return sum(string in folded for string in strings) >= enough
+        try:
+            if (found := docstore_native.has_words(text, folded, least, share)) is not None:
+                return found
+        except UnicodeEncodeError:
+            pass
+    long = {word for word in folded.split() if len(word) >= least}
+    whole = text.decode("utf-8", "surrogatepass").casefold()
+    return share * sum(word in whole for word in long) >= len(long)
 
 
 def _read_other(

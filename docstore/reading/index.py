@@ -9,6 +9,7 @@ from typing import cast
 
 from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
+from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel, words
 from docstore.dedup.runbuckets import RunBuckets
@@ -17,7 +18,6 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import ReadSpec
-from docstore.reading.pages import StoredPages
 from docstore.reference import fingerprints
 from docstore.reference.ranking import IndexQuery
 from docstore.storage.captures import LiveCapture

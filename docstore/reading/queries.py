@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from docstore.dedup.comparable import REASON_TITLE_MISMATCH, near_compares
-from docstore.dedup.detector import MAX_VERIFIED, Detector, Thresholds
+from docstore.dedup.detector import MAX_VERIFIED, Detector, StoredPages, Thresholds
 from docstore.dedup.index import HashIndex
 from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
@@ -19,7 +19,6 @@ from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
-from docstore.reading.pages import StoredPages
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import Table
 

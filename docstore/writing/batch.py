@@ -8,16 +8,15 @@ of committed pages, then the rows.  `Bases` reads the values that deltas are mad
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import StoredPage
+from docstore.dedup.detector import StoredPage, StoredPages
 from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, TITLE, Column, StoredVerdict
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
-from docstore.reading.pages import StoredPages
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture
@@ -103,7 +102,6 @@ class Batch:
         writes: pages and visits with a record, in input order.
         rows: keys of the rows of `writes`.
         pages: the writes that later pages are judged against.
-        titled: titles and texts of `pages` as words, filled on demand.
         surely_visible: captures that no policy can hide once they are committed.
         anchors, anchor_count: anchors of its pages, by target row, and their number.
         base_rows: rows of new bases, by name.
@@ -115,7 +113,6 @@ class Batch:
         self.writes: list[Write] = []
         self.rows: set[bytes] = set()
         self.pages: dict[PagePointer, Write] = {}
-        self.titled: dict[PagePointer, TitledPage] = {}
         self.surely_visible: set[PagePointer] = set()
         self.anchors: dict[bytes, list[Mutation]] = {}
         self.anchor_count = 0
@@ -126,25 +123,6 @@ ROWS_BYTES = 24 << 20
 """Some 16,000 pages: nearly every candidate is one of the last pages of the same site."""
 ROW_BYTES = 600
 """Memory of a cached page without its cell values, roughly."""
-
-
-class RecentPage:
-    """A cached live page.
-
-    Attributes:
-        page: what every verdict needs.
-        columns: its cell values.
-        titled: its title and text as words, filled on demand.
-        memory_bytes: roughly.
-    """
-
-    __slots__ = ("columns", "memory_bytes", "page", "titled")
-
-    def __init__(self, page: StoredPage, columns: Mapping[Column, bytes], titled: TitledPage | None = None) -> None:
-        self.page = page
-        self.columns = columns
-        self.titled = titled
-        self.memory_bytes = ROW_BYTES + sum(map(len, columns.values()))
 
 
 MAX_CACHED_BASE_ROWS = 16_384
@@ -286,8 +264,8 @@ class GroupPages(StoredPages):
         self._is_alone = is_alone
         self._caches = caches
         cached_bytes = ROWS_BYTES if caches and not table.ages_captures else 0
-        self._rows: LruCache[bytes, dict[int, RecentPage]] = LruCache(
-            cached_bytes, lambda row: sum([page.memory_bytes for page in row.values()])
+        self._rows: LruCache[bytes, dict[int, StoredPage]] = LruCache(
+            cached_bytes, lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()])
         )
         """Recent rows: live pages by time.  Filled only under the commit lock, so that no commit comes between a read
         and its fill."""
@@ -307,60 +285,25 @@ class GroupPages(StoredPages):
             if self.commit_order <= pending.commit_order:
                 self.commit_order = pending.commit_order + 1
             return pending.seen
-        recent = self._recent_page(pointer)
-        return None if recent is None else recent.page
+        return self._committed(pointer)
 
-    def _cache(self, pointer: PagePointer, page: RecentPage) -> None:
-        versions = self._rows.get(pointer.row_key) or {}
-        versions[pointer.timestamp] = page
-        self._rows.put(pointer.row_key, versions)
-
-    def _recent_page(self, pointer: PagePointer) -> RecentPage | None:
+    def _committed(self, pointer: PagePointer) -> StoredPage | None:
         """A committed page, from the cache or the row."""
         versions = self._rows.get(pointer.row_key)
-        recent = None if versions is None else versions.get(pointer.timestamp)
-        if recent is None and pointer not in self._unusable:
-            stored = super().capture(pointer)
-            page = None if stored is None else self._page_of(stored)
-            if stored is not None and page is not None:
-                recent = RecentPage(page, stored.columns)
-                self._cache(pointer, recent)
-        return recent
-
-    def title(self, pointer: PagePointer) -> str:
-        """Its shown title."""
-        pending = self.batch.pages.get(pointer)
-        if pending is not None:
-            return pending.page.analysed.title
-        recent = self._recent_page(pointer)
-        value = b"" if recent is None else recent.columns.get(TITLE, INLINE_TAG)
-        if value[:1] == INLINE_TAG:  # nearly all: a title above 512 bytes is read
-            return value[1:].decode("utf-8", "surrogatepass")
-        return super().title(pointer)
+        page = None if versions is None else versions.get(pointer.timestamp)
+        if page is None and (page := super().page(pointer)) is not None:
+            self._rows.put(pointer.row_key, (versions or {}) | {pointer.timestamp: page})
+        return page
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text as words, cached: many pages are compared with the same page of a template."""
-        if pointer in self.batch.pages:
-            titled = self.batch.titled.get(pointer)
-            if titled is None:
-                titled = self.batch.titled[pointer] = super().titled(pointer)
-            return titled
-        recent = (self._rows.get(pointer.row_key) or {}).get(pointer.timestamp)
-        if recent is None:
+        pending = self.batch.pages.get(pointer)
+        page = self._committed(pointer) if pending is None else pending.seen
+        if page is None:
             return super().titled(pointer)
-        if recent.titled is None:
-            recent.titled = super().titled(pointer)
-        return recent.titled
-
-    def text(self, pointer: PagePointer) -> str | None:
-        """Its stored text; None if it cannot be read."""
-        pending = self.batch.pages.get(pointer)
-        return super().text(pointer) if pending is None else pending.page.analysed.main
-
-    def body(self, pointer: PagePointer) -> bytes | None:
-        """Its stored body; None if it cannot be read."""
-        pending = self.batch.pages.get(pointer)
-        return super().body(pointer) if pending is None else pending.page.page.body
+        if page.titled is None:
+            page.titled = super().titled(pointer)
+        return page.titled
 
     def is_readable(self, pointer: PagePointer) -> bool:
         """Whether its body can be read."""
@@ -415,10 +358,17 @@ class GroupPages(StoredPages):
 
     def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
         """Cell value of a committed page; None if it has none."""
-        recent = self._recent_page(pointer)
-        return None if recent is None else recent.columns.get(column)
+        page = self._committed(pointer)
+        return None if page is None else page.columns.get(column)
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
+        pending = self.batch.pages.get(pointer)
+        if pending is not None:
+            raw = pending.page.page.body if column == BODY else pending.page.analysed.main_bytes
+            return raw if column != TITLE else pending.page.analysed.title.encode("utf-8", "surrogatepass")
+        cell_value = self.cell_value(pointer, column) or INLINE_TAG
+        if cell_value[:1] == INLINE_TAG:  # nearly all titles
+            return cell_value[1:]
         value = super()._column(pointer, column)
         if value is None:
             self._rows.drop(pointer.row_key)
@@ -458,8 +408,8 @@ class GroupPages(StoredPages):
         self._bases.follow(batch, caches_pages=self._caches_writes)
         for pointer, write in batch.pages.items() if self._caches_writes else ():
             assert write.seen is not None
-            recent = RecentPage(write.seen, write.columns, batch.titled.get(pointer))
-            self._rows.put(pointer.row_key, {pointer.timestamp: recent})
+            write.seen.columns = write.columns
+            self._rows.put(pointer.row_key, {pointer.timestamp: write.seen})
 
     def clear(self) -> None:
         """Drop the cache: if other processes write, it is valid for one group of pages."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from docstore.dedup.buckets import Buckets, NewPostings
 from docstore.dedup.comparable import text_compares
+from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import post_names, post_page
 from docstore.model import capture
 from docstore.model.errors import DocstoreError, InvalidArgument
@@ -37,7 +38,6 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
-from docstore.reading.pages import StoredPages
 from docstore.reference.ranking import IndexQuery, Keys
 from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.cache import LruCache

@@ -130,7 +130,7 @@ class Judge:
         else:
             stored = self.kept_as(prepared, verdict, policies.get(verdict.kind, Policy.FLAG))
         verdict = verdict.in_row(previous, previous_similarity, stored)
-        if known is not None and _same_answer(known, verdict):
+        if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
             return _known(prepared, timestamp, known)
         write = Write(prepared, timestamp, verdict)
         write.is_stored, write.says = True, stored != capture.STORED_REJECTED
@@ -259,16 +259,6 @@ def _known(prepared: Prepared, timestamp: int, known: capture.StoredVerdict) -> 
     write = Write(prepared, timestamp, known._replace(stored=capture.STORED_KNOWN))
     write.known_as = known.stored
     return write
-
-
-def _same_answer(one: capture.StoredVerdict, other: capture.StoredVerdict) -> bool:
-    """Whether two verdicts name the same page and kind, and store the body in the same way."""
-    return (one.kind, one.of_row_key, one.of_timestamp, one.stored) == (
-        other.kind,
-        other.of_row_key,
-        other.of_timestamp,
-        other.stored,
-    )
 
 
 WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS

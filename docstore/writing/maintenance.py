@@ -18,6 +18,7 @@ from contextlib import suppress
 import numpy as np
 
 from docstore.dedup.buckets import NewPostings
+from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import NO_KEYS, HashIndex, Posted, Pruner, page_key
 from docstore.dedup.kernel import Kernel, words
 from docstore.model import capture, keys
@@ -36,7 +37,6 @@ from docstore.model.types import (
 )
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_buckets
-from docstore.reading.pages import StoredPages
 from docstore.reference.fingerprints import text_checksum
 from docstore.reference.ranking import Keys
 from docstore.storage.bases import value_name

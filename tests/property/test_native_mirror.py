@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, has_folded, held_words, words
+from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, has_words, held_words, words
 from docstore.model.analysis import Analysis
 from docstore.reference import fingerprints, multibyte
 from docstore.reference.charset import SINGLE_BYTE
@@ -463,19 +463,20 @@ def test_words_that_a_text_holds_are_found_the_same(text: str, others: list[str]
     assert held_words(text, wanted) == ([word in its for word in wanted], len(its))
 
 
-@given(st.text(max_size=200), st.lists(st.text(max_size=6), max_size=5), st.integers(1, 6))
-@example("The LAMP of \u00c4hren \u212a", ["lamp", "LAMP", "\u00e4hren", "\u00c4hren", "k"], 3)
-def test_case_folded_strings_are_found_the_same(text: str, others: list[str], enough: int) -> None:
-    strings = [other.casefold() for other in [*text.split()[::3], text[3:9], *others]]
-    folded = text.casefold()
-    assert has_folded(text.encode(), strings, enough) == (sum(string in folded for string in strings) >= enough)
+@given(st.text(max_size=200), st.lists(st.text(max_size=6), max_size=5), st.integers(1, 3), st.integers(1, 5))
+@example("The LAMP of \u00c4hren \u212a", ["lamp", "LAMP", "\u00e4hren", "\u00c4hren", "k"], 1, 3)
+@example("x" * 2046 + "lamp", ["lamp", "\x1fknife\x85vase"], 3, 2)
+def test_words_are_found_in_a_folded_text_the_same(text: str, others: list[str], least: int, share: int) -> None:
+    string = " ".join([*text.split()[::3], text[3:9], *others]).casefold()
+    its, folded = {word for word in string.split() if len(word) >= least}, text.casefold()
+    assert has_words(text.encode(), string, least, share) == (share * sum(word in folded for word in its) >= len(its))
 
 
 def test_every_character_that_case_folding_changes_is_found_folded() -> None:
     for number in range(sys.maxunicode + 1):
         folded = chr(number).casefold()
         if folded != chr(number):
-            assert has_folded(f"a {chr(number)}".encode(), [folded], 1), hex(number)
+            assert has_words(f"a {chr(number)}".encode(), folded, 1, 1), hex(number)
 
 
 def test_checksums_that_native_code_lacks_are_made_all_the_same() -> None:

@@ -23,7 +23,7 @@ import docstore
 from docstore import compiled
 from docstore.dedup.buckets import NOTHING_NEW, NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
-from docstore.dedup.detector import Detector, StoredPage, Thresholds, jaccard
+from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds, jaccard
 from docstore.dedup.index import HashIndex
 from docstore.dedup.kernel import Kernel
 from docstore.dedup.runbuckets import RunBuckets
@@ -197,18 +197,15 @@ BODY = b"not compared: checksums decide"
 CHUNK_PAGES = 1000
 
 
-class MemoryPages:
-    """`detector.Pages` over what was put; all are good pages without a title."""
-
-    visibility_unknown = False
+class MemoryPages(StoredPages):
+    """What was put, without a store; all are good pages without a title."""
 
     def __init__(self) -> None:
-        self.postings = NOTHING_NEW
         self._pages: dict[PagePointer, tuple[StoredPage, bytes]] = {}
 
     def put(self, pointer: PagePointer, analysis: Analysis) -> None:
         stored = StoredPage(
-            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200
+            analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count, 200, False
         )
         self._pages[pointer] = stored, analysis.main_bytes
 
@@ -218,9 +215,6 @@ class MemoryPages:
     def page(self, pointer: PagePointer) -> StoredPage | None:
         found = self._pages.get(pointer)
         return None if found is None else found[0]
-
-    def title(self, pointer: PagePointer) -> str:
-        return ""
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         return TitledPage(pointer.row_key, "", lambda: self.text(pointer), lambda: b"")

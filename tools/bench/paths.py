@@ -261,7 +261,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         "rows of candidates",
         (
             (GroupPages, "page"),
-            (GroupPages, "title"),
+            (GroupPages, "titled"),
             (GroupPages, "text"),
             (GroupPages, "body"),
         ),

@@ -186,11 +186,17 @@ pub fn is_space(byte: u8) -> bool {
     matches!(byte, 0x09..=0x0d | 0x1c..=0x20)
 }
 
+/// Where most texts have the words of their title.
+const HEAD_BYTES: usize = 2048;
+
 /// Whether at least `enough` strings are in a text whose ASCII letters are put into lower case.
-pub fn has_in_lowered<'a>(text: &[u8], strings: impl Iterator<Item = &'a [u8]>, enough: usize) -> bool {
-    let lowered = text.to_ascii_lowercase();
-    let found = strings.filter(|string| memchr::memmem::find(&lowered, string).is_some());
-    found.take(enough).count() == enough
+pub fn has_in_lowered(text: &[u8], strings: &[&[u8]], enough: usize) -> bool {
+    let has = |part: &[u8]| {
+        let lowered = part.to_ascii_lowercase();
+        let found = strings.iter().filter(|string| memchr::memmem::find(&lowered, string).is_some());
+        found.take(enough).count() == enough
+    };
+    has(&text[..text.len().min(HEAD_BYTES)]) || (text.len() > HEAD_BYTES && has(text))
 }
 
 /// Whether case folding may change a character of a text in UTF-8 that is not ASCII.

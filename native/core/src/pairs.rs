@@ -21,8 +21,8 @@ pub fn overlap(first: &[u64], second: &[u64]) -> usize {
     let (short, long) = if first.len() <= second.len() { (first, second) } else { (second, first) };
     #[cfg(target_arch = "x86_64")]
     if short.len() >= FEW && short.len() * FAR_LARGER_FOR_BLOCKS >= long.len() {
-        if let Some((shared, at_short, at_long)) = fours::run(short, long) {
-            return shared + merge(&short[at_short..], &long[at_long..]);
+        if let Some(shared) = fours::run(short, long) {
+            return shared;
         }
     }
     if short.len() * FAR_LARGER < long.len() {
@@ -38,47 +38,83 @@ pub fn overlap(first: &[u64], second: &[u64]) -> usize {
 #[allow(unsafe_code)]
 mod fours {
     use std::arch::x86_64::{
-        _mm256_cmpeq_epi64, _mm256_loadu_si256, _mm256_or_si256, _mm256_permute4x64_epi64, _mm256_setzero_si256,
-        _mm256_storeu_si256, _mm256_sub_epi64,
+        __m256i, _mm256_cmpeq_epi64, _mm256_loadu_si256, _mm256_or_si256, _mm256_permute2x128_si256,
+        _mm256_setzero_si256, _mm256_shuffle_epi32, _mm256_storeu_si256, _mm256_sub_epi64,
     };
 
+    /// Two sets in the same range of values, how far they are merged, and in each part how many values they share.
+    struct Half<'a> {
+        first: &'a [u64],
+        second: &'a [u64],
+        shared: __m256i,
+    }
+
     /// `merge` where the processor has AVX2.
-    pub fn run(first: &[u64], second: &[u64]) -> Option<(usize, usize, usize)> {
+    pub fn run(first: &[u64], second: &[u64]) -> Option<usize> {
         // SAFETY: the processor is asked first.
         is_x86_feature_detected!("avx2").then(|| unsafe { merge(first, second) })
     }
 
-    /// How many values blocks of four share, up to where one set has no whole block left; and these places.
-    ///
-    /// A block whose largest value is not above that of the other is done: what follows there is larger.
+    /// Both sets are cut at the same value; the halves are merged in turn, for each step waits for the one before it.
     #[target_feature(enable = "avx2")]
-    fn merge(first: &[u64], second: &[u64]) -> (usize, usize, usize) {
-        let (mut at_first, mut at_second) = (0, 0);
-        let mut shared = _mm256_setzero_si256();
-        while let (Some(left), Some(right)) =
-            (first[at_first..].first_chunk::<4>(), second[at_second..].first_chunk::<4>())
-        {
+    fn merge(first: &[u64], second: &[u64]) -> usize {
+        let cut = |set: &[u64]| set.partition_point(|&value| value >> 63 == 0);
+        let ((low, high), (other_low, other_high)) = (first.split_at(cut(first)), second.split_at(cut(second)));
+        let shared = _mm256_setzero_si256();
+        let mut low = Half { first: low, second: other_low, shared };
+        let mut high = Half { first: high, second: other_high, shared };
+        loop {
+            let both = low.blocks().min(high.blocks());
+            if both == 0 {
+                break;
+            }
+            for _ in 0..both {
+                low.step();
+                high.step();
+            }
+        }
+        low.finish() + high.finish()
+    }
+
+    impl Half<'_> {
+        /// So many steps can be done at least.
+        #[inline(always)]
+        fn blocks(&self) -> usize {
+            self.first.len().min(self.second.len()) / 4
+        }
+
+        /// Compare two blocks of four; that whose largest value is not above that of the other is done, for what
+        /// follows there is larger.
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn step(&mut self) {
+            let (Some(left), Some(right)) = (self.first.first_chunk::<4>(), self.second.first_chunk::<4>()) else {
+                return;
+            };
             // SAFETY: each reads the 32 bytes of a block.
             let four = unsafe { _mm256_loadu_si256(left.as_ptr().cast()) };
             // SAFETY: as above.
             let other = unsafe { _mm256_loadu_si256(right.as_ptr().cast()) };
-            // The other block turned by 1, 2 and 3 places, so that each value meets each.
-            let turned = [
-                other,
-                _mm256_permute4x64_epi64::<0b00_11_10_01>(other),
-                _mm256_permute4x64_epi64::<0b01_00_11_10>(other),
-                _mm256_permute4x64_epi64::<0b10_01_00_11>(other),
-            ]
-            .map(|other| _mm256_cmpeq_epi64(four, other));
-            let equal = _mm256_or_si256(_mm256_or_si256(turned[0], turned[1]), _mm256_or_si256(turned[2], turned[3]));
-            shared = _mm256_sub_epi64(shared, equal); // of equal values all bits are set, which is -1
-            at_first += 4 * usize::from(left[3] <= right[3]);
-            at_second += 4 * usize::from(right[3] <= left[3]);
+            // Neighbours change places, halves do, and both, so that each value meets each.
+            let halves = _mm256_permute2x128_si256::<1>(other, other);
+            let neighbours = [other, halves].map(|other| _mm256_shuffle_epi32::<0b01_00_11_10>(other));
+            let one = _mm256_or_si256(_mm256_cmpeq_epi64(four, other), _mm256_cmpeq_epi64(four, halves));
+            let two = _mm256_or_si256(_mm256_cmpeq_epi64(four, neighbours[0]), _mm256_cmpeq_epi64(four, neighbours[1]));
+            self.shared = _mm256_sub_epi64(self.shared, _mm256_or_si256(one, two)); // of equal values all bits are set
+            self.first = &self.first[4 * usize::from(left[3] <= right[3])..];
+            self.second = &self.second[4 * usize::from(right[3] <= left[3])..];
         }
-        let mut counts = [0_u64; 4];
-        // SAFETY: writes the 32 bytes of `counts`.
-        unsafe { _mm256_storeu_si256(counts.as_mut_ptr().cast(), shared) };
-        (counts.iter().sum::<u64>() as usize, at_first, at_second)
+
+        #[target_feature(enable = "avx2")]
+        fn finish(mut self) -> usize {
+            while self.blocks() > 0 {
+                self.step();
+            }
+            let mut counts = [0_u64; 4];
+            // SAFETY: writes the 32 bytes of `counts`.
+            unsafe { _mm256_storeu_si256(counts.as_mut_ptr().cast(), self.shared) };
+            counts.iter().sum::<u64>() as usize + super::merge(self.first, self.second)
+        }
     }
 }
 

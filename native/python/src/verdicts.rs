@@ -1,18 +1,22 @@
 //! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers; words of titles in texts.
 //!
-//! The GIL stays held: the pages that one page is compared with take less time than to let it go and take it again.
+//! The GIL is let go while a page is compared with others: their sets are of a few microseconds each.
 
 use docstore_kernel::bytes;
+use docstore_kernel::page::is_space;
 use docstore_kernel::pairs::overlap as overlap_of;
 use docstore_kernel::sketches::{Bounds, Look};
 use docstore_kernel::texts::{self, Asking};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyBytes;
 
 use crate::{KEPT_BODY_BYTES, WORDS};
+
+/// So many texts are compared faster than the GIL is let go and taken again.
+const FEW: usize = 3;
 
 /// The members of a set, in place: to copy two sets takes as long as to compare them.
 fn members<'a>(set: &'a PyBuffer<u64>, _python: Python<'a>) -> PyResult<&'a [u64]> {
@@ -53,11 +57,15 @@ fn held_words(text: &str, wanted: Vec<PyBackedStr>) -> (Vec<bool>, usize) {
     (held, count)
 }
 
-/// Whether at least `enough` of some case-folded strings are in the case-folded text; None if only its whole folding
-/// can tell.
+/// Whether the case-folded text has one in `share` of the words of a case-folded string with `least` letters and more;
+/// None if only its whole folding can tell.
 #[pyfunction]
-fn has_folded(text: &[u8], strings: Vec<PyBackedBytes>, enough: usize) -> Option<bool> {
-    let has = bytes::has_in_lowered(text, strings.iter().map(|string| &string[..]), enough);
+fn has_words(text: &[u8], folded: &str, least: usize, share: usize) -> Option<bool> {
+    let long = |word: &&str| word.chars().nth(least.saturating_sub(1)).is_some();
+    let mut words: Vec<&[u8]> = folded.split(is_space).filter(long).map(str::as_bytes).collect();
+    words.sort_unstable();
+    words.dedup();
+    let has = bytes::has_in_lowered(text, &words, words.len().div_ceil(share.max(1)));
     (has || !bytes::may_fold(text)).then_some(has)
 }
 
@@ -76,8 +84,8 @@ impl AsRef<[u64]> for Shingles {
         if self.0.item_count() == 0 {
             return &[];
         }
-        // SAFETY: `new` has asked `members`, the buffer is exported for as long as `self` lives, and nobody writes to
-        // the shingles of an analysis, nor while the GIL is held, which whoever has the texts holds.
+        // SAFETY: `new` has asked `members`, the buffer is exported for as long as `self` lives, and nobody ever writes
+        // to the shingles of a text, with the GIL or without it.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u64>(), self.0.item_count()) }
     }
 }
@@ -154,7 +162,13 @@ impl Texts {
             None => (one.number, one.is_known, None, 0, 0),
             Some(its) => (one.number, one.is_known, Some(PyBytes::new(python, its.checksum)), its.shared, its.size),
         };
-        Ok(self.0.compare(page, &numbers, most).into_iter().map(shown).collect())
+        let texts = &self.0;
+        let compared = if numbers.len() < FEW {
+            texts.compare(page, &numbers, most)
+        } else {
+            python.detach(|| texts.compare(page, &numbers, most))
+        };
+        Ok(compared.into_iter().map(shown).collect())
     }
 }
 
@@ -162,5 +176,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Texts>()?;
     module.add_function(wrap_pyfunction!(overlap, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
-    module.add_function(wrap_pyfunction!(has_folded, module)?)
+    module.add_function(wrap_pyfunction!(has_words, module)?)
 }
