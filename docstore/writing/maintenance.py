@@ -329,7 +329,7 @@ class Poster:
                 self.index.add(new, pointer, one.page, status=one.status)
                 if not one.is_whole:
                     continue
-                values = capture.text_values(one.page) | capture.fingerprint_values(one.page)
+                values = capture.analysis_values(one.page)
                 columns = {column: value for column, value in old.columns.items() if column not in MADE_AGAIN}
                 columns |= {
                     column: self._values.append(row_key, column, timestamp, raw) for column, raw in values.items()

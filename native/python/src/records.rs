@@ -1,7 +1,7 @@
-//! Records on their way into a segment: `tablets.record.encode_records` in native code.
+//! What a commit writes: the fields of captures, records of a segment, and the cells of a batch of LevelDB.
 //!
-//! Knows tuples of Python and the layout of a record's header; what marks things is handed in.  A record that is no
-//! value, or one that may have to be refused, is left to the reference, by giving None.
+//! Knows tuples of Python and the layouts of docs/format.md; names and marks are handed in.  What is rare, or may have to
+//! be refused, is left to the reference in Python, by giving None or false.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -15,6 +15,11 @@ const BODY_CODEC: usize = 4;
 const MILLISECONDS_END: u64 = 1 << 48;
 const TIMESTAMP_MAX: u64 = i64::MAX as u64;
 const FIELDS_MAX_BYTES: usize = 256 << 10;
+/// Tag of a value that is in its cell.
+const INLINE: u8 = 0;
+const CELL_KIND: u8 = 3;
+const KEY_ESCAPE: [u8; 2] = [0, 0xff];
+const KEY_END: [u8; 2] = [0, 1];
 
 /// Encodes records and their refs.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
@@ -158,4 +163,116 @@ impl RecordEncoder {
         }
         Ok(Some((found, refs)))
     }
+}
+
+/// Fields of a capture by where they go, as `sort_fields` of `model.capture` defines it.
+#[pyfunction]
+fn sort_fields<'py>(
+    columns: &Bound<'py, PyTuple>,
+    fields: &Bound<'py, PyTuple>,
+    limit: usize,
+) -> Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+    let python = columns.py();
+    let (inline, long) = (PyDict::new(python), PyDict::new(python));
+    for (column, field) in columns.iter().zip(fields.iter()) {
+        let raw = match field.cast::<PyBytes>() {
+            Ok(raw) => raw.as_bytes(),
+            Err(_) => field.cast::<PyString>().ok()?.to_str().ok()?.as_bytes(),
+        };
+        if raw.len() > limit {
+            long.set_item(column, PyBytes::new(python, raw)).ok()?;
+        } else if !raw.is_empty() {
+            let value = PyBytes::new_with(python, 1 + raw.len(), |value| {
+                value[0] = INLINE;
+                value[1..].copy_from_slice(raw);
+                Ok(())
+            });
+            inline.set_item(column, value.ok()?).ok()?;
+        }
+    }
+    Some((inline, long))
+}
+
+fn push_escaped(key: &mut Vec<u8>, raw: &[u8]) {
+    for (number, part) in raw.split(|byte| *byte == 0).enumerate() {
+        if number > 0 {
+            key.extend_from_slice(&KEY_ESCAPE);
+        }
+        key.extend_from_slice(part);
+    }
+    key.extend_from_slice(&KEY_END);
+}
+
+type LevelDbCell<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// What the names in a cell stand for: tag and only family of each table, bytes of each family; the type of a cell.
+struct CellNames<'a, 'py> {
+    tables: &'a Bound<'py, PyDict>,
+    families: &'a Bound<'py, PyDict>,
+    set_cell: &'a Bound<'py, PyAny>,
+    largest_bytes: usize,
+}
+
+impl<'py> CellNames<'_, 'py> {
+    /// Add the cells of a row; None if it has anything else, or a cell that may be refused.
+    fn add_row(&self, row: &Bound<'py, PyAny>, cells: &mut Vec<LevelDbCell<'py>>) -> Option<()> {
+        let (table, row_key, mutations) = row.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, Bound<'_, PyAny>)>().ok()?;
+        let (tag, only_family) = self.tables.get_item(table).ok()??.extract::<(u8, Bound<'_, PyAny>)>().ok()?;
+        let is_bare = !only_family.is_none();
+        let mut key = Vec::with_capacity(row_key.as_bytes().len() + 64);
+        key.push(tag);
+        push_escaped(&mut key, row_key.as_bytes());
+        let prefix_bytes = key.len();
+        for mutation in mutations.try_iter().ok()? {
+            let cell = mutation.ok().filter(|cell| cell.get_type().is(self.set_cell))?;
+            let (family, qualifier, timestamp, value) =
+                cell.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, u64, Bound<'_, PyBytes>)>().ok()?;
+            key.truncate(prefix_bytes);
+            if is_bare {
+                if timestamp != 0 || !value.as_bytes().is_empty() || !family.eq(&only_family).ok()? {
+                    return None;
+                }
+                key.extend_from_slice(qualifier.as_bytes());
+            } else {
+                if value.as_bytes().len() > self.largest_bytes {
+                    return None;
+                }
+                key.push(CELL_KIND);
+                key.extend_from_slice(self.families.get_item(family).ok()??.cast::<PyBytes>().ok()?.as_bytes());
+                push_escaped(&mut key, qualifier.as_bytes());
+                key.extend_from_slice(&TIMESTAMP_MAX.checked_sub(timestamp)?.to_be_bytes());
+            }
+            cells.push((PyBytes::new(row.py(), &key), value));
+        }
+        Some(())
+    }
+}
+
+/// Put the cells of rows into a batch, in order, as `LevelDBEngine._fill` does; false, and none is put, if that has to.
+#[pyfunction]
+fn put_cells<'py>(
+    put: &Bound<'py, PyAny>,
+    rows: &Bound<'py, PyAny>,
+    tables: &Bound<'py, PyDict>,
+    families: &Bound<'py, PyDict>,
+    set_cell: &Bound<'py, PyAny>,
+    largest_bytes: usize,
+) -> PyResult<bool> {
+    let names = CellNames { tables, families, set_cell, largest_bytes };
+    let mut cells = Vec::new();
+    for row in rows.try_iter()? {
+        if names.add_row(&row?, &mut cells).is_none() {
+            return Ok(false);
+        }
+    }
+    for cell in cells {
+        put.call1(cell)?;
+    }
+    Ok(true)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<RecordEncoder>()?;
+    module.add_function(wrap_pyfunction!(sort_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(put_cells, module)?)
 }
