@@ -90,7 +90,7 @@ SEGMENT_LIMIT_BYTES = 256 << 20
 OPEN_SEGMENTS = 128
 """Most open read descriptors: 32 GB of segments, an eighth of the usual limit of 1024."""
 BUFFER_LIMIT_BYTES = 8 << 20
-"""A larger group is written in several calls, to bound memory."""
+"""So many bytes are written before their group is complete, to bound memory."""
 READ_GAP_BYTES = 32 << 10
 """`read_many` reads such a gap between two records instead of making another call."""
 READ_RUN_BYTES = 1 << 20
@@ -361,10 +361,9 @@ class ValueLog:
             if self._encode is None:
                 self._encode = record_encoder()
             encoded, refs = self._encode(records, active.number, active.tail_bytes)
-            for raw in encoded:
-                active.pending += raw
-                if len(active.pending) >= BUFFER_LIMIT_BYTES:
-                    self._flush()
+            active.pending += encoded
+            if len(active.pending) >= BUFFER_LIMIT_BYTES:
+                self._flush()
         return refs
 
     @property
@@ -504,7 +503,7 @@ class ValueLog:
                 active = self._active
                 start = -1 if active is None else offset - active.file.length_bytes
                 if active is not None and active.number == segment and start >= 0:
-                    return bytes(active.pending[start : start + length])
+                    return bytes(memoryview(active.pending)[start : start + length])
         handle = self._handles.get(segment) or self._open(segment)
         handle.used = True
         return handle.read(length, offset)
@@ -679,7 +678,8 @@ def _runs(sorted_refs: Sequence[tuple[Ref, int]]) -> Iterator[tuple[Ref, int, in
     while first < len(sorted_refs):
         segment, begin, length = sorted_refs[first][0]
         stop = first + 1
-        for ref, _ in sorted_refs[stop:]:
+        while stop < len(sorted_refs):
+            ref = sorted_refs[stop][0]
             end = ref.offset + ref.length
             if ref.segment != segment or ref.offset > begin + length + READ_GAP_BYTES or end - begin > READ_RUN_BYTES:
                 break

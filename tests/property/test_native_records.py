@@ -92,7 +92,7 @@ def test_records_are_encoded_alike(records: list[Record], segment: int, offset: 
 @settings(max_examples=200, deadline=None)
 @given(plain, st.integers(0, (1 << 32) - 1))
 def test_what_native_code_wrote_is_read_as_it_was(record: Record, segment: int) -> None:
-    (encoded,), _ = record_encoder()([record], segment, 24)
+    encoded, _ = record_encoder()([record], segment, 24)
     assert decode_record(encoded, segment) == record
 
 

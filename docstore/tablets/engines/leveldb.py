@@ -393,7 +393,9 @@ class LevelDBEngine:
         if spec is not EVERYTHING:
             check_spec(spec, scanning=False)
         if table in BARE_TABLES:
-            return self._read_bare_row(table, row_key, spec)
+            first, stop = cellkeys.row_range(table, row_key, spec)
+            keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
+            return cellkeys.row_cells(table, row_key, keys)
         prefix = cellkeys.row_prefix(table, row_key)
         return self._call(lambda db: self._read_cells(db, prefix, RowReader(spec)), f"reading a row of {table}")
 
@@ -412,11 +414,6 @@ class LevelDBEngine:
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
         version = self._call(_newest_version, "reading a row", prefix + column_head(family, qualifier))
         return None if version is None else Cell(family, qualifier, *version)
-
-    def _read_bare_row(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell]:
-        first, stop = cellkeys.row_range(table, row_key, spec)
-        keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
-        return cellkeys.row_cells(table, row_key, keys)
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
         """See `Engine.qualifiers`."""

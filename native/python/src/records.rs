@@ -6,6 +6,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+use crate::reads::SHORT_BYTES;
+
 /// Bytes of the header before the fields.
 pub const HEADER_BYTES: usize = 18;
 pub const CRC_BYTES: usize = 4;
@@ -45,83 +47,89 @@ pub fn crc32(bytes: &[u8], seed: u32) -> u32 {
     hasher.finalize()
 }
 
+/// A record on its way: where its head ends among those of its group, its payload, and where the CRC of that stands.
+struct Part<Payload> {
+    head_end: usize,
+    crc_at: usize,
+    payload: Payload,
+}
+
 impl RecordEncoder {
-    /// One record of a value with a known column; None for any other.  The record before it has so many bytes.
-    fn encode_value<'py>(
+    /// Add the head of a record, without its CRCs; None for one that is no value with a known column.  The record before
+    /// it has so many bytes.
+    fn add_head<'py>(
         &self,
         record: &Bound<'py, PyTuple>,
-        segment: u32,
-        before: u64,
-        head: &mut Vec<u8>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let python = record.py();
-        if record.len() != 9 || record.get_item(0)?.extract::<u8>().ok() != Some(self.value_kind) {
-            return Ok(None);
+        before: usize,
+        heads: &mut Vec<u8>,
+    ) -> Option<Part<Bound<'py, PyBytes>>> {
+        let item = |place| record.get_item(place).ok();
+        let bytes = |place| item(place)?.cast_into::<PyBytes>().ok();
+        if record.len() != 9 || item(0)?.extract::<u8>().ok() != Some(self.value_kind) {
+            return None;
         }
-        let (row_key, related, payload) = (record.get_item(1)?, record.get_item(6)?, record.get_item(8)?);
-        let (Ok(row_key), Ok(related), Ok(payload)) =
-            (row_key.cast::<PyBytes>(), related.cast::<PyBytes>(), payload.cast::<PyBytes>())
-        else {
-            return Ok(None);
-        };
-        let (row_key, related, payload) = (row_key.as_bytes(), related.as_bytes(), payload.as_bytes());
-        let (family, qualifier) = (record.get_item(2)?, record.get_item(3)?);
+        let (row_key, related, payload) = (bytes(1)?, bytes(6)?, bytes(8)?);
+        let (row_key, related) = (row_key.as_bytes(), related.as_bytes());
+        let (family, qualifier) = (item(2)?, item(3)?);
         if !family.is_instance_of::<PyString>() || !qualifier.is_instance_of::<PyBytes>() {
-            return Ok(None);
+            return None;
         }
-        let Some(column) = self.columns.bind(python).get_item((family, qualifier))? else { return Ok(None) };
-        let column: u8 = column.extract()?;
-        let (Ok(timestamp), Ok(codec), Ok(raw_bytes)) = (
-            record.get_item(4)?.extract::<u64>(),
-            record.get_item(5)?.extract::<u8>(),
-            record.get_item(7)?.extract::<u32>(),
-        ) else {
-            return Ok(None);
-        };
+        let column: u8 = self.columns.bind(record.py()).get_item((family, qualifier)).ok()??.extract().ok()?;
+        let (timestamp, codec): (u64, u8) = (item(4)?.extract().ok()?, item(5)?.extract().ok()?);
+        let raw_bytes: u32 = item(7)?.extract().ok()?;
         let body_length; // a text names its body, the record before it, by its length
         let related = if usize::from(codec) == BODY_CODEC && related.is_empty() {
-            let Ok(length) = u32::try_from(before) else { return Ok(None) };
-            body_length = length.to_le_bytes();
+            body_length = u32::try_from(before).ok()?.to_le_bytes();
             &body_length[..]
         } else {
             related
         };
         let milliseconds = timestamp / self.micros_in_a_step;
         let fields_bytes = related.len() + row_key.len();
-        let Ok(payload_bytes) = u32::try_from(payload.len()) else { return Ok(None) };
+        let payload_bytes = u32::try_from(payload.as_bytes().len()).ok()?;
         if RELATED_BYTES.get(usize::from(codec)) != Some(&related.len())
             || fields_bytes > FIELDS_MAX_BYTES
             || timestamp > TIMESTAMP_MAX
         {
-            return Ok(None);
+            return None;
         }
         let tag = self.value_kind | codec << 4;
-        head.clear();
         let short = (u8::try_from(fields_bytes), u16::try_from(payload_bytes), u16::try_from(raw_bytes));
         let is_narrow = timestamp % self.micros_in_a_step == 0 && milliseconds < MILLISECONDS_END;
         if let ((Ok(fields_bytes), Ok(payload_bytes), Ok(raw_bytes)), true) = (short, is_narrow) {
-            head.extend_from_slice(&[self.magic, tag, column, fields_bytes]);
-            head.extend_from_slice(&payload_bytes.to_le_bytes());
-            head.extend_from_slice(&raw_bytes.to_le_bytes());
-            head.extend_from_slice(&milliseconds.to_le_bytes()[..6]);
+            heads.extend_from_slice(&[self.magic, tag, column, fields_bytes]);
+            heads.extend_from_slice(&payload_bytes.to_le_bytes());
+            heads.extend_from_slice(&raw_bytes.to_le_bytes());
+            heads.extend_from_slice(&milliseconds.to_le_bytes()[..6]);
         } else {
-            head.extend_from_slice(&[self.magic, tag | self.wide, column, 0]);
+            heads.extend_from_slice(&[self.magic, tag | self.wide, column, 0]);
             for number in [fields_bytes as u32, payload_bytes, raw_bytes] {
-                head.extend_from_slice(&number.to_le_bytes());
+                heads.extend_from_slice(&number.to_le_bytes());
             }
-            head.extend_from_slice(&timestamp.to_le_bytes());
+            heads.extend_from_slice(&timestamp.to_le_bytes());
         }
-        head.extend_from_slice(&crc32(payload, 0).to_le_bytes());
-        head.extend_from_slice(related);
-        head.extend_from_slice(row_key);
-        let head_crc = crc32(head, segment);
-        head.extend_from_slice(&head_crc.to_le_bytes());
-        let encoded = PyBytes::new_with(python, head.len() + payload.len(), |bytes| {
-            bytes[..head.len()].copy_from_slice(head);
-            bytes[head.len()..].copy_from_slice(payload);
-            Ok(())
-        })?;
-        Ok(Some(encoded))
+        let crc_at = heads.len();
+        heads.extend_from_slice(&[0; CRC_BYTES]);
+        heads.extend_from_slice(related);
+        heads.extend_from_slice(row_key);
+        Some(Part { head_end: heads.len(), crc_at, payload })
+    }
+}
+
+/// Put heads, their CRCs and payloads one behind the other.
+fn fill_records(mut rest: &mut [u8], heads: &mut [u8], parts: &[Part<&[u8]>], seed: u32) {
+    let mut start = 0;
+    for part in parts {
+        let head = &mut heads[start..part.head_end];
+        let at = part.crc_at - start;
+        head[at..at + CRC_BYTES].copy_from_slice(&crc32(part.payload, 0).to_le_bytes());
+        let crc = crc32(head, seed).to_le_bytes();
+        for bytes in [&*head, &crc[..], part.payload] {
+            let (place, behind) = rest.split_at_mut(bytes.len());
+            place.copy_from_slice(bytes);
+            rest = behind;
+        }
+        start = part.head_end;
     }
 }
 
@@ -135,33 +143,46 @@ impl RecordEncoder {
     }
 
     /// Records that lie one behind the other from an offset on, and the ref of each; None where the reference has to
-    /// look at them.
+    /// look at them.  Of a group, checksums and copies are made without the GIL.
     fn encode<'py>(
         &self,
         python: Python<'py>,
-        records: &Bound<'py, PyAny>,
+        records: Vec<Bound<'py, PyAny>>,
         segment: u64,
         offset: u64,
-    ) -> PyResult<Option<(Bound<'py, PyList>, Bound<'py, PyList>)>> {
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyList>)>> {
         let Ok(seed) = u32::try_from(segment) else { return Ok(None) };
-        let (found, refs) = (PyList::empty(python), PyList::empty(python));
-        let mut head = Vec::with_capacity(HEADER_BYTES + usize::from(u8::MAX) + CRC_BYTES);
+        let refs = PyList::empty(python);
+        let mut heads = Vec::with_capacity(128 * records.len());
+        let mut parts = Vec::with_capacity(records.len());
         let mut place = Vec::with_capacity(16);
-        let (mut offset, mut length) = (offset, 0);
-        for record in records.try_iter()? {
-            let record = record?;
+        let (mut total, mut length) = (0, 0);
+        for record in &records {
             let Ok(record) = record.cast::<PyTuple>() else { return Ok(None) };
-            let Some(encoded) = self.encode_value(record, seed, length, &mut head)? else { return Ok(None) };
-            length = encoded.as_bytes().len() as u64;
+            let start = heads.len();
+            let Some(part) = self.add_head(record, length, &mut heads) else { return Ok(None) };
+            length = part.head_end - start + CRC_BYTES + part.payload.as_bytes().len();
             place.clear();
-            push_varint(&mut place, segment);
-            push_varint(&mut place, offset);
-            push_varint(&mut place, length);
+            for number in [segment, offset + total as u64, length as u64] {
+                push_varint(&mut place, number);
+            }
             refs.append(PyBytes::new(python, &place))?;
-            found.append(encoded)?;
-            offset += length;
+            parts.push(part);
+            total += length;
         }
-        Ok(Some((found, refs)))
+        let parts: Vec<Part<&[u8]>> = parts
+            .iter()
+            .map(|part| Part { head_end: part.head_end, crc_at: part.crc_at, payload: part.payload.as_bytes() })
+            .collect();
+        let encoded = PyBytes::new_with(python, total, |bytes| {
+            if total < SHORT_BYTES {
+                fill_records(bytes, &mut heads, &parts, seed);
+            } else {
+                python.detach(|| fill_records(bytes, &mut heads, &parts, seed));
+            }
+            Ok(())
+        })?;
+        Ok(Some((encoded, refs)))
     }
 }
 
@@ -216,7 +237,8 @@ struct CellNames<'a, 'py> {
 impl<'py> CellNames<'_, 'py> {
     /// Add the cells of a row; None if it has anything else, or a cell that may be refused.
     fn add_row(&self, row: &Bound<'py, PyAny>, cells: &mut Vec<LevelDbCell<'py>>) -> Option<()> {
-        let (table, row_key, mutations) = row.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, Bound<'_, PyAny>)>().ok()?;
+        let (table, row_key, mutations) =
+            row.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, Bound<'_, PyAny>)>().ok()?;
         let (tag, only_family) = self.tables.get_item(table).ok()??.extract::<(u8, Bound<'_, PyAny>)>().ok()?;
         let is_bare = !only_family.is_none();
         let mut key = Vec::with_capacity(row_key.as_bytes().len() + 64);
