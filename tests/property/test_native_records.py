@@ -161,7 +161,7 @@ def test_rows_are_written_alike(engines: tuple[LevelDBEngine, LevelDBEngine], ba
 
     outcome = written(engines[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leveldb, "_put_cells", None)
+        patch.setattr(leveldb, "put_cells", None)
         assert written(engines[1]) == outcome
     for table in ("pages", "postings"):
         assert list(engines[0].scan(table)) == list(engines[1].scan(table))
@@ -175,5 +175,5 @@ def test_native_code_leaves_no_usual_row_to_the_reference(
         RowMutations("postings", b"B1", [SetCell("p", b"page", 0, b""), SetCell("p", b"other", 0, b"")]),
     ]
     engines[0].mutate_rows(usual, Durability.NONE)  # a family is left to the reference once
-    monkeypatch.setattr(LevelDBEngine, "_fill", None)
+    monkeypatch.setattr(leveldb, "check_mutations", None)
     engines[0].mutate_rows(usual, Durability.NONE)

@@ -245,7 +245,7 @@ _LEVEL0_MOST = 4
 _POLL_SECONDS = 0.002
 _MOST_POLLS = 2500
 
-_put_cells = None if compiled.WHY_NOT else compiled.docstore_native.put_cells
+put_cells = None if compiled.WHY_NOT else compiled.docstore_native.put_cells
 _TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
@@ -523,7 +523,7 @@ class LevelDBEngine:
         batch = db.write_batch(sync=durability is Durability.SYNC)
         names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES
         try:
-            if _put_cells is None or not _put_cells(batch.put, rows, *names):
+            if put_cells is None or not put_cells(batch.put, rows, *names):
                 self._fill(db, batch, rows)
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading the keys of a delete") from error
