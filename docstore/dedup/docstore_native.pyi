@@ -109,8 +109,19 @@ class RecordEncoder:
     """`tablets.record.encode_records` in native code; what marks things is handed in."""
 
     def __init__(self, marks: tuple[int, int, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
-    def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[list[bytes], list[bytes]] | None: ...
+    def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[bytes, list[bytes]] | None: ...
 
+def sort_fields(
+    columns: tuple[tuple[str, bytes], ...], fields: tuple[str | bytes, ...], limit: int
+) -> tuple[dict[tuple[str, bytes], bytes], dict[tuple[str, bytes], bytes]] | None: ...
+def put_cells(
+    put: Callable[[bytes, bytes], None],
+    rows: Sequence[Any],
+    tables: dict[str, tuple[int, str | None]],
+    families: dict[str, bytes],
+    set_cell: type,
+    largest_bytes: int,
+) -> bool: ...
 def plain_row_key(url: object) -> bytes | None: ...
 def decode_capture(
     value: bytes, names: dict[int, tuple[str, bytes]]

@@ -22,8 +22,10 @@ from docstore.model.format import (
     HEADER_NAMES,
     HEADER_TEXT,
     HEADER_VALUES,
+    INLINE_LIMIT_BYTES,
     SCHEME_SIMHASH64_1,
     SKETCH_BYTES,
+    VALUE_INLINE,
     VERDICT_KINDS,
     VERDICT_PREVIOUS,
     VERDICT_STORED,
@@ -92,6 +94,12 @@ COLUMNS = frozenset(
 )
 """All built-in columns; other cells in these families are the user's own."""
 
+_ANALYSED = (
+    *(TITLE, DESCRIPTION, KEYWORDS, LANG, CANONICAL, PUBLISHED, HEADINGS, ENTRIES),
+    *(CHECKSUM, TEXT_CHECKSUM, SIMHASH, SKETCH),
+)
+_CAPTURED = (STATUS, HEADERS, TYPE, CHARSET, IP, PAYLOAD_DIGEST, DOCNO, FETCHED_URL, *_ANALYSED)
+"""Columns of `capture_values`; long values are stored in this order."""
 _KINDS = tuple(map(VerdictKind, VERDICT_KINDS))
 _PREVIOUS = tuple(map(Previous, VERDICT_PREVIOUS))
 _KIND_NUMBERS, _PREVIOUS_NUMBERS, _STORED_NUMBERS = (
@@ -103,6 +111,8 @@ _NAMES = {number: name for name, number in _NAME_NUMBERS.items()}
 _VALUE_NUMBERS = {value: number for number, value in enumerate(HEADER_VALUES, 1)}
 _encode_headers = None if compiled.WHY_NOT else compiled.docstore_native.encode_headers
 _decode_headers = None if compiled.WHY_NOT else compiled.docstore_native.decode_headers
+_sort_fields = None if compiled.WHY_NOT else compiled.docstore_native.sort_fields
+_INLINE_TAG = bytes((VALUE_INLINE,))
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 _LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
 _HIGH_HALVES = bytes(byte >> 4 for byte in range(256))
@@ -114,6 +124,8 @@ threads."""
 Column = tuple[str, bytes]
 Values = dict[Column, bytes]
 """Values of one row and time."""
+Sorted = tuple[Values, Values]
+"""Cell values of those that are in their cell, up to 512 bytes; and the longer values."""
 
 
 class StoredVerdict(NamedTuple):
@@ -157,16 +169,13 @@ class StoredVerdict(NamedTuple):
 
 def encode_verdict(verdict: StoredVerdict) -> bytes:
     """Encode for `dedup:verdict`."""
-    fields: list[Any] = list(verdict)
-    fields[0], fields[8], fields[10] = (
-        _KIND_NUMBERS[fields[0]],
-        _PREVIOUS_NUMBERS[fields[8]],
-        _STORED_NUMBERS[fields[10]],
-    )
-    for place in (3, 9):
-        if fields[place] in (0.0, 1.0):  # msgpack writes it in one byte
-            fields[place] = int(fields[place])
-    return bytes(_PACKER.pack(fields))
+    kind, of_row_key, of_timestamp, similarity, reason, contains, candidates, verified, previous, own, stored = verdict
+    if similarity in (0.0, 1.0):  # msgpack writes it in one byte
+        similarity = int(similarity)
+    if own in (0.0, 1.0):
+        own = int(own)
+    fields = _KIND_NUMBERS[kind], of_row_key, of_timestamp, similarity, reason, contains, candidates, verified
+    return bytes(_PACKER.pack((*fields, _PREVIOUS_NUMBERS[previous], own, _STORED_NUMBERS[stored])))
 
 
 def decode_verdict(value: bytes) -> StoredVerdict:
@@ -240,7 +249,7 @@ def encode_headers_reference(headers: Headers) -> bytes:
         number = _NAME_NUMBERS.get(name, 0)
         parts.append(bytes((number,)))
         if not number:
-            raw = _encoded(name)
+            raw = name.encode("utf-8", "surrogateescape")
             parts += (encode_varint(len(raw)), raw)
         number = _VALUE_NUMBERS.get(text, 0)
         seconds = None if number else _seconds_of(text)
@@ -249,7 +258,7 @@ def encode_headers_reference(headers: Headers) -> bytes:
         elif seconds is not None:
             parts.append(b"\0" + seconds.to_bytes(4, "big"))
         else:
-            raw = _encoded(text)
+            raw = text.encode("utf-8", "surrogateescape")
             parts += (encode_varint(HEADER_TEXT + len(raw)), raw)
     return b"".join(parts)
 
@@ -309,7 +318,7 @@ def _text_at(value: bytes, length: int, start: int) -> tuple[str, int]:
     return value[start : start + length].decode("utf-8", "surrogateescape"), start + length
 
 
-def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Values:
+def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Sorted:
     """The values of a capture except body, text and verdict: those known before it is judged.
 
     Args:
@@ -318,77 +327,78 @@ def capture_values(page: Page, url: str, content_type: str | None, analysis: Ana
         content_type: its header of that name.
         analysis: of its body.
     """
-    values = http_values(page, url, content_type, analysis.charset)
-    values.update(declared_values(analysis))
-    values.update(fingerprint_values(analysis))
-    return values
+    fields = (
+        b"%d" % page.status,
+        encode_headers(page.headers) if page.headers else b"",
+        _media_type(content_type) if content_type else "",
+        analysis.charset,
+        page.ip,
+        page.payload_digest,
+        page.docno,
+        b"" if page.url == url else page.url.encode("utf-8", "surrogatepass"),
+        *_analysed(analysis),
+    )
+    made = sort_fields(_CAPTURED, fields)
+    if not analysis.text_checksum:  # it is always there: empty without a text
+        made[0][TEXT_CHECKSUM] = _INLINE_TAG
+    return made
 
 
-def http_values(page: Page, url: str, content_type: str | None, charset: str) -> Values:
-    """The `http` columns of a capture; those without a value are left out."""
-    values = {STATUS: b"%d" % page.status}
-    if page.headers:
-        values[HEADERS] = encode_headers(page.headers)
-    media_type = _media_type(content_type) if content_type else b""
-    if media_type:
-        values[TYPE] = media_type
-    if charset:
-        values[CHARSET] = _encoded(charset)
-    if page.ip:
-        values[IP] = _encoded(page.ip)
-    if page.payload_digest:
-        values[PAYLOAD_DIGEST] = _encoded(page.payload_digest)
-    if page.docno:
-        values[DOCNO] = _encoded(page.docno)
-    if page.url != url:
-        values[FETCHED_URL] = page.url.encode("utf-8", "surrogatepass")
-    return values
+def analysis_values(analysis: Analysis) -> Values:
+    """The `text` and `dedup` columns of a capture except the verdict.
+
+    Always with `main` and `text_checksum`, so that none is read as that of a later body.
+    """
+    inline, long = sort_fields(_ANALYSED, _analysed(analysis))
+    values = {MAIN: analysis.main_bytes, TEXT_CHECKSUM: b""}
+    return values | {column: value[1:] for column, value in inline.items()} | long
+
+
+def _analysed(analysis: Analysis) -> tuple[str | bytes, ...]:
+    """What is stored of an analysis in the columns `_ANALYSED`."""
+    simhash = sketch = b""
+    if analysis.text_checksum:
+        simhash = _SIMHASH_SCHEME + analysis.simhash.to_bytes(8, "big")
+        sketch = analysis.sketch + encode_varint(analysis.shingle_count)
+    return (
+        analysis.title,
+        analysis.description,
+        analysis.keywords,
+        analysis.lang,
+        analysis.canonical,
+        analysis.published,
+        analysis.headings,
+        analysis.entries,
+        analysis.body_checksum,
+        analysis.text_checksum,
+        simhash,
+        sketch,
+    )
 
 
 @lru_cache(maxsize=256)
-def _media_type(content_type: str) -> bytes:
-    return _encoded(content_type.partition(";")[0].strip().lower())
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
 
 
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+def sort_fields(columns: tuple[Column, ...], fields: tuple[str | bytes, ...]) -> Sorted:
+    """Sort what is not empty by where it goes, before the page's turn: this needs no store."""
+    made = None if _sort_fields is None else _sort_fields(columns, fields, INLINE_LIMIT_BYTES)
+    return sort_fields_reference(columns, fields) if made is None else made
 
 
-def declared_values(analysis: Analysis) -> Values:
-    """The `text` columns of a capture except `main`: what the page declares of itself."""
-    declared = (
-        (TITLE, analysis.title),
-        (DESCRIPTION, analysis.description),
-        (KEYWORDS, analysis.keywords),
-        (LANG, analysis.lang),
-        (CANONICAL, analysis.canonical),
-        (PUBLISHED, analysis.published),
-    )
-    values = {column: text.encode("utf-8", "surrogatepass") for column, text in declared if text}
-    if analysis.headings:
-        values[HEADINGS] = analysis.headings
-    if analysis.entries:
-        values[ENTRIES] = analysis.entries
-    return values
-
-
-def text_values(analysis: Analysis) -> Values:
-    """The `text` columns of a capture; always with `main`, so that no text is read as that of a later body."""
-    return {MAIN: analysis.main_bytes} | declared_values(analysis)
-
-
-def fingerprint_values(analysis: Analysis) -> Values:
-    """The `dedup` columns of a capture; `text_checksum` always, empty without a text."""
-    values = {CHECKSUM: analysis.body_checksum, TEXT_CHECKSUM: analysis.text_checksum}
-    if analysis.text_checksum:
-        values[SIMHASH] = _SIMHASH_SCHEME + analysis.simhash.to_bytes(8, "big")
-        values[SKETCH] = encode_sketch(analysis.sketch, analysis.shingle_count)
-    return values
-
-
-def encode_sketch(sketch: bytes, shingle_count: int) -> bytes:
-    """Encode for `dedup:sketch`: scheme byte, half a byte a bin, and the number of shingles."""
-    return sketch + encode_varint(shingle_count)
+def sort_fields_reference(columns: tuple[Column, ...], fields: tuple[str | bytes, ...]) -> Sorted:
+    """The definition of the result: what native code is to give, and what is done where it gives nothing."""
+    inline: Values = {}
+    long: Values = {}
+    for column, field in zip(columns, fields, strict=True):
+        lone_surrogates = "surrogatepass" if column[0] == "text" else "surrogateescape"
+        raw = field if isinstance(field, bytes) else field.encode("utf-8", lone_surrogates)
+        if len(raw) > INLINE_LIMIT_BYTES:
+            long[column] = raw
+        elif raw:
+            inline[column] = _INLINE_TAG + raw
+    return inline, long
 
 
 def decode_sketch(value: bytes) -> tuple[bytes, int]:

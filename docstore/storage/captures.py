@@ -28,6 +28,7 @@ from docstore import compiled
 from docstore.model.capture import (
     BODY,
     CHECKSUM,
+    COLUMNS,
     CRAWL,
     PAYLOAD_DIGEST,
     REASON_NOT_MODIFIED,
@@ -60,8 +61,10 @@ from docstore.storage.values import INLINE_TAG, REF_TAG, encode_absent, is_absen
 MICROS_PER_SECOND = 1_000_000
 _decode = None if compiled.WHY_NOT else compiled.docstore_native.decode_capture
 _encode = None if compiled.WHY_NOT else compiled.docstore_native.encode_capture
-_NUMBERS = {column: number for number, column in CAPTURE_FIELDS.items()}
-_HEADS = {column: bytes((number,)) for number, column in CAPTURE_FIELDS.items()}
+_SAME = {column: column for column in COLUMNS}
+_FIELDS = {number: _SAME[column] for number, column in CAPTURE_FIELDS.items()}
+"""The tuples of `model.capture` itself: a dictionary finds the same object faster than an equal one."""
+_NUMBERS = {column: number for number, column in _FIELDS.items()}
 _SHA1_HEAD = INLINE_TAG + b"sha1:"
 _SHA1 = re.compile(re.escape(_SHA1_HEAD) + b"[A-Z2-7]{32}").fullmatch
 """A payload digest as most archives have it."""
@@ -124,8 +127,7 @@ class CaptureRecord(NamedTuple):
             columns = {column: value for column, value in columns.items() if column != PAYLOAD_DIGEST}
         for column in sorted(columns, key=_NUMBERS.__getitem__):
             value = columns[column]
-            length = len(value)
-            parts += (_HEADS[column], bytes((length,)) if length < 0x80 else encode_varint(length), value)
+            parts += (bytes((_NUMBERS[column],)), encode_varint(len(value)), value)
         for number, content in (
             (CAPTURE_ARRIVED, encode_varint(self.arrived) if self.arrived else b""),
             (CAPTURE_CONFIRMS, encode_varint(self.confirms) if self.confirms else b""),
@@ -147,7 +149,7 @@ def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:
     Raises:
         CorruptionError: it is truncated, or has an unknown kind or field.
     """
-    found = None if _decode is None else _decode(value, CAPTURE_FIELDS)
+    found = None if _decode is None else _decode(value, _FIELDS)
     return decode_capture_reference(timestamp, value) if found is None else CaptureRecord(timestamp, *found)
 
 
@@ -165,7 +167,7 @@ def decode_capture_reference(timestamp: int, value: bytes) -> CaptureRecord:
             if length >= 0x80:
                 length, start = decode_varint(value, start - 1)
             end = start + length
-            column = CAPTURE_FIELDS.get(number)
+            column = _FIELDS.get(number)
             if column is not None:
                 columns[column] = value[start:end]
             elif number == CAPTURE_ARRIVED:
@@ -190,19 +192,6 @@ def decode_capture_reference(timestamp: int, value: bytes) -> CaptureRecord:
 def capture_of(cell: Cell) -> CaptureRecord:
     """Decode a cell of family `capture`."""
     return decode_capture(cell.timestamp, cell.value)
-
-
-def expanded(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Stored cells of a row, with each capture record replaced by its own columns; in no order.
-
-    Used to find refs: a visit gives only its own columns, not those of the capture that it confirms.
-    """
-    for cell in cells:
-        if cell.family == CAPTURE_FAMILY:
-            for (family, qualifier), value in capture_of(cell).columns.items():
-                yield Cell(family, qualifier, cell.timestamp, value)
-        else:
-            yield cell
 
 
 def without_body(record: CaptureRecord) -> CaptureRecord:

@@ -72,15 +72,14 @@ class Plan:
         flush_reason: why its batch was committed early; None if the group was complete, or if it writes no batch.
     """
 
-    __slots__ = ("_removed", "_slots", "_written", "bodies", "counts", "flush_reason")
+    __slots__ = ("_rows", "_slots", "bodies", "counts", "flush_reason")
 
     def __init__(self) -> None:
         self.bodies: list[tuple[bytes, int]] = []
         self.counts: Mapping[str, int] = {}
         self.flush_reason: FlushReason | None = None
-        self._written: dict[Stage, dict[int, list[RowMutations]]] = {}
-        """By stage and order."""
-        self._removed: dict[Stage, list[RowMutations]] = {}
+        self._rows: dict[tuple[bool, int, int], list[RowMutations]] = {}
+        """In the order of the commit: whether it removes, stage, order; of removals the stage is negative."""
         self._slots: dict[int, list[Slot]] = {}
 
     def write(self, stage: Stage, rows: Iterable[RowMutations], *, order: int = 0) -> Plan:
@@ -91,12 +90,12 @@ class Plan:
             rows: each with all its mutations of this stage, applied atomically.
             order: commit order within the stage; a page comes after the pages of the plan that its verdict needs.
         """
-        self._written.setdefault(stage, {}).setdefault(order, []).extend(rows)
+        self._rows.setdefault((False, stage, order), []).extend(rows)
         return self
 
     def remove(self, stage: Stage, rows: Iterable[RowMutations]) -> Plan:
         """Add rows that remove something of a stage, after all writes; returns the plan."""
-        self._removed.setdefault(stage, []).extend(rows)
+        self._rows.setdefault((True, -stage, 0), []).extend(rows)
         return self
 
     def fill(self, slot: Slot, *, order: int = 0) -> None:
@@ -116,11 +115,9 @@ class Plan:
             end: the first one that is left out; None for all that follow, and the removals after them.
         """
         parts = []
-        for stage in sorted(self._written):
-            if start <= stage and (end is None or stage < end):
-                parts += [rows for _, rows in sorted(self._written[stage].items()) if rows]
-        if end is None:
-            parts += [self._removed[stage] for stage in sorted(self._removed, reverse=True) if self._removed[stage]]
+        for (removes, stage, _), rows in sorted(self._rows.items()):
+            if rows and (end is None or (not removes and stage < end)) and (removes or start <= stage):
+                parts.append(rows)
         return parts
 
     def rows(self) -> list[RowMutations]:
@@ -129,19 +126,18 @@ class Plan:
 
     def written(self, stage: Stage) -> list[RowMutations]:
         """The rows that a stage writes first."""
-        return self._written.get(stage, {}).get(0, [])
+        return self._rows.get((False, stage, 0), [])
 
     def changed(self, stage: Stage) -> list[RowMutations]:
         """All rows that a stage writes, fills as slots, or removes something of."""
-        changed: list[RowMutations] = []
-        for rows in self._written.get(stage, {}).values():
-            changed += rows
-        for slots in self._slots.values() if stage is Stage.PAGES else ():
-            changed += [slot.row for slot in slots]
-        return changed + self._removed.get(stage, [])
+        parts = sorted(self._rows.items())
+        changed = [row for (_, its_stage, _), rows in parts if abs(its_stage) == stage for row in rows]
+        if stage is Stage.PAGES:
+            changed += [slot.row for slots in self._slots.values() for slot in slots]
+        return changed
 
     def __bool__(self) -> bool:
-        return bool(self.counts or self._slots or self.stages())
+        return bool(self.counts or self._slots or any(self._rows.values()))
 
 
 def apply(engine: Engine, plan: Plan, durability: Durability) -> None:

@@ -7,12 +7,12 @@ opaque: only the backend that gave it takes it apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
-from docstore.model.format import INLINE_LIMIT_BYTES, VALUE_ABSENT, VALUE_INLINE, VALUE_REF
+from docstore.model.format import VALUE_ABSENT, VALUE_INLINE, VALUE_REF
 
 Found = TypeVar("Found")
 Value = TypeVar("Value")
@@ -104,15 +104,3 @@ def raw_bytes_of(cell_value: bytes) -> int:
 def is_ref(cell_value: bytes) -> bool:
     """Whether the value lies after a ref."""
     return parse_cell_value(cell_value).ref is not None
-
-
-Sorted = tuple[dict[Column, bytes], dict[Column, bytes]]
-"""Cell values of those that is in their cell; and the values that do not."""
-
-
-def sort_values(values: Mapping[Column, bytes]) -> Sorted:
-    """Sort values by where they go: needs no store, so it can be done before a page's turn."""
-    if max(map(len, values.values()), default=0) <= INLINE_LIMIT_BYTES:
-        return {column: INLINE_TAG + raw for column, raw in values.items()}, {}
-    long = {column: raw for column, raw in values.items() if len(raw) > INLINE_LIMIT_BYTES}
-    return {column: INLINE_TAG + raw for column, raw in values.items() if column not in long}, long

@@ -15,6 +15,7 @@ import heapq
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -47,6 +48,7 @@ MAX_COUNTED = 64
 SAMPLE_ROWS = 256
 """Sampled row keys of each tablet, to find its middle with an error of about 3% of its rows."""
 
+_START_OF = attrgetter("start")
 _TABLE = "meta"
 _PAGES = "pages"
 _SPEC = ReadSpec(families=(MANIFEST_FAMILY,))
@@ -84,21 +86,18 @@ class _Range:
         """The next size at which a split is tried, after one that was not possible."""
         self.sample_is_whole = sample_is_whole
         self._heap: list[tuple[int, bytes]] = []
-        self._sampled: set[bytes] = set()
+        self.sampled: set[bytes] = set()
 
     def sample(self, row_key: bytes) -> None:
         rank = -mmh3.hash(row_key, signed=False)
         heap = self._heap
         if len(heap) < SAMPLE_ROWS:
-            if row_key not in self._sampled:
-                self._sampled.add(row_key)
+            if row_key not in self.sampled:
+                self.sampled.add(row_key)
                 heapq.heappush(heap, (rank, row_key))
-        elif rank > heap[0][0] and row_key not in self._sampled:
-            self._sampled.add(row_key)
-            self._sampled.discard(heapq.heapreplace(heap, (rank, row_key))[1])
-
-    def row_keys(self) -> list[bytes]:
-        return sorted(self._sampled)
+        elif rank > heap[0][0] and row_key not in self.sampled:
+            self.sampled.add(row_key)
+            self.sampled.discard(heapq.heapreplace(heap, (rank, row_key))[1])
 
 
 class Manifest:
@@ -177,7 +176,7 @@ class Manifest:
     def tablet_for(self, row_key: bytes) -> Tablet:
         """The tablet that a row belongs to."""
         ranges = self._ranges  # one read: a split replaces the list
-        index = bisect_right(ranges, row_key, key=_start_of) - 1
+        index = bisect_right(ranges, row_key, key=_START_OF) - 1
         item = ranges[index]
         end = ranges[index + 1].start if index + 1 < len(ranges) else None
         return Tablet(item.number, item.start, end, item.raw_bytes)
@@ -403,7 +402,7 @@ class Manifest:
             for row in self._engine.scan(_PAGES, left.start, end, ReadSpec(cell_limit=1, keys_only=True)):
                 left.sample(row.row_key)
             left.sample_is_whole = True
-        row_keys = left.row_keys()
+        row_keys = sorted(left.sampled)
         middle = len(row_keys) // 2
         if middle == 0 or row_keys[middle] <= left.start:
             return None  # a single row is larger than a tablet
@@ -505,10 +504,6 @@ class Manifest:
                 active.append(row.number)
         if len(active) > 1:
             yield f"more than one active segment: {active}"
-
-
-def _start_of(item: _Range) -> bytes:
-    return item.start
 
 
 def _rows(engine: Engine, prefix: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -400,7 +400,7 @@ def _names(joined: bytes) -> Iterator[bytes]:
 
 # --- the records of an append
 
-EncodeRecords: TypeAlias = Callable[[Sequence[Record], int, int], tuple[list[bytes], list[bytes]]]
+EncodeRecords: TypeAlias = Callable[[Sequence[Record], int, int], tuple[bytes, list[bytes]]]
 """From records, the number of a segment and the offset of the first there to their bytes, and the ref of each."""
 
 
@@ -416,13 +416,13 @@ def record_encoder() -> EncodeRecords:
     marks = RECORD_MAGIC, RECORD_VALUE, RECORD_WIDE, RECORD_TIMESTAMP_STEP
     native = compiled.docstore_native.RecordEncoder(marks, _COLUMN_NUMBERS).encode
 
-    def encode(records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
+    def encode(records: Sequence[Record], segment: int, offset: int) -> tuple[bytes, list[bytes]]:
         return native(records, segment, offset) or encode_records(records, segment, offset)
 
     return encode
 
 
-def encode_records(records: Sequence[Record], segment: int, offset: int) -> tuple[list[bytes], list[bytes]]:
+def encode_records(records: Sequence[Record], segment: int, offset: int) -> tuple[bytes, list[bytes]]:
     """The definition of the result.  A text that is a delta of its body is given the length of the record before it.
 
     Raises:
@@ -436,7 +436,7 @@ def encode_records(records: Sequence[Record], segment: int, offset: int) -> tupl
         encoded.append(encode_record(record, segment))
         refs.append(encode_ref(segment, offset, len(encoded[-1])))
         offset += len(encoded[-1])
-    return encoded, refs
+    return b"".join(encoded), refs
 
 
 WINDOW_BYTES = 1 << 20

@@ -90,7 +90,7 @@ SEGMENT_LIMIT_BYTES = 256 << 20
 OPEN_SEGMENTS = 128
 """Most open read descriptors: 32 GB of segments, an eighth of the usual limit of 1024."""
 BUFFER_LIMIT_BYTES = 8 << 20
-"""A larger group is written in several calls, to bound memory."""
+"""So many bytes are written before their group is complete, to bound memory."""
 READ_GAP_BYTES = 32 << 10
 """`read_many` reads such a gap between two records instead of making another call."""
 READ_RUN_BYTES = 1 << 20
@@ -172,16 +172,6 @@ class Recovery(NamedTuple):
         return any(item.segment == segment and offset < item.end and item.start < offset + length for item in self.lost)
 
 
-class _Run(NamedTuple):
-    """Bytes of a segment to read in one call, and the range of sorted refs that are in it."""
-
-    segment: int
-    begin: int
-    end: int
-    first: int
-    stop: int
-
-
 class _Active:
     """The segment for the next records, with its buffer of unwritten records."""
 
@@ -190,19 +180,16 @@ class _Active:
         self.file = file
         self.folder_synced = folder_synced
         self.synced_bytes = file.length_bytes
-        self.tail_bytes = file.length_bytes
         self.group = 0
         """Number of the last mark in it, if known."""
         self.closed_bytes: int | None = None
         """Committed length, if only the mark of an orderly close is after it."""
-        self.pending: dict[int, bytes] = {}
-        self.pending_bytes = 0
+        self.pending = bytearray()
 
-    def take(self, encoded: bytes) -> None:
-        """Append bytes to the buffer."""
-        self.pending[self.tail_bytes] = encoded
-        self.tail_bytes += len(encoded)
-        self.pending_bytes += len(encoded)
+    @property
+    def tail_bytes(self) -> int:
+        """Offset of the next record."""
+        return self.file.length_bytes + len(self.pending)
 
 
 class ValueLog:
@@ -374,15 +361,14 @@ class ValueLog:
             if self._encode is None:
                 self._encode = record_encoder()
             encoded, refs = self._encode(records, active.number, active.tail_bytes)
-            for raw in encoded:
-                active.take(raw)
-                if active.pending_bytes >= BUFFER_LIMIT_BYTES:
-                    self._flush()
+            active.pending += encoded
+            if len(active.pending) >= BUFFER_LIMIT_BYTES:
+                self._flush()
         return refs
 
     def pending_bytes(self) -> int:
         """Length of what was taken and is not yet in a file."""
-        return 0 if self._active is None else self._active.pending_bytes
+        return 0 if self._active is None else len(self._active.pending)
 
     def flush(self) -> None:
         """Hand everything taken to the operating system: it survives kill -9 of this process.
@@ -449,7 +435,7 @@ class ValueLog:
         self._next_number += 1  # also if creating fails: that file has no row and is removed at open
         file = self._files.open_append(self.path(number), create=True)
         active = _Active(number, file, folder_synced=False)
-        active.take(encode_header(number))
+        active.pending += encode_header(number)
         self._written_bytes = 0
         self._active_number = number
         self._active = active
@@ -457,7 +443,7 @@ class ValueLog:
 
     def _mark_group(self, active: _Active) -> None:
         if self._group > active.group:
-            active.take(encode_record(group_mark(self._group), active.number))
+            active.pending += encode_record(group_mark(self._group), active.number)
             active.group = self._group
 
     def _finish(self, finished: _Active) -> None:
@@ -472,15 +458,14 @@ class ValueLog:
         if active is None or not active.pending:
             return
         try:
-            active.file.write(b"".join(active.pending.values()))
+            active.file.write(memoryview(active.pending))
         except BaseException:
             self._give_up()
             with suppress(StorageError):  # on a full disk, free the space of the incomplete group
                 self._files.truncate(active.file.path, self._written_bytes)
             raise
-        self._written_bytes = active.tail_bytes
-        active.pending = {}
-        active.pending_bytes = 0
+        self._written_bytes = active.file.length_bytes
+        active.pending = bytearray()
 
     def _sync(self, active: _Active, written_bytes: int) -> None:
         try:
@@ -513,9 +498,11 @@ class ValueLog:
             CorruptionError: the segment is missing.
         """
         if segment == self._active_number and offset >= self._written_bytes:
-            pending = self._read_pending(segment, offset)
-            if pending is not None:
-                return pending
+            with self._lock:
+                active = self._active
+                start = -1 if active is None else offset - active.file.length_bytes
+                if active is not None and active.number == segment and start >= 0:
+                    return bytes(memoryview(active.pending)[start : start + length])
         handle = self._handles.get(segment) or self._open(segment)
         handle.used = True
         return handle.read(length, offset)
@@ -540,28 +527,26 @@ class ValueLog:
         """
         sorted_refs = sorted((decode_ref(ref), index) for index, ref in enumerate(refs))
         runs = list(_runs(sorted_refs))
-        for run in runs[1:READ_AHEAD_RUNS]:
-            self._announce(run)
-        for number, run in enumerate(runs):
+        for run, _, _ in runs[1:READ_AHEAD_RUNS]:
+            self._announce(*run)
+        for number, ((segment, begin, length), first, stop) in enumerate(runs):
             if number + READ_AHEAD_RUNS < len(runs):
-                self._announce(runs[number + READ_AHEAD_RUNS])
-            if run.segment == self._active_number and run.end > self._written_bytes:
-                for _, index in sorted_refs[run.first : run.stop]:
+                self._announce(*runs[number + READ_AHEAD_RUNS][0])
+            if segment == self._active_number and begin < self._written_bytes < begin + length:  # partly in a buffer
+                for _, index in sorted_refs[first:stop]:
                     yield index, self.read(refs[index])
                 continue
-            handle = self._handles.get(run.segment) or self._open(run.segment)
-            handle.used = True
-            raw = handle.read(run.end - run.begin, run.begin)
-            for ref, index in sorted_refs[run.first : run.stop]:
+            raw = self.source(segment, begin, length)
+            for ref, index in sorted_refs[first:stop]:
                 try:
-                    yield index, decode_record(raw, run.segment, ref.offset - run.begin)
+                    yield index, decode_record(raw, segment, ref.offset - begin)
                 except CorruptionError as error:
-                    raise self._located(error, run.segment, ref.offset) from error
+                    raise self._located(error, segment, ref.offset) from error
 
-    def _announce(self, run: _Run) -> None:
-        handle = self._handles.get(run.segment)
+    def _announce(self, segment: int, begin: int, length: int) -> None:
+        handle = self._handles.get(segment)
         if handle is not None:
-            handle.announce(run.end - run.begin, run.begin)
+            handle.announce(length, begin)
 
     def walk(
         self, segment: int, start: int = SEGMENT_HEADER_BYTES, end: int | None = None
@@ -594,11 +579,6 @@ class ValueLog:
         if last is not None:
             stop = self._files.length_bytes(self.path(segment)) if end is None else end
             yield encode_ref(segment, last[0], stop - last[0]), last[1]
-
-    def _read_pending(self, segment: int, offset: int) -> bytes | None:
-        with self._lock:
-            active = self._active
-            return active.pending.get(offset) if active is not None and active.number == segment else None
 
     def _open(self, segment: int) -> ReadFile:
         with self._handle_lock:
@@ -691,23 +671,18 @@ def _number_of(name: str) -> int:
     return int(stem) if name == f"{int(stem) if stem.isdecimal() else 0:08d}{SEGMENT_SUFFIX}" else -1
 
 
-def _runs(sorted_refs: Sequence[tuple[Ref, int]]) -> Iterator[_Run]:
-    """Group sorted refs that are near each other."""
+def _runs(sorted_refs: Sequence[tuple[Ref, int]]) -> Iterator[tuple[Ref, int, int]]:
+    """Group sorted refs that are near each other: the bytes to read in one call, and the range of refs in it."""
     first = 0
     while first < len(sorted_refs):
         segment, begin, length = sorted_refs[first][0]
-        end = begin + length
         stop = first + 1
-        while stop < len(sorted_refs) and _is_near(sorted_refs[stop][0], segment, begin, end):
-            end = max(end, sorted_refs[stop][0].offset + sorted_refs[stop][0].length)
+        while stop < len(sorted_refs):
+            ref = sorted_refs[stop][0]
+            end = ref.offset + ref.length
+            if ref.segment != segment or ref.offset > begin + length + READ_GAP_BYTES or end - begin > READ_RUN_BYTES:
+                break
+            length = max(length, end - begin)
             stop += 1
-        yield _Run(segment, begin, end, first, stop)
+        yield Ref(segment, begin, length), first, stop
         first = stop
-
-
-def _is_near(ref: Ref, segment: int, begin: int, end: int) -> bool:
-    return (
-        ref.segment == segment
-        and ref.offset <= end + READ_GAP_BYTES
-        and ref.offset + ref.length - begin <= READ_RUN_BYTES
-    )

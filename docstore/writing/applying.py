@@ -337,7 +337,7 @@ class Repairer:
             return False
         content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
         analysis = self._side.kernel.analyse(body, content_type)
-        values = capture.text_values(analysis) | capture.fingerprint_values(analysis) | {capture.BODY: body}
+        values = capture.analysis_values(analysis) | {capture.BODY: body}
         with self._side.committer.lock:
             columns = old.columns | {
                 column: self._values.append(row_key, column, timestamp, values[column])

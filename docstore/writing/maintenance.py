@@ -317,7 +317,7 @@ class Poster:
                 self.index.add(new, pointer, page, status=document.status or 0)
                 if document.body is None:
                     continue
-                values = capture.text_values(page) | capture.fingerprint_values(page)
+                values = capture.analysis_values(page)
                 columns = {column: value for column, value in old.columns.items() if column not in MADE_AGAIN}
                 columns |= {
                     column: self._values.append(row_key, column, timestamp, raw) for column, raw in values.items()

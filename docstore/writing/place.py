@@ -28,9 +28,8 @@ from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, va
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
-from docstore.storage.values import encode_absent, encode_inline
+from docstore.storage.values import INLINE_TAG, encode_absent
 from docstore.writing.batch import Bases, Batch, GroupPages, Write
-from docstore.writing.prepare import Prepared
 
 _FETCHED_ALONE = {capture.STORED_CONFIRMED: CAPTURE_CONFIRMED, capture.STORED_REJECTED: CAPTURE_REJECTED}
 """Kinds of records without body and text of their own, by what became of the page."""
@@ -39,48 +38,43 @@ _FETCHED_ALONE = {capture.STORED_CONFIRMED: CAPTURE_CONFIRMED, capture.STORED_RE
 def set_columns(write: Write) -> None:
     """Give a page that has its verdict the columns of its record, as far as nothing has to be appended for them."""
     one, verdict = write.page, write.verdict
-    inline, long = one.values
     kind = _FETCHED_ALONE.get(verdict.stored)
     if kind is None:
         write.kind = CAPTURE_STORED
-        write.columns, write.long = inline.copy(), long.copy()
+        write.columns, write.long = map(dict.copy, one.values)
     else:
         write.kind = kind
         family = "" if kind == CAPTURE_REJECTED else capture.STATUS[0]
-        kept = {column for column in [*inline, *long] if column[0] == family or column == capture.CHECKSUM}
-        write.columns = {column: value for column, value in inline.items() if column in kept}
-        write.long = {column: value for column, value in long.items() if column in kept}
+        write.columns, write.long = (
+            {column: value for column, value in values.items() if column[0] == family or column == capture.CHECKSUM}
+            for values in one.values
+        )
     checksum = one.analysed.body_checksum
     write.body_name = b"" if decides_alone(checksum) else value_name(one.page.body)
+    _set(write, capture.VERDICT, capture.encode_verdict(verdict))
     if one.page.crawl:
-        write.columns[capture.CRAWL] = encode_inline(one.page.crawl.encode())
-    _set_verdict(write)
+        _set(write, capture.CRAWL, one.page.crawl.encode())
 
 
 def set_visit_columns(write: Write) -> None:
     """Give a visit without a body (304) the columns of its record; those of the page that it confirms show through."""
     page, confirmed = write.page.page, write.previous
     write.kind = CAPTURE_NOT_MODIFIED
-    visit = capture.encode_visit(page.status, page.headers)
-    if len(visit) <= INLINE_LIMIT_BYTES:
-        write.columns[capture.VISIT] = encode_inline(visit)
-    else:
-        write.long[capture.VISIT] = visit
+    _set(write, capture.VISIT, capture.encode_visit(page.status, page.headers))
     if confirmed is not None:
         write.body_name = confirmed.body_name
         if capture.CHECKSUM in confirmed.columns:
             write.columns[capture.CHECKSUM] = confirmed.columns[capture.CHECKSUM]
-        _set_verdict(write)
+        _set(write, capture.VERDICT, capture.encode_verdict(write.verdict))
     if page.crawl:
-        write.columns[capture.CRAWL] = encode_inline(page.crawl.encode())
+        _set(write, capture.CRAWL, page.crawl.encode())
 
 
-def _set_verdict(write: Write) -> None:
-    encoded = capture.encode_verdict(write.verdict)
-    if len(encoded) <= INLINE_LIMIT_BYTES:
-        write.columns[capture.VERDICT] = encode_inline(encoded)
+def _set(write: Write, column: Column, raw: bytes) -> None:
+    if len(raw) <= INLINE_LIMIT_BYTES:
+        write.columns[column] = INLINE_TAG + raw
     else:
-        write.long[capture.VERDICT] = encoded
+        write.long[column] = raw
 
 
 class ValueWriter:
@@ -107,8 +101,8 @@ class ValueWriter:
         values: dict[Column, bytes] = {}
         offers: list[Offers] = []
         shared: Base | None = None
+        body = write.page.page.body
         if write.kind == CAPTURE_STORED:
-            body = write.page.page.body
             duplicate = write.verdict.of if write.verdict.stored == capture.STORED_REFERENCE else None
             if write.verdict.stored == capture.STORED_TEXT:
                 write.columns[capture.BODY] = encode_absent(len(body))
@@ -125,8 +119,9 @@ class ValueWriter:
             values[capture.MAIN] = write.page.analysed.main_bytes
         values |= write.long
         page = write.new = NewPage(write.pointer, values, offers)
-        if capture.BODY in values:
-            page.body_name = _body_name(write.page)
+        if capture.BODY in values:  # the analysis has mostly made its name, the head of its BLAKE3
+            checksum = write.page.analysed.body_checksum
+            page.body_name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(body)
         if shared is not None:
             page.bases[capture.BODY] = shared
         return page
@@ -164,12 +159,6 @@ class ValueWriter:
         value = previous.columns.get(column)
         base = None if value is None else self._bases.at(value, column, PagePointer(previous.source, row_key))
         return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
-
-
-def _body_name(one: Prepared) -> bytes:
-    """What the body is named by as a base: the head of its BLAKE3, which the analysis has mostly made."""
-    checksum = one.analysed.body_checksum
-    return checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(one.page.body)
 
 
 MAX_CACHED_KEYS = 65_536

@@ -1,7 +1,8 @@
-"""Native code makes the same records and refs as the reference, and refuses the same."""
+"""Native code makes the same records, refs, fields and keys as the reference, and refuses the same."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,9 +10,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from docstore import compiled
+from docstore.model.capture import sort_fields, sort_fields_reference
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import RECORD_COLUMNS, RECORD_DELETE_ROW, RECORD_VALUE, TIMESTAMP_MAX
+from docstore.model.format import (
+    INLINE_LIMIT_BYTES,
+    RECORD_COLUMNS,
+    RECORD_DELETE_ROW,
+    RECORD_VALUE,
+    TIMESTAMP_MAX,
+    VALUE_INLINE,
+)
+from docstore.model.types import DeleteCells, DeleteRow, Durability, RowMutations, SetCell
 from docstore.tablets import record as records_module
+from docstore.tablets.engines import leveldb
+from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.record import (
     EncodeRecords,
     Record,
@@ -80,7 +92,7 @@ def test_records_are_encoded_alike(records: list[Record], segment: int, offset: 
 @settings(max_examples=200, deadline=None)
 @given(plain, st.integers(0, (1 << 32) - 1))
 def test_what_native_code_wrote_is_read_as_it_was(record: Record, segment: int) -> None:
-    (encoded,), _ = record_encoder()([record], segment, 24)
+    encoded, _ = record_encoder()([record], segment, 24)
     assert decode_record(encoded, segment) == record
 
 
@@ -90,3 +102,78 @@ def test_native_code_leaves_nothing_usual_to_the_reference(monkeypatch: pytest.M
     encode = record_encoder()
     monkeypatch.setattr(records_module, "encode_record", None)
     assert encode([usual], 3, 24) == expected
+
+
+fields = st.text(max_size=8) | st.binary(max_size=8)
+lengths = st.sampled_from([1, INLINE_LIMIT_BYTES, INLINE_LIMIT_BYTES + 1, 5000])
+long_fields = lengths.map(bytes) | st.builds(str.__mul__, st.sampled_from(["x", "\u00e9"]), lengths)
+surrogates = st.text(st.characters(categories=["Cs"], min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(columns, fields | long_fields | surrogates), max_size=8, unique_by=lambda pair: pair[0]))
+def test_fields_are_sorted_alike(pairs: list[tuple[tuple[str, bytes], str | bytes]]) -> None:
+    names, given_fields = tuple(column for column, _ in pairs), tuple(field for _, field in pairs)
+    inline, long = sort_fields(names, given_fields)
+    assert (list(inline.items()), list(long.items())) == tuple(
+        list(values.items()) for values in sort_fields_reference(names, given_fields)
+    )
+    assert inline.keys() | long.keys() == {column for column, field in pairs if field}
+    assert all(value[0] == VALUE_INLINE and len(value) <= INLINE_LIMIT_BYTES + 1 for value in inline.values())
+    assert all(len(value) > INLINE_LIMIT_BYTES for value in long.values())
+
+
+names = st.sampled_from([b"", b"a", b"a\0", b"\0\0b", b"a\xff"])
+cells = st.builds(
+    SetCell,
+    st.sampled_from(["p", "mine", "capture", "", "no\0"]),
+    names,
+    st.sampled_from([0, 1000, TIMESTAMP_MAX]) | st.integers(-1, TIMESTAMP_MAX + 1),
+    st.sampled_from([b"", b"value", bytes((1 << 20) + 1)]),
+)
+postings = st.builds(SetCell, st.just("p"), names, st.just(0), st.just(b""))
+deletes = st.just(DeleteRow()) | st.builds(DeleteCells, st.sampled_from(["p", "mine"]), names)
+rows = st.one_of(
+    st.builds(RowMutations, st.just("postings"), names, st.lists(postings | cells | deletes, max_size=3)),
+    st.builds(RowMutations, st.sampled_from(["pages", "none"]), names, st.lists(cells | deletes, max_size=3)),
+)
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LevelDBEngine, LevelDBEngine]]:
+    """Two engines: the second is written without native code."""
+    folder = tmp_path_factory.mktemp("engines")
+    first, second = (LevelDBEngine(folder / name, create=True) for name in ("native", "reference"))
+    yield first, second
+    first.close()
+    second.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(rows, max_size=4))
+def test_rows_are_written_alike(engines: tuple[LevelDBEngine, LevelDBEngine], batch: list[RowMutations]) -> None:
+    def written(engine: LevelDBEngine) -> object:
+        try:
+            engine.mutate_rows(batch, Durability.NONE)
+        except InvalidArgument as refusal:
+            return str(refusal)
+        return None
+
+    outcome = written(engines[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leveldb, "put_cells", None)
+        assert written(engines[1]) == outcome
+    for table in ("pages", "postings"):
+        assert list(engines[0].scan(table)) == list(engines[1].scan(table))
+
+
+def test_native_code_leaves_no_usual_row_to_the_reference(
+    engines: tuple[LevelDBEngine, LevelDBEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = [
+        RowMutations("pages", b"com,example)/", [SetCell("mine", b"q", 1000, b"value")]),
+        RowMutations("postings", b"B1", [SetCell("p", b"page", 0, b""), SetCell("p", b"other", 0, b"")]),
+    ]
+    engines[0].mutate_rows(usual, Durability.NONE)  # a family is left to the reference once
+    monkeypatch.setattr(leveldb, "check_mutations", None)
+    engines[0].mutate_rows(usual, Durability.NONE)

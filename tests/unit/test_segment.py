@@ -68,6 +68,19 @@ def test_a_group_is_one_write_and_one_sync(tmp_path: Path) -> None:
     assert (files.writes, files.syncs) == (2, 3)
 
 
+def test_records_are_read_together_from_the_file_and_the_buffer(tmp_path: Path) -> None:
+    bodies = ValueLog(Files(), tmp_path)
+    bodies.recover([])
+    refs = bodies.append([value(0), value(1)])
+    assert [record for _, record in bodies.read_many(refs)] == [value(0), value(1)]  # all in the buffer
+    bodies.flush()
+    refs += bodies.append([value(2), value(3)])
+    assert dict(bodies.read_many(refs)) == {index: value(index) for index in range(4)}
+    assert dict(bodies.read_many(refs[2:])) == {0: value(2), 1: value(3)}
+    assert [bodies.read(ref) for ref in refs] == [value(index) for index in range(4)]
+    bodies.close()
+
+
 def test_a_warm_read_is_one_call_and_neighbours_share_one(tmp_path: Path) -> None:
     files = CountingFiles()
     bodies = ValueLog(files, tmp_path)

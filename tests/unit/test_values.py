@@ -16,7 +16,6 @@ from docstore.model.format import (
     CODEC_ZSTD,
     CODEC_ZSTD_DELTA,
     CODEC_ZSTD_DICTIONARY,
-    INLINE_LIMIT_BYTES,
     RECORD_VALUE,
 )
 from docstore.storage.bases import value_name
@@ -27,7 +26,6 @@ from docstore.storage.values import (
     is_absent,
     parse_cell_value,
     raw_bytes_of,
-    sort_values,
 )
 from docstore.tablets import codec as codec_module
 from docstore.tablets.codec import (
@@ -258,23 +256,3 @@ def test_cell_values_come_back(value: bytes, raw_bytes: int, ref: bytes) -> None
 def test_a_damaged_cell_value_is_corruption(cell_value: bytes) -> None:
     with pytest.raises(CorruptionError, match="cell value"):
         parse_cell_value(cell_value)
-
-
-columns = st.tuples(st.sampled_from(["http", "text"]), st.binary(max_size=3))
-lengths = st.sampled_from([0, 1, 100, INLINE_LIMIT_BYTES, INLINE_LIMIT_BYTES + 1, 5000])
-
-
-@given(st.dictionaries(columns, lengths.map(bytes), max_size=8))
-def test_each_value_stands_in_its_cell_or_is_left_as_it_is(values: dict[tuple[str, bytes], bytes]) -> None:
-    inline, long = sort_values(values)
-    assert {column: parse_cell_value(cell_value).value for column, cell_value in inline.items()} | long == values
-    assert all(parse_cell_value(cell_value).ref is None for cell_value in inline.values())
-    assert all(len(raw) > INLINE_LIMIT_BYTES for raw in long.values())
-    assert max(map(len, inline.values()), default=0) <= INLINE_LIMIT_BYTES + 1
-
-
-def test_the_limit_is_the_longest_value_of_a_cell() -> None:
-    short, long = bytes(INLINE_LIMIT_BYTES), bytes(INLINE_LIMIT_BYTES + 1)
-    body, main = ("page", b"body"), ("text", b"main")
-    assert sort_values({body: short, main: long}) == ({body: encode_inline(short)}, {main: long})
-    assert sort_values({}) == ({}, {})

@@ -143,7 +143,7 @@ class SegmentWriter:
 
     def add(self, record: Record) -> bytes:
         """Append a record; returns its ref, which can be read after `finish`."""
-        (raw,), (ref,) = self._encode((record,), self.number, self.length_bytes)
+        raw, (ref,) = self._encode((record,), self.number, self.length_bytes)
         self._buffer += raw
         self.length_bytes += len(raw)
         self.names.note(record)

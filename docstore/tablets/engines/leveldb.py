@@ -33,9 +33,10 @@ try:
 except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons and systems that plyvel has no wheel for
     import plyvel_next as plyvel
 
-from docstore.model.codec import decode_timestamp
+from docstore import compiled
+from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
-from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TIMESTAMP_MAX
+from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TABLE_TAGS
 from docstore.model.types import (
     Cell,
     Durability,
@@ -88,8 +89,7 @@ class Handle:
     Args:
         path: the database's directory.
         open_database: opens it; raises only our errors.
-        foreign_errors: base classes of the errors of the database's calls.
-        translate: turns such an error, and the name of the action, into one of our errors.
+        translate: turns one of `_FOREIGN_ERRORS`, and the name of the action, into one of our errors.
     Attributes:
         write_lock: held by a writer; `writable` and `fail` require it.
     """
@@ -98,13 +98,11 @@ class Handle:
         self,
         path: Path,
         open_database: Callable[[], Any],
-        foreign_errors: tuple[type[Exception], ...],
         translate: Callable[[Exception, str], DocstoreError],
     ) -> None:
         self.write_lock = threading.Lock()
         self._path = path
         self._open_database = open_database
-        self._foreign_errors = foreign_errors
         self._translate = translate
         self._pins: set[object] = set()
         self._closed_reason = ""
@@ -133,7 +131,7 @@ class Handle:
                 database = self._database
                 if database is not None:
                     return work(database, *args)
-            except self._foreign_errors as error:
+            except _FOREIGN_ERRORS as error:
                 raise self._translate(error, what) from error
             finally:
                 self._pins.discard(pin)
@@ -178,7 +176,7 @@ class Handle:
             try:
                 if database is not None and self._written and not self._write_failed:
                     before_close(database)
-            except self._foreign_errors as error:
+            except _FOREIGN_ERRORS as error:
                 translated = self._translate(error, "closing; what was acknowledged stays in its log")
                 if not (isinstance(translated, StorageError) and translated.errno in _LEFT_IN_LOG):
                     raise translated from error
@@ -244,6 +242,8 @@ _LEVEL0_MOST = 4
 _POLL_SECONDS = 0.002
 _MOST_POLLS = 2500
 
+put_cells = None if compiled.WHY_NOT else compiled.docstore_native.put_cells
+_TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
 _WRITE_BUFFER_BYTES = 32 << 20
@@ -322,7 +322,7 @@ class LevelDBEngine:
         self._log = self.path / "none.log"
         self._family_keys = FamilyKeys()
         self._deleted = DeletedKeys()
-        self._handle = Handle(self.path, self._open_database, _FOREIGN_ERRORS, self._translated)
+        self._handle = Handle(self.path, self._open_database, self._translated)
         self._call = self._handle.call
 
     def _open_database(self) -> Any:
@@ -390,7 +390,9 @@ class LevelDBEngine:
         if spec is not EVERYTHING:
             check_spec(spec, scanning=False)
         if table in BARE_TABLES:
-            return self._read_bare_row(table, row_key, spec)
+            first, stop = cellkeys.row_range(table, row_key, spec)
+            keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
+            return cellkeys.row_cells(table, row_key, keys)
         prefix = cellkeys.row_prefix(table, row_key)
         return self._call(lambda db: self._read_cells(db, prefix, RowReader(spec)), f"reading a row of {table}")
 
@@ -409,11 +411,6 @@ class LevelDBEngine:
         prefix = cellkeys.TAGS[table] + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END
         version = self._call(_newest_version, "reading a row", prefix + column_head(family, qualifier))
         return None if version is None else Cell(family, qualifier, *version)
-
-    def _read_bare_row(self, table: str, row_key: bytes, spec: ReadSpec) -> list[Cell]:
-        first, stop = cellkeys.row_range(table, row_key, spec)
-        keys = self._call(lambda db: take_keys(db, first, stop, spec.cell_limit), f"reading a row of {table}")
-        return cellkeys.row_cells(table, row_key, keys)
 
     def qualifiers(self, table: str, row_key: bytes, limit: int) -> list[bytes]:
         """See `Engine.qualifiers`."""
@@ -518,42 +515,37 @@ class LevelDBEngine:
             self._apply(rows, durability)
 
     def _apply(self, rows: Sequence[RowMutations], durability: Durability) -> None:
+        """REQUIRES: the write lock."""
         db = self._handle.writable()
         batch = db.write_batch(sync=durability is Durability.SYNC)
+        names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES
         try:
-            self._fill(db, batch, rows)
+            if put_cells is None or not put_cells(batch.put, rows, *names):
+                self._fill(db, batch, rows)
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading the keys of a delete") from error
         self._commit(batch, durability)
 
     def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> None:
-        """Fill a batch from rows, in order; bad mutations are refused here, before anything is written."""
-        put, families, tags = batch.put, self._family_keys, cellkeys.TAGS
+        """Fill a batch from rows, in order; bad mutations are refused here, before anything is written.
+
+        Native code puts the same cells, faster, unless it finds a delete or what may have to be refused.
+        """
         written: list[bytes] = []
-        last, tag, only_family = "", b"", ""
         for table, row_key, mutations in rows:
-            if table is not last:
-                check_table(table)
-                last, tag, only_family = table, tags[table], BARE_TABLES.get(table, "")
-            prefix = tag + row_key.replace(b"\x00", KEY_ESCAPE) + KEY_END  # as `row_prefix`
+            check_mutations(table, mutations, _LARGEST_CELL_BYTES)
+            prefix = cellkeys.row_prefix(table, row_key)
             for mutation in mutations:
-                if type(mutation) is not SetCell:
-                    check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
-                    deleted = cellkeys.deleted_range(prefix, mutation, bool(only_family))
+                if not isinstance(mutation, SetCell):
+                    deleted = cellkeys.deleted_range(prefix, mutation, table in BARE_TABLES)
                     self._fill_delete(db, batch, *deleted, written)
                     continue
                 family, qualifier, timestamp, value = mutation
-                if only_family:
-                    if timestamp or value or family != only_family:
-                        check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
-                    key = prefix + qualifier
-                else:
-                    if not 0 <= timestamp <= TIMESTAMP_MAX or len(value) > _LARGEST_CELL_BYTES:
-                        check_mutations(table, (mutation,), _LARGEST_CELL_BYTES)
-                    stamp = (TIMESTAMP_MAX - timestamp).to_bytes(8, "big")
-                    column = families[family] + qualifier.replace(b"\x00", KEY_ESCAPE) + KEY_END
-                    key = prefix + CELL_KIND + column + stamp
-                put(key, value)
+                key = prefix + qualifier
+                if table not in BARE_TABLES:
+                    column = self._family_keys[family] + escape(qualifier)
+                    key = prefix + CELL_KIND + column + encode_timestamp(timestamp)
+                batch.put(key, value)
                 written.append(key)
 
     def _fill_delete(self, db: Any, batch: Any, low: bytes, high: bytes, written: Iterable[bytes]) -> None:

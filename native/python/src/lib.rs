@@ -300,7 +300,7 @@ fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<encode::FrameDictionary>()?;
     module.add_function(wrap_pyfunction!(encode::delta_frame, module)?)?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
-    module.add_class::<records::RecordEncoder>()?;
+    records::add_to(module)?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     verdicts::add_to(module)?;

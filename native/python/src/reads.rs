@@ -50,8 +50,8 @@ const PAYLOAD_DIGEST: u8 = 7;
 const SHA1_HEAD: &[u8] = b"\0sha1:";
 const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const URL_LIMIT_BYTES: usize = 65_536;
-/// Decoded in some 50 us: another thread that got the GIL meanwhile would keep it a hundred times as long.
-const SHORT_BYTES: usize = 128 << 10;
+/// Decoded, or copied, in some 50 us: another thread that got the GIL meanwhile would keep it a hundred times as long.
+pub const SHORT_BYTES: usize = 128 << 10;
 /// Of lists and maps in a message.
 const MOST_DEPTH: u8 = 8;
 

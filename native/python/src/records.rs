@@ -1,10 +1,12 @@
-//! Records on their way into a segment: `tablets.record.encode_records` in native code.
+//! What a commit writes: the fields of captures, records of a segment, and the cells of a batch of LevelDB.
 //!
-//! Knows tuples of Python and the layout of a record's header; what marks things is handed in.  A record that is no
-//! value, or one that may have to be refused, is left to the reference, by giving None.
+//! Knows tuples of Python and the layouts of docs/format.md; names and marks are handed in.  What is rare, or may have to
+//! be refused, is left to the reference in Python, by giving None or false.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+
+use crate::reads::SHORT_BYTES;
 
 /// Bytes of the header before the fields.
 pub const HEADER_BYTES: usize = 18;
@@ -15,6 +17,11 @@ const BODY_CODEC: usize = 4;
 const MILLISECONDS_END: u64 = 1 << 48;
 const TIMESTAMP_MAX: u64 = i64::MAX as u64;
 const FIELDS_MAX_BYTES: usize = 256 << 10;
+/// Tag of a value that is in its cell.
+const INLINE: u8 = 0;
+const CELL_KIND: u8 = 3;
+const KEY_ESCAPE: [u8; 2] = [0, 0xff];
+const KEY_END: [u8; 2] = [0, 1];
 
 /// Encodes records and their refs.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
@@ -40,83 +47,89 @@ pub fn crc32(bytes: &[u8], seed: u32) -> u32 {
     hasher.finalize()
 }
 
+/// A record on its way: where its head ends among those of its group, its payload, and where the CRC of that stands.
+struct Part<Payload> {
+    head_end: usize,
+    crc_at: usize,
+    payload: Payload,
+}
+
 impl RecordEncoder {
-    /// One record of a value with a known column; None for any other.  The record before it has so many bytes.
-    fn encode_value<'py>(
+    /// Add the head of a record, without its CRCs; None for one that is no value with a known column.  The record before
+    /// it has so many bytes.
+    fn add_head<'py>(
         &self,
         record: &Bound<'py, PyTuple>,
-        segment: u32,
-        before: u64,
-        head: &mut Vec<u8>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let python = record.py();
-        if record.len() != 9 || record.get_item(0)?.extract::<u8>().ok() != Some(self.value_kind) {
-            return Ok(None);
+        before: usize,
+        heads: &mut Vec<u8>,
+    ) -> Option<Part<Bound<'py, PyBytes>>> {
+        let item = |place| record.get_item(place).ok();
+        let bytes = |place| item(place)?.cast_into::<PyBytes>().ok();
+        if record.len() != 9 || item(0)?.extract::<u8>().ok() != Some(self.value_kind) {
+            return None;
         }
-        let (row_key, related, payload) = (record.get_item(1)?, record.get_item(6)?, record.get_item(8)?);
-        let (Ok(row_key), Ok(related), Ok(payload)) =
-            (row_key.cast::<PyBytes>(), related.cast::<PyBytes>(), payload.cast::<PyBytes>())
-        else {
-            return Ok(None);
-        };
-        let (row_key, related, payload) = (row_key.as_bytes(), related.as_bytes(), payload.as_bytes());
-        let (family, qualifier) = (record.get_item(2)?, record.get_item(3)?);
+        let (row_key, related, payload) = (bytes(1)?, bytes(6)?, bytes(8)?);
+        let (row_key, related) = (row_key.as_bytes(), related.as_bytes());
+        let (family, qualifier) = (item(2)?, item(3)?);
         if !family.is_instance_of::<PyString>() || !qualifier.is_instance_of::<PyBytes>() {
-            return Ok(None);
+            return None;
         }
-        let Some(column) = self.columns.bind(python).get_item((family, qualifier))? else { return Ok(None) };
-        let column: u8 = column.extract()?;
-        let (Ok(timestamp), Ok(codec), Ok(raw_bytes)) = (
-            record.get_item(4)?.extract::<u64>(),
-            record.get_item(5)?.extract::<u8>(),
-            record.get_item(7)?.extract::<u32>(),
-        ) else {
-            return Ok(None);
-        };
+        let column: u8 = self.columns.bind(record.py()).get_item((family, qualifier)).ok()??.extract().ok()?;
+        let (timestamp, codec): (u64, u8) = (item(4)?.extract().ok()?, item(5)?.extract().ok()?);
+        let raw_bytes: u32 = item(7)?.extract().ok()?;
         let body_length; // a text names its body, the record before it, by its length
         let related = if usize::from(codec) == BODY_CODEC && related.is_empty() {
-            let Ok(length) = u32::try_from(before) else { return Ok(None) };
-            body_length = length.to_le_bytes();
+            body_length = u32::try_from(before).ok()?.to_le_bytes();
             &body_length[..]
         } else {
             related
         };
         let milliseconds = timestamp / self.micros_in_a_step;
         let fields_bytes = related.len() + row_key.len();
-        let Ok(payload_bytes) = u32::try_from(payload.len()) else { return Ok(None) };
+        let payload_bytes = u32::try_from(payload.as_bytes().len()).ok()?;
         if RELATED_BYTES.get(usize::from(codec)) != Some(&related.len())
             || fields_bytes > FIELDS_MAX_BYTES
             || timestamp > TIMESTAMP_MAX
         {
-            return Ok(None);
+            return None;
         }
         let tag = self.value_kind | codec << 4;
-        head.clear();
         let short = (u8::try_from(fields_bytes), u16::try_from(payload_bytes), u16::try_from(raw_bytes));
         let is_narrow = timestamp % self.micros_in_a_step == 0 && milliseconds < MILLISECONDS_END;
         if let ((Ok(fields_bytes), Ok(payload_bytes), Ok(raw_bytes)), true) = (short, is_narrow) {
-            head.extend_from_slice(&[self.magic, tag, column, fields_bytes]);
-            head.extend_from_slice(&payload_bytes.to_le_bytes());
-            head.extend_from_slice(&raw_bytes.to_le_bytes());
-            head.extend_from_slice(&milliseconds.to_le_bytes()[..6]);
+            heads.extend_from_slice(&[self.magic, tag, column, fields_bytes]);
+            heads.extend_from_slice(&payload_bytes.to_le_bytes());
+            heads.extend_from_slice(&raw_bytes.to_le_bytes());
+            heads.extend_from_slice(&milliseconds.to_le_bytes()[..6]);
         } else {
-            head.extend_from_slice(&[self.magic, tag | self.wide, column, 0]);
+            heads.extend_from_slice(&[self.magic, tag | self.wide, column, 0]);
             for number in [fields_bytes as u32, payload_bytes, raw_bytes] {
-                head.extend_from_slice(&number.to_le_bytes());
+                heads.extend_from_slice(&number.to_le_bytes());
             }
-            head.extend_from_slice(&timestamp.to_le_bytes());
+            heads.extend_from_slice(&timestamp.to_le_bytes());
         }
-        head.extend_from_slice(&crc32(payload, 0).to_le_bytes());
-        head.extend_from_slice(related);
-        head.extend_from_slice(row_key);
-        let head_crc = crc32(head, segment);
-        head.extend_from_slice(&head_crc.to_le_bytes());
-        let encoded = PyBytes::new_with(python, head.len() + payload.len(), |bytes| {
-            bytes[..head.len()].copy_from_slice(head);
-            bytes[head.len()..].copy_from_slice(payload);
-            Ok(())
-        })?;
-        Ok(Some(encoded))
+        let crc_at = heads.len();
+        heads.extend_from_slice(&[0; CRC_BYTES]);
+        heads.extend_from_slice(related);
+        heads.extend_from_slice(row_key);
+        Some(Part { head_end: heads.len(), crc_at, payload })
+    }
+}
+
+/// Put heads, their CRCs and payloads one behind the other.
+fn fill_records(mut rest: &mut [u8], heads: &mut [u8], parts: &[Part<&[u8]>], seed: u32) {
+    let mut start = 0;
+    for part in parts {
+        let head = &mut heads[start..part.head_end];
+        let at = part.crc_at - start;
+        head[at..at + CRC_BYTES].copy_from_slice(&crc32(part.payload, 0).to_le_bytes());
+        let crc = crc32(head, seed).to_le_bytes();
+        for bytes in [&*head, &crc[..], part.payload] {
+            let (place, behind) = rest.split_at_mut(bytes.len());
+            place.copy_from_slice(bytes);
+            rest = behind;
+        }
+        start = part.head_end;
     }
 }
 
@@ -130,32 +143,158 @@ impl RecordEncoder {
     }
 
     /// Records that lie one behind the other from an offset on, and the ref of each; None where the reference has to
-    /// look at them.
+    /// look at them.  Of a group, checksums and copies are made without the GIL.
     fn encode<'py>(
         &self,
         python: Python<'py>,
-        records: &Bound<'py, PyAny>,
+        records: Vec<Bound<'py, PyAny>>,
         segment: u64,
         offset: u64,
-    ) -> PyResult<Option<(Bound<'py, PyList>, Bound<'py, PyList>)>> {
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyList>)>> {
         let Ok(seed) = u32::try_from(segment) else { return Ok(None) };
-        let (found, refs) = (PyList::empty(python), PyList::empty(python));
-        let mut head = Vec::with_capacity(HEADER_BYTES + usize::from(u8::MAX) + CRC_BYTES);
+        let refs = PyList::empty(python);
+        let mut heads = Vec::with_capacity(128 * records.len());
+        let mut parts = Vec::with_capacity(records.len());
         let mut place = Vec::with_capacity(16);
-        let (mut offset, mut length) = (offset, 0);
-        for record in records.try_iter()? {
-            let record = record?;
+        let (mut total, mut length) = (0, 0);
+        for record in &records {
             let Ok(record) = record.cast::<PyTuple>() else { return Ok(None) };
-            let Some(encoded) = self.encode_value(record, seed, length, &mut head)? else { return Ok(None) };
-            length = encoded.as_bytes().len() as u64;
+            let start = heads.len();
+            let Some(part) = self.add_head(record, length, &mut heads) else { return Ok(None) };
+            length = part.head_end - start + CRC_BYTES + part.payload.as_bytes().len();
             place.clear();
-            push_varint(&mut place, segment);
-            push_varint(&mut place, offset);
-            push_varint(&mut place, length);
+            for number in [segment, offset + total as u64, length as u64] {
+                push_varint(&mut place, number);
+            }
             refs.append(PyBytes::new(python, &place))?;
-            found.append(encoded)?;
-            offset += length;
+            parts.push(part);
+            total += length;
         }
-        Ok(Some((found, refs)))
+        let parts: Vec<Part<&[u8]>> = parts
+            .iter()
+            .map(|part| Part { head_end: part.head_end, crc_at: part.crc_at, payload: part.payload.as_bytes() })
+            .collect();
+        let encoded = PyBytes::new_with(python, total, |bytes| {
+            if total < SHORT_BYTES {
+                fill_records(bytes, &mut heads, &parts, seed);
+            } else {
+                python.detach(|| fill_records(bytes, &mut heads, &parts, seed));
+            }
+            Ok(())
+        })?;
+        Ok(Some((encoded, refs)))
     }
+}
+
+/// Fields of a capture by where they go, as `sort_fields` of `model.capture` defines it.
+#[pyfunction]
+fn sort_fields<'py>(
+    columns: &Bound<'py, PyTuple>,
+    fields: &Bound<'py, PyTuple>,
+    limit: usize,
+) -> Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+    let python = columns.py();
+    let (inline, long) = (PyDict::new(python), PyDict::new(python));
+    for (column, field) in columns.iter().zip(fields.iter()) {
+        let raw = match field.cast::<PyBytes>() {
+            Ok(raw) => raw.as_bytes(),
+            Err(_) => field.cast::<PyString>().ok()?.to_str().ok()?.as_bytes(),
+        };
+        if raw.len() > limit {
+            long.set_item(column, PyBytes::new(python, raw)).ok()?;
+        } else if !raw.is_empty() {
+            let value = PyBytes::new_with(python, 1 + raw.len(), |value| {
+                value[0] = INLINE;
+                value[1..].copy_from_slice(raw);
+                Ok(())
+            });
+            inline.set_item(column, value.ok()?).ok()?;
+        }
+    }
+    Some((inline, long))
+}
+
+fn push_escaped(key: &mut Vec<u8>, raw: &[u8]) {
+    for (number, part) in raw.split(|byte| *byte == 0).enumerate() {
+        if number > 0 {
+            key.extend_from_slice(&KEY_ESCAPE);
+        }
+        key.extend_from_slice(part);
+    }
+    key.extend_from_slice(&KEY_END);
+}
+
+type LevelDbCell<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// What the names in a cell stand for: tag and only family of each table, bytes of each family; the type of a cell.
+struct CellNames<'a, 'py> {
+    tables: &'a Bound<'py, PyDict>,
+    families: &'a Bound<'py, PyDict>,
+    set_cell: &'a Bound<'py, PyAny>,
+    largest_bytes: usize,
+}
+
+impl<'py> CellNames<'_, 'py> {
+    /// Add the cells of a row; None if it has anything else, or a cell that may be refused.
+    fn add_row(&self, row: &Bound<'py, PyAny>, cells: &mut Vec<LevelDbCell<'py>>) -> Option<()> {
+        let (table, row_key, mutations) =
+            row.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, Bound<'_, PyAny>)>().ok()?;
+        let (tag, only_family) = self.tables.get_item(table).ok()??.extract::<(u8, Bound<'_, PyAny>)>().ok()?;
+        let is_bare = !only_family.is_none();
+        let mut key = Vec::with_capacity(row_key.as_bytes().len() + 64);
+        key.push(tag);
+        push_escaped(&mut key, row_key.as_bytes());
+        let prefix_bytes = key.len();
+        for mutation in mutations.try_iter().ok()? {
+            let cell = mutation.ok().filter(|cell| cell.get_type().is(self.set_cell))?;
+            let (family, qualifier, timestamp, value) =
+                cell.extract::<(Bound<'_, PyAny>, Bound<'_, PyBytes>, u64, Bound<'_, PyBytes>)>().ok()?;
+            key.truncate(prefix_bytes);
+            if is_bare {
+                if timestamp != 0 || !value.as_bytes().is_empty() || !family.eq(&only_family).ok()? {
+                    return None;
+                }
+                key.extend_from_slice(qualifier.as_bytes());
+            } else {
+                if value.as_bytes().len() > self.largest_bytes {
+                    return None;
+                }
+                key.push(CELL_KIND);
+                key.extend_from_slice(self.families.get_item(family).ok()??.cast::<PyBytes>().ok()?.as_bytes());
+                push_escaped(&mut key, qualifier.as_bytes());
+                key.extend_from_slice(&TIMESTAMP_MAX.checked_sub(timestamp)?.to_be_bytes());
+            }
+            cells.push((PyBytes::new(row.py(), &key), value));
+        }
+        Some(())
+    }
+}
+
+/// Put the cells of rows into a batch, in order, as `LevelDBEngine._fill` does; false, and none is put, if that has to.
+#[pyfunction]
+fn put_cells<'py>(
+    put: &Bound<'py, PyAny>,
+    rows: &Bound<'py, PyAny>,
+    tables: &Bound<'py, PyDict>,
+    families: &Bound<'py, PyDict>,
+    set_cell: &Bound<'py, PyAny>,
+    largest_bytes: usize,
+) -> PyResult<bool> {
+    let names = CellNames { tables, families, set_cell, largest_bytes };
+    let mut cells = Vec::new();
+    for row in rows.try_iter()? {
+        if names.add_row(&row?, &mut cells).is_none() {
+            return Ok(false);
+        }
+    }
+    for cell in cells {
+        put.call1(cell)?;
+    }
+    Ok(true)
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<RecordEncoder>()?;
+    module.add_function(wrap_pyfunction!(sort_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(put_cells, module)?)
 }
