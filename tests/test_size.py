@@ -26,19 +26,19 @@ from docstore import compiled
 from tools.size import batch_counts, figures, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 63_575,
-    "lines of the core": 42_615,
-    "files of docstore/": 214,
-    "classes": 492,
-    "record types": 226,
-    "files of a put": 39,
-    "classes of a put": 52,
-    "functions of a put": 247,
+    "lines of docstore/": 62_555,
+    "lines of the core": 41_755,
+    "files of docstore/": 203,
+    "classes": 465,
+    "record types": 218,
+    "files of a put": 38,
+    "classes of a put": 51,
+    "functions of a put": 229,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
-    "lines of Rust": 12_675,
-    "lines of tools/": 9_341,
+    "lines of Rust": 12_880,
+    "lines of tools/": 9_192,
 }
 
 

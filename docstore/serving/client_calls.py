@@ -46,7 +46,7 @@ from docstore.model.types import (
     refusal_of_fields,
     refusal_of_time,
 )
-from docstore.reading.cells import SLICE_CELLS, Row, scan_range
+from docstore.reading.cells import Row, scan_range
 from docstore.reading.collapse import Orphan, Similar
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
@@ -542,12 +542,9 @@ class CellCalls:
         url_or_row_key: str | bytes,
         *,
         families: tuple[str, ...] | None = None,
-        cell_limit: int = SLICE_CELLS,
         spec: ReadSpec | None = None,
     ) -> Items[Cell]:
-        """See `CellStore.slices`; how many cells are read at a time is the server's choice."""
-        if cell_limit < 1:
-            raise InvalidArgument(f"cell_limit must be at least 1, not {cell_limit}")
+        """See `CellStore.slices`."""
         wanted = ReadSpec(None if families is None else checked_families(families)) if spec is None else spec
         return _slices(self._session, url_or_row_key, wanted)
 

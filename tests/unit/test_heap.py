@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from docstore.cli import serve, store_commands
+from docstore.cli import store_commands, stores
 
 PROGRAM = """
 import ctypes, sys, threading
@@ -59,10 +59,10 @@ def test_a_server_has_one_heap_before_its_store_has_threads(monkeypatch: pytest.
         done.append("open")
         raise Opened
 
-    monkeypatch.setattr(serve, "use_one_heap", lambda: done.append("heap"))
-    monkeypatch.setattr(serve, "open_files", opened)
+    monkeypatch.setattr(stores, "use_one_heap", lambda: done.append("heap"))
+    monkeypatch.setattr(stores, "open_files", opened)
     parser = argparse.ArgumentParser()
     store_commands.add_serve_arguments(parser)
     with pytest.raises(Opened):
-        serve.run_serve(parser.parse_args(["--port", "0"]))
+        stores.run_serve(parser.parse_args(["--port", "0"]))
     assert done == ["heap", "open"]
