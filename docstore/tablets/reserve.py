@@ -38,6 +38,11 @@ RECOVERY_BYTES = 64 << 10
 Result = TypeVar("Result")
 
 
+def recovery_bytes(log_bytes: int) -> int:
+    """Free space without which recovery of a log of LevelDB could fail: its table is compressed."""
+    return log_bytes * 3 // 4 + RECOVERY_BYTES
+
+
 class LastRoom(StorageError):
     """This write must not use the reserve."""
 
@@ -139,10 +144,9 @@ class Reserve:
         return free_bytes >= (RECOVERY_BYTES if self.length_bytes() >= needed_bytes else needed_bytes)
 
     def _recovery_bytes(self) -> int:
-        """Free space without which recovery could fail."""
         engine = self._path.parent / ENGINE_DIRECTORY
         logs = [engine / name for name in self._files.names(engine) if name.endswith(".log")]
-        return sum(map(self._files.length_bytes, logs)) * 3 // 4 + RECOVERY_BYTES
+        return recovery_bytes(sum(map(self._files.length_bytes, logs)))
 
     def release(self, length_bytes: int | None = None) -> bool:
         """Release the reserve, or a part of it; False if there was none.

@@ -56,8 +56,8 @@ from docstore.storage.engine import (
 )
 from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, RowReader, column_head, take_keys
+from docstore.tablets.reserve import RECOVERY_BYTES, recovery_bytes
 
-_REOPEN_SLACK_BYTES = 64 << 10
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Harmless errors of a close: the data stays in the log, and the next open reads it."""
 _CLOSE_POLL_SECONDS = 0.0005
@@ -218,7 +218,7 @@ class Handle:
     def _check_room_to_reopen(self) -> None:
         """Refuse a write if the disk is so full that a reopening would fail, because then reads would fail too."""
         free_bytes, log_bytes = self.free_and_log_bytes()
-        needed_bytes = log_bytes * 3 // 4 + _REOPEN_SLACK_BYTES  # a table of the log is compressed
+        needed_bytes = recovery_bytes(log_bytes)
         if free_bytes < needed_bytes:
             raise StorageError(
                 errno.ENOSPC,
@@ -593,7 +593,7 @@ class LevelDBEngine:
 
     def _shorten_log(self) -> None:
         free_bytes, log_bytes = self._handle.free_and_log_bytes()
-        if free_bytes < log_bytes // 2 + _REOPEN_SLACK_BYTES:
+        if free_bytes < log_bytes // 2 + RECOVERY_BYTES:
             return
         try:
             shorten_log(self._handle.writable(), _BEFORE_ALL, _NOWHERE, self.keep_room)
