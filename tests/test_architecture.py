@@ -23,7 +23,7 @@ LAYERS = {
     "docstore.compiled": -1,
     "docstore.model": 0,
     "docstore.storage": 1,
-    "docstore.reference": 1,
+    "tests.reference": 1,
     "docstore.text": 2,
     "docstore.serving.wire": 1,
     "docstore.dedup": 3,
@@ -107,7 +107,7 @@ REFERENCE_IMPORTERS = {
         "docstore.cli.diff",
     },
 }
-"""Who may import these modules of `docstore.reference`, apart from itself.  What all verdicts, searches and sweeps are
+"""Who may import these modules of `tests.reference`, apart from itself.  What all verdicts, searches and sweeps are
 made of, words, fingerprints and how texts are ranked, anyone may import: Python computes it in one place, whichever
 kernel analyses pages."""
 
@@ -228,8 +228,8 @@ def test_the_reference_is_reached_through_named_modules() -> None:
     used = set()
     for module, path in modules():
         for line, imported in imports(path):
-            part = imported.removeprefix("docstore.reference.")
-            if part in REFERENCE_IMPORTERS and imported != part and not within(module, "docstore.reference"):
+            part = imported.removeprefix("tests.reference.")
+            if part in REFERENCE_IMPORTERS and imported != part and not within(module, "tests.reference"):
                 allowed = {name for name in REFERENCE_IMPORTERS[part] if within(module, name)}
                 assert allowed, f"{path}:{line}: {imported} may be imported by {sorted(REFERENCE_IMPORTERS[part])}"
                 used |= {(part, name) for name in allowed}

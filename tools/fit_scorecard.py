@@ -1,4 +1,4 @@
-"""Fit the numbers of docstore/reference/data/scorecard.txt to pages with known content.
+"""Fit the numbers of tests/reference/data/scorecard.txt to pages with known content.
 
     python -m tools.fit_scorecard WCXB_DIR [--passages CHECKOUT] [--texts CHECKOUT] [--articles CHECKOUT]
     python -m tools.fit_scorecard WCXB_DIR --held-out
@@ -36,8 +36,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.reference import scored, tables
-from docstore.reference.blocks import HINT_WORDS, MARKS, Outline, render
+from tests.reference import scored, tables
+from tests.reference.blocks import HINT_WORDS, MARKS, Outline, render
 from tools.bench.extraction import (
     KINDS,
     article_pages,

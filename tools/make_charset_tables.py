@@ -1,4 +1,4 @@
-"""Write `charset.txt` and `multibyte.txt` of `docstore/reference/data/` from the WHATWG Encoding Standard.
+"""Write `charset.txt` and `multibyte.txt` of `tests/reference/data/` from the WHATWG Encoding Standard.
 
     python tools/make_charset_tables.py FOLDER
 

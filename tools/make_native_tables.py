@@ -16,11 +16,11 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from docstore.reference import blocks, scored, tokens
-from docstore.reference.blocks import MARK_SCORES, MARKS
-from docstore.reference.scored import SCORES
-from docstore.reference.tokens import _NAMED as NAMED_REFERENCES
-from docstore.reference.words import UNICODE
+from tests.reference import blocks, scored, tokens
+from tests.reference.blocks import MARK_SCORES, MARKS
+from tests.reference.scored import SCORES
+from tests.reference.tokens import _NAMED as NAMED_REFERENCES
+from tests.reference.words import UNICODE
 
 TARGET = Path(__file__).parent.parent / "native" / "core" / "data"
 HEAD = "// {what}\n//\n// Made by `tools/make_native_tables.py`; never edited by hand.\n\n"

@@ -1,4 +1,4 @@
-"""Write `docstore/reference/data/unicode.txt`: the character classes that cut words, pinned to Unicode 14.0.
+"""Write `tests/reference/data/unicode.txt`: the character classes that cut words, pinned to Unicode 14.0.
 
 Run it with a Python whose `unicodedata` is 14.0.0 (CPython 3.11): another version is refused, because a fingerprint
 must not depend on it.  `--check` says whether the table in the tree is what this writes.

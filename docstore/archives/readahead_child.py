@@ -30,10 +30,10 @@ from docstore.archives.readahead import HELLO, Job, Portion, portions
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
-from docstore.reference import fingerprints
 from docstore.writing.anchors import Anchor
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
+from tests.reference import fingerprints
 
 AHEAD_BYTES = 16 << 20
 """Limit of bodies that are read and not yet sent; a longer one is in flight alone."""

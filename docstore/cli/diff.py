@@ -15,13 +15,13 @@ from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema
 from docstore.reading.documents import Capture, Document
-from docstore.reference import charset
-from docstore.reference.charset import TEXT_LIMIT_BYTES
-from docstore.reference.fingerprints import BITS
 from docstore.reports.measures import Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
 from docstore.text.readers import is_html
+from tests.reference import charset
+from tests.reference.charset import TEXT_LIMIT_BYTES
+from tests.reference.fingerprints import BITS
 
 if TYPE_CHECKING:
     from docstore.attach import Store

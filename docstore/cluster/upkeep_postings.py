@@ -52,10 +52,10 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer, body_head
 from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec, RowMutations, SetCell
-from docstore.reference.ranking import BUCKET_LIMIT
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.values import parse_cell_value
+from tests.reference.ranking import BUCKET_LIMIT
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
 """In the order of the sweeps."""

@@ -19,8 +19,10 @@ import numpy as np
 
 from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.types import RowMutations, SetCell
-from docstore.reference.fingerprints import BANDS, Numbers
-from docstore.reference.ranking import (
+from docstore.storage.engine import Engine
+from docstore.storage.plan import Plan
+from tests.reference.fingerprints import BANDS, Numbers
+from tests.reference.ranking import (
     BUCKET_LIMIT,
     NO_KEYS,
     IndexQuery,
@@ -29,8 +31,6 @@ from docstore.reference.ranking import (
     first_of_each,
     propose,
 )
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan
 
 if TYPE_CHECKING:
     from docstore.dedup.kernel import Postings

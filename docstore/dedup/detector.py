@@ -54,13 +54,13 @@ from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
-from docstore.reference.ranking import Proposal
-from docstore.reference.texts import QueryText, SketchBounds
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, through_moves
+from tests.reference.ranking import Proposal
+from tests.reference.texts import QueryText, SketchBounds
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them

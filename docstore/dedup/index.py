@@ -44,11 +44,11 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer, body_head, text_number
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
-from docstore.reference.fingerprints import BANDS
-from docstore.reference.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage
+from tests.reference.fingerprints import BANDS
+from tests.reference.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
 
 if TYPE_CHECKING:
     from docstore.model.analysis import Analysis

@@ -1,6 +1,6 @@
 """The one place that says which code runs: for bodies and their checksums, for texts, for sets, for runs of postings.
 
-`docstore/reference/` defines every result.  Native code gives the same bits faster, and is used if it is built and has
+`tests/reference/` defines every result.  Native code gives the same bits faster, and is used if it is built and has
 the extractor; `Kernel.name` says which code analyses pages.  A string with lone surrogates is analysed by the
 reference.
 Bodies that are not HTML go to `text.readers`, whichever code runs; checksums are of the whole body.
@@ -44,12 +44,12 @@ from docstore.model import format as disk
 from docstore.model.analysis import Analysis, Link, TextKeys
 from docstore.model.capture import encode_entries
 from docstore.model.errors import InvalidArgument
-from docstore.reference import analysis as reference
-from docstore.reference import fingerprints, page, postings, texts
-from docstore.reference.fingerprints import Numbers, Sets
-from docstore.reference.words import words as reference_words
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
+from tests.reference import analysis as reference
+from tests.reference import fingerprints, page, postings, texts
+from tests.reference.fingerprints import Numbers, Sets
+from tests.reference.words import words as reference_words
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"

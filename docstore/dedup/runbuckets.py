@@ -40,9 +40,12 @@ from docstore.model.format import (
     RUN_TEXT_GONE,
 )
 from docstore.model.types import Cell, DeleteRow, Durability, Mutation, RowMutations, SetCell
-from docstore.reference.fingerprints import Numbers
-from docstore.reference.postings import LIST_LIMIT
-from docstore.reference.ranking import (
+from docstore.storage.engine import Engine, ScannedRow
+from docstore.storage.files import Files
+from docstore.storage.plan import Plan, Stage, apply
+from tests.reference.fingerprints import Numbers
+from tests.reference.postings import LIST_LIMIT
+from tests.reference.ranking import (
     BUCKET_LIMIT,
     FURTHER,
     LOOKS_INSIDE,
@@ -53,9 +56,6 @@ from docstore.reference.ranking import (
     Keys,
     Proposal,
 )
-from docstore.storage.engine import Engine, ScannedRow
-from docstore.storage.files import Files
-from docstore.storage.plan import Plan, Stage, apply
 
 Texts: TypeAlias = Iterable[IndexQuery]
 """Texts with their keys."""

@@ -58,10 +58,10 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
 )
 from docstore.model.hexdump import Field, HexLines
-from docstore.reference import postings as reference
-from docstore.reference.postings import UNIT_BYTES, Shape, bound_buckets, key_count, without_dead
-from docstore.reference.ranking import Keys
 from docstore.storage.files import AppendFile, Files, translated
+from tests.reference import postings as reference
+from tests.reference.postings import UNIT_BYTES, Shape, bound_buckets, key_count, without_dead
+from tests.reference.ranking import Keys
 
 MAX_SLICE_BITS: Final = 24
 PART_NAMES: Final = "texts", "slices", "index"

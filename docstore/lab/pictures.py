@@ -21,10 +21,10 @@ from docstore.model import capture
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, url_of
 from docstore.model.types import ReadSpec
-from docstore.reference.charset import decode
-from docstore.reference.plateau import Span, best_span, stream
-from docstore.reference.tokens import split
 from docstore.reports.measures import Measures, measures
+from tests.reference.charset import decode
+from tests.reference.plateau import Span, best_span, stream
+from tests.reference.tokens import split
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store

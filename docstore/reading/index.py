@@ -18,13 +18,13 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import ReadSpec
-from docstore.reference import fingerprints
-from docstore.reference.ranking import IndexQuery
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.port import Backend
 from docstore.storage.table import Table
 from docstore.storage.values import INLINE_TAG
+from tests.reference import fingerprints
+from tests.reference.ranking import IndexQuery
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))

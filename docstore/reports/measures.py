@@ -21,9 +21,9 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import ReadSpec, Schema
 from docstore.reading.documents import Capture
-from docstore.reference import fingerprints
-from docstore.reference.fingerprints import BITS, check_bits, differing_bits, pairs_within
 from docstore.sweep.pages import Blobs
+from tests.reference import fingerprints
+from tests.reference.fingerprints import BITS, check_bits, differing_bits, pairs_within
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SKETCH_BIN_BITS
-from docstore.reference.fingerprints import BINS, Numbers, distinct, spans
+from tests.reference.fingerprints import BINS, Numbers, distinct, spans
 
 ROUNDING = 1e-9
 """Subtracted before rounding up, so that a float error never asks for one member too many; the final test is exact."""

@@ -25,8 +25,8 @@ from docstore.model.capture import MAIN
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import url_of
 from docstore.reading.collapse import Membership, own_group
-from docstore.reference.fingerprints import Numbers, distinct
 from docstore.storage.unreadable import Place
+from tests.reference.fingerprints import Numbers, distinct
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
 from docstore.dedup.kernel import Kernel, joined_words, shared_members
 from docstore.model.capture import sketch_bins
-from docstore.reference.fingerprints import BINS, Numbers, Sets, minima, sketch
 from docstore.sweep.candidates import Candidates, candidates
+from tests.reference.fingerprints import BINS, Numbers, Sets, minima, sketch
 
 # --- when two versions are equal: one rule for all stages and for verdicts
 #

@@ -38,13 +38,13 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES, VERDICT_KINDS
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
-from docstore.reference.fingerprints import BINS, Numbers
 from docstore.storage.bases import value_name
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
 from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, in_order, text_identity, text_of
+from tests.reference.fingerprints import BINS, Numbers
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 LONG_TEXT_BYTES = 2048

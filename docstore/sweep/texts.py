@@ -36,11 +36,11 @@ from docstore.model.format import (
 )
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
-from docstore.reference.fingerprints import BINS, Numbers, Sets
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions
+from tests.reference.fingerprints import BINS, Numbers, Sets
 
 BATCH_TEXTS = 256
 BATCH_BYTES = 4 << 20

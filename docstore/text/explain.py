@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from docstore.reference import combined, scored
-from docstore.reference.blocks import (
+from tests.reference import combined, scored
+from tests.reference.blocks import (
     ADVERT,
     BOILERPLATE,
     HEADER,
@@ -24,11 +24,11 @@ from docstore.reference.blocks import (
     render,
     tag_marks,
 )
-from docstore.reference.page import extractor as extractor_of
-from docstore.reference.page import visible
-from docstore.reference.scored import outlier_blocks
-from docstore.reference.tokens import HIDDEN, split
-from docstore.reference.words import words
+from tests.reference.page import extractor as extractor_of
+from tests.reference.page import visible
+from tests.reference.scored import outlier_blocks
+from tests.reference.tokens import HIDDEN, split
+from tests.reference.words import words
 
 MOST_CAUSES: Final = 4
 LEAST_SCORE: Final = 10

@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from unicodedata import category, combining
 
-from docstore.reference.words import UNICODE
+from tests.reference.words import UNICODE
 
 PREFIX_CHARACTERS: Final = 4
 """Shorter query words match whole words only."""

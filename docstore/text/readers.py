@@ -40,10 +40,10 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from docstore.model.capture import Entry
-from docstore.reference import charset, page
-from docstore.reference.charset import TEXT_LIMIT_BYTES
-from docstore.reference.page import BREAK, fold_blocks, visible
-from docstore.reference.tokens import ascii_lower, attributes, split
+from tests.reference import charset, page
+from tests.reference.charset import TEXT_LIMIT_BYTES
+from tests.reference.page import BREAK, fold_blocks, visible
+from tests.reference.tokens import ascii_lower, attributes, split
 
 HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 XML_TYPES: Final = frozenset({"text/xml", "application/xml"})

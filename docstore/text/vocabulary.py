@@ -30,10 +30,10 @@ from lxml import etree
 
 from docstore.model.capture import Entry
 from docstore.model.errors import InvalidArgument
-from docstore.reference import charset
-from docstore.reference.page import BREAK, fold_blocks
-from docstore.reference.tokens import decode_text
 from docstore.text.readers import Text, Unreadable, published_time, shown
+from tests.reference import charset
+from tests.reference.page import BREAK, fold_blocks
+from tests.reference.tokens import decode_text
 
 MOST_ENTRIES: Final = 50_000
 """The limit of the site map protocol."""

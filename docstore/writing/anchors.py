@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from docstore.model import keys
 from docstore.model.analysis import Analysis
 from docstore.model.format import INLINE_LIMIT_BYTES
-from docstore.reference import charset
-from docstore.reference.tokens import attributes, split
 from docstore.text.readers import is_html
+from tests.reference import charset
+from tests.reference.tokens import attributes, split
 
 FAMILY: Final = "anchor"
 MAX_TARGETS: Final = 1000

@@ -38,7 +38,6 @@ from docstore.model.format import (
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
-from docstore.reference.ranking import IndexQuery, Keys
 from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
@@ -47,6 +46,7 @@ from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import is_absent
 from docstore.writing.batch import PAGES, counts_of
+from tests.reference.ranking import IndexQuery, Keys
 
 MAX_CACHED_BASE_BYTES = 32 << 20
 RECORD_COLUMNS = frozenset(CAPTURE_FIELDS.values())

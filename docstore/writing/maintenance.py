@@ -37,8 +37,6 @@ from docstore.model.types import (
 )
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_buckets
-from docstore.reference.fingerprints import text_checksum
-from docstore.reference.ranking import Keys
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
 from docstore.storage.plan import Plan, Stage
@@ -49,6 +47,8 @@ from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.batch import PAGES, counts_of
+from tests.reference.fingerprints import text_checksum
+from tests.reference.ranking import Keys
 
 SLICE_POSTINGS = 256
 """Captures whose postings go under one hold of the lock; those of the first go with their row."""

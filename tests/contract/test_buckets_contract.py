@@ -12,8 +12,8 @@ from memory_engine import MemoryEngine
 
 from docstore.dedup.buckets import NOTHING_NEW, Buckets, LayeredBuckets, NewPostings, RowBuckets
 from docstore.dedup.runbuckets import RunBuckets
-from docstore.reference.ranking import BUCKET_LIMIT, IndexQuery
 from docstore.storage.engine import Engine
+from tests.reference.ranking import BUCKET_LIMIT, IndexQuery
 
 SEED = 20261121
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from docstore.model.errors import InvalidArgument
-from docstore.reference.page import EXTRACTORS, Extractor, extractor, visible
-from docstore.reference.tokens import split
+from tests.reference.page import EXTRACTORS, Extractor, extractor, visible
+from tests.reference.tokens import split
 
 PAGES = [
     "",

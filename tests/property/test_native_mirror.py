@@ -29,10 +29,10 @@ from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, has_words, held_words, words
 from docstore.model.analysis import Analysis
-from docstore.reference import fingerprints, multibyte
-from docstore.reference.charset import SINGLE_BYTE
-from docstore.reference.words import UNICODE
-from docstore.reference.words import words as reference_words
+from tests.reference import fingerprints, multibyte
+from tests.reference.charset import SINGLE_BYTE
+from tests.reference.words import UNICODE
+from tests.reference.words import words as reference_words
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native kernel: {compiled.WHY_NOT}")
 

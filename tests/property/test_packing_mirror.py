@@ -18,8 +18,8 @@ from docstore import compiled
 from docstore.dedup import kernel, runs
 from docstore.dedup.runs import Run, merged_parts, pruned_parts, run_parts
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.reference import postings as reference
-from docstore.reference.postings import LIST_LIMIT, RunView, Shape, bound_buckets, key_count, mix, pack
+from tests.reference import postings as reference
+from tests.reference.postings import LIST_LIMIT, RunView, Shape, bound_buckets, key_count, mix, pack
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from docstore import compiled
 from docstore.dedup.kernel import Kernel
-from docstore.reference import fingerprints, postings
-from docstore.reference.ranking import BUCKET_LIMIT, FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
-from docstore.reference.texts import QueryText, SketchBounds
+from tests.reference import fingerprints, postings
+from tests.reference.ranking import BUCKET_LIMIT, FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
+from tests.reference.texts import QueryText, SketchBounds
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 

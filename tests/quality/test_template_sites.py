@@ -31,9 +31,9 @@ from docstore.model.analysis import Analysis
 from docstore.model.capture import StoredVerdict
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DUPLICATES, Durability, VerdictKind
-from docstore.reference.fingerprints import overlap
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.engines.leveldb import LevelDBEngine
+from tests.reference.fingerprints import overlap
 
 pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 

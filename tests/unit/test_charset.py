@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.reference.charset import LABELS, decode, decode_as, encoding_of_label
+from tests.reference.charset import LABELS, decode, decode_as, encoding_of_label
 
 HTML = "text/html"
 

@@ -15,10 +15,10 @@ from docstore.cli import arguments, page_commands, store_commands
 from docstore.cli.main import COMMANDS, Command
 from docstore.model.types import COUNT_MAX, Durability, Schema, VerdictKind
 from docstore.notes import annotate, links
-from docstore.reference import fingerprints
 from docstore.sweep import job
 from docstore.sweep.clusters import CanonicalPolicy
 from tests.cli_case import Terminal
+from tests.reference import fingerprints
 
 HEAVY = {
     *("numpy", "plyvel", "lxml", "litestar", "msgspec", "pyarrow", "tantivy"),

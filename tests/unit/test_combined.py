@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processor_time import least_seconds
 
-from docstore.reference import combined as rule
-from docstore.reference.blocks import outline
-from docstore.reference.combined import combined, select
-from docstore.reference.page import extractor, visible
-from docstore.reference.tokens import split
+from tests.reference import combined as rule
+from tests.reference.blocks import outline
+from tests.reference.combined import combined, select
+from tests.reference.page import extractor, visible
+from tests.reference.tokens import split
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "html"
 PARAGRAPHS = [f"Sentence number {n} of the story tells something that no other sentence of it tells." for n in range(9)]

@@ -10,9 +10,9 @@ import pytest
 
 from docstore.lab.tune import tune
 from docstore.model.errors import InvalidArgument
-from docstore.reference import fingerprints
 from docstore.sweep import candidates
 from tests import theory
+from tests.reference import fingerprints
 
 SEED = 20261120
 

@@ -11,11 +11,11 @@ import pytest
 
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
-from docstore.reference import fingerprints
-from docstore.reference.fingerprints import BAND_WIDTH, BANDS
 from docstore.sweep import candidates
 from tests import theory
 from tests.pages import changed, page, words
+from tests.reference import fingerprints
+from tests.reference.fingerprints import BAND_WIDTH, BANDS
 
 SEED = 20261121
 PAIRS = 1500

@@ -1,6 +1,6 @@
 import pytest
 
-from docstore.reference.blocks import (
+from tests.reference.blocks import (
     ADVERT,
     ADVERT_WORDS,
     ARTICLE,

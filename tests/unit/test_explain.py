@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from docstore.reference.page import EXTRACTORS, extractor
-from docstore.reference.scored import SCORES
-from docstore.reference.tokens import split
 from docstore.text.explain import ExplainedBlock, cause_of, doubts, explain, left_out
+from tests.reference.page import EXTRACTORS, extractor
+from tests.reference.scored import SCORES
+from tests.reference.tokens import split
 
 STORY = " ".join(f"The walk over hill number {number} was long, and the view from it was good." for number in range(9))
 PAGE = f"""<html><head><title>A walk in the hills</title></head><body>

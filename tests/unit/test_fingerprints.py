@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from docstore.dedup import kernel
 from docstore.model.errors import InvalidArgument
-from docstore.reference import fingerprints
-from docstore.reference.words import words
+from tests.reference import fingerprints
+from tests.reference.words import words
 
 SETS = st.sets(st.integers(0, 2**64 - 1), min_size=1, max_size=300).map(lambda s: np.array(sorted(s), np.uint64))
 

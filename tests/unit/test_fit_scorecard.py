@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docstore.reference import tables
-from docstore.reference.blocks import MARKS
 from tests.pages import words
+from tests.reference import tables
+from tests.reference.blocks import MARKS
 from tools.fit_scorecard import Examples, Signs, fit, label_passages, label_words, look, minimum, sums, write_table
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis, Link
 from docstore.model.errors import InvalidArgument
-from docstore.reference.charset import TEXT_LIMIT_BYTES
 from docstore.text import readers
+from tests.reference.charset import TEXT_LIMIT_BYTES
 
 PAGE = (
     "<html lang=en><title>Tea</title><h1>On tea</h1><p>"

@@ -17,10 +17,10 @@ from docstore.model.errors import CorruptionError
 from docstore.model.format import BAND_SECRET_ROW
 from docstore.model.types import DeleteRow, Durability, RowMutations, Schema, VerdictKind
 from docstore.reading.index import kernel_of, open_buckets
-from docstore.reference import fingerprints
 from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.reindex import reindex
 from docstore.tablets.backup import restore
+from tests.reference import fingerprints
 
 TYPE = (("Content-Type", "text/html"),)
 KEYED = Schema(keyed_bands=True)

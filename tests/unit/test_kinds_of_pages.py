@@ -2,10 +2,10 @@
 
 import pytest
 
-from docstore.reference.page import visible
-from docstore.reference.scored import scored
-from docstore.reference.tokens import split
 from tests.pages import words
+from tests.reference.page import visible
+from tests.reference.scored import scored
+from tests.reference.tokens import split
 
 PROSE = [" ".join(words(seed, 30)).capitalize() + "." for seed in range(8)]
 PARAGRAPHS = "".join(f"<p>{each}</p>" for each in PROSE)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from docstore.dedup.runbuckets import RunLevels
 from docstore.dedup.runs import Span
 from docstore.model.errors import CorruptionError, InvalidArgument
-from docstore.reference.postings import LIST_LIMIT
+from tests.reference.postings import LIST_LIMIT
 
 SEED = 20261120
 LIMIT = LIST_LIMIT

@@ -2,7 +2,7 @@
 
 import pytest
 
-from docstore.reference.blocks import (
+from tests.reference.blocks import (
     BITS,
     CONSENT,
     CONSENT_MANAGERS,

@@ -17,9 +17,6 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.plain import iso
 from docstore.model.types import ReadSpec, Schema
 from docstore.reading.documents import Capture
-from docstore.reference import fingerprints
-from docstore.reference.fingerprints import simhash
-from docstore.reference.words import words as words_of
 from docstore.reports.dedup import KnownDuplicate, known_duplicates
 from docstore.reports.measures import Measures, measures, simhash_pairs, similar_by_simhash
 from docstore.serving.client import connect
@@ -27,6 +24,9 @@ from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import sweep
 from tests.cli_case import Terminal
 from tests.pages import changed, page, words
+from tests.reference import fingerprints
+from tests.reference.fingerprints import simhash
+from tests.reference.words import words as words_of
 from tests.serving import serving
 from tests.stores import change_capture
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from docstore.reference.blocks import outline, render
-from docstore.reference.scored import outlier_blocks, scored
-from docstore.reference.tokens import split
 from docstore.text.explain import explain
 from tests.pages import words
+from tests.reference.blocks import outline, render
+from tests.reference.scored import outlier_blocks, scored
+from tests.reference.tokens import split
 
 ADVERT = "<div><p>" + " ".join(words(99, 20)).capitalize() + ".</p></div>"
 

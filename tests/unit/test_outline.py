@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docstore.reference.blocks import ADVERT, ARTICLE, HINT, MAIN, outline, render, text_weight
-from docstore.reference.page import visible
-from docstore.reference.tokens import split
+from tests.reference.blocks import ADVERT, ARTICLE, HINT, MAIN, outline, render, text_weight
+from tests.reference.page import visible
+from tests.reference.tokens import split
 
 _TAGS = """
 <div> </div> <p> </p> <li> </li> <ul> </ul> <a href=x> <a> </a> <b> </b> <br> <img> <hr> <table> <tr> <td> </table>

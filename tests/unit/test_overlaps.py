@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from docstore import compiled
 from docstore.dedup import kernel
-from docstore.reference import fingerprints
-from docstore.reference.fingerprints import Sets
+from tests.reference import fingerprints
+from tests.reference.fingerprints import Sets
 
 COUNTERS = [fingerprints.shared_members, *([kernel.shared_members] if not compiled.WHY_NOT else [])]
 

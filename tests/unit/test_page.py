@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docstore.model.errors import InvalidArgument
-from docstore.reference.page import extractor, read
-from docstore.reference.tokens import INLINE
-from docstore.reference.words import words
+from tests.reference.page import extractor, read
+from tests.reference.tokens import INLINE
+from tests.reference.words import words
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 
 from docstore.lab.pictures import curve, plateau_png, span_tokens
 from docstore.model.errors import InvalidArgument
-from docstore.reference.plateau import Span
+from tests.reference.plateau import Span
 
 PAGE = b"<ul><li>one<li>two<li>three</ul><p>" + b"many words of the text " * 20 + b"<p><p><p>end"
 

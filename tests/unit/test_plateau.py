@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from processor_time import least_seconds
 
 from docstore.model.errors import InvalidArgument
-from docstore.reference.plateau import Span, best_span, plateau, stream
-from docstore.reference.tokens import split
+from tests.reference.plateau import Span, best_span, plateau, stream
+from tests.reference.tokens import split
 
 BUNCHES = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12)
 

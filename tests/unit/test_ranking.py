@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from docstore.reference.fingerprints import Numbers
-from docstore.reference.ranking import (
+from tests.reference.fingerprints import Numbers
+from tests.reference.ranking import (
     BUCKET_LIMIT,
     CROWD,
     CROWD_DEPTH,

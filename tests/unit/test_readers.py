@@ -636,7 +636,7 @@ def test_an_archive_of_feeds_is_ingested_with_the_vocabulary_of_the_store(tmp_pa
         ("plyvel", {"docstore/tablets/engines/leveldb.py"}),
         ("zstandard", {"docstore/tablets/codec.py", "docstore/archives/source.py"}),
         ("msgpack", {"docstore/model/capture.py", "docstore/storage/schema.py"}),
-        ("mmh3", {"docstore/reference/fingerprints.py"}),
+        ("mmh3", {"tests/reference/fingerprints.py"}),
     ],
 )
 def test_each_package_of_the_owner_is_used_at_a_named_place(package: str, places: set[str]) -> None:

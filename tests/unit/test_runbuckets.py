@@ -22,9 +22,9 @@ from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.dedup.runs import pruned_parts
 from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
-from docstore.reference.ranking import IndexQuery
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
+from tests.reference.ranking import IndexQuery
 
 FLUSH = 50
 

@@ -14,8 +14,8 @@ from docstore.dedup.runs import Run, merged_parts, pruned_parts, run_parts, shap
 from docstore.model import format as disk
 from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
-from docstore.reference import postings as reference
-from docstore.reference.postings import LIST_LIMIT, RunView, bound_buckets, mix, pack
+from tests.reference import postings as reference
+from tests.reference.postings import LIST_LIMIT, RunView, bound_buckets, mix, pack
 
 SEED = 20261120
 CODES = [reference] if compiled.WHY_NOT else [reference, compiled.docstore_native]

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.reference import scored as rule
-from docstore.reference.blocks import MARKS, outline, render
-from docstore.reference.combined import combined
-from docstore.reference.page import visible
-from docstore.reference.scored import SCORES, scored
-from docstore.reference.tokens import split
 from tests.pages import words
+from tests.reference import scored as rule
+from tests.reference.blocks import MARKS, outline, render
+from tests.reference.combined import combined
+from tests.reference.page import visible
+from tests.reference.scored import SCORES, scored
+from tests.reference.tokens import split
 
 PROSE = [" ".join(words(seed, 40)).capitalize() + "." for seed in range(12)]
 PARAGRAPHS = "".join(f"<p>{each}</p>" for each in PROSE[:6])

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from docstore.model.capture import encode_note
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable
 from docstore.model.types import Note
-from docstore.reference.words import words
 from docstore.store import DocumentStore, open_store
 from docstore.sweep.job import SweepOptions, sweep
 from docstore.text.finding import fold
 from tests.cli_case import Terminal
+from tests.reference.words import words
 
 tantivy: Any = pytest.importorskip("tantivy", reason="the extra docstore[search] is not installed")
 

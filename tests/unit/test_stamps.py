@@ -2,9 +2,9 @@
 
 import pytest
 
-from docstore.reference.scored import is_stamp, scored
-from docstore.reference.tokens import split
 from tests.pages import words
+from tests.reference.scored import is_stamp, scored
+from tests.reference.tokens import split
 
 POSTS = [" ".join(words(seed, 30)).capitalize() + "." for seed in range(8)]
 

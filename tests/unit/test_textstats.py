@@ -18,7 +18,7 @@ import docstore
 from docstore import InvalidArgument
 from docstore.lab.pictures import statistics_png
 from docstore.lab.textstats import WordCounts, fit, statistics_of, text_statistics
-from docstore.reference.words import words
+from tests.reference.words import words
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 

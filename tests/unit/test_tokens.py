@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from docstore.reference import tokens as grammar
-from docstore.reference.tokens import MARKUP, ascii_lower, attributes, decode_attribute, decode_text, split
+from tests.reference import tokens as grammar
+from tests.reference.tokens import MARKUP, ascii_lower, attributes, decode_attribute, decode_text, split
 
 
 class Token(NamedTuple):

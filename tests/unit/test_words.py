@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore.reference.words import fold, units, without_unassigned, words
+from tests.reference.words import fold, units, without_unassigned, words
 
 ROOT = Path(__file__).parents[2]
 

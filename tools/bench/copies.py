@@ -37,9 +37,9 @@ from lxml import html as lxml_html
 import docstore
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Durability, Page, Schema, VerdictKind
-from docstore.reference.charset import decode
-from docstore.reference.words import words
 from docstore.sweep.job import SweepOptions, sweep
+from tests.reference.charset import decode
+from tests.reference.words import words
 from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, run_commands
 from tools.bench.real_sites import Advert, advert

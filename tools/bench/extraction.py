@@ -51,9 +51,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from docstore.reference.charset import decode
-from docstore.reference.page import EXTRACTORS, extractor, visible
-from docstore.reference.tokens import Markup, split
+from tests.reference.charset import decode
+from tests.reference.page import EXTRACTORS, extractor, visible
+from tests.reference.tokens import Markup, split
 from tools.bench.harness import Section, run_commands
 
 Runner = Callable[[bytes], str | None]

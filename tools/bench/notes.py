@@ -17,7 +17,7 @@ from pathlib import Path
 
 from docstore.notes.annotate import BUILT_IN, annotate, find_annotator
 from docstore.notes.links import frontier, read_graph
-from docstore.reference.words import words
+from tests.reference.words import words
 from tools.bench.harness import Section, fresh_store, load_pages, one_core, run_commands
 
 COMMAND = "python -m tools.bench.notes CORPUS_DIR"

@@ -51,7 +51,7 @@ from lxml import html as lxml_html
 
 import docstore
 from docstore.model.types import Page, VerdictKind
-from docstore.reference.charset import decode
+from tests.reference.charset import decode
 from tools.bench.extraction import KindPage, read_pages
 from tools.bench.harness import Section, fresh_store, run_commands
 

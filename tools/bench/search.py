@@ -25,11 +25,11 @@ from typing import Any
 
 import docstore
 from docstore.model.keys import url_of
-from docstore.reference.words import words
 from docstore.search.answers import SearchOptions
 from docstore.search.index import search_text
 from docstore.search.query import MOST_CHARACTERS
 from docstore.store import DocumentStore
+from tests.reference.words import words
 from tools.bench.harness import Section, run_commands
 
 DEPTH = 1000

@@ -25,7 +25,6 @@ from docstore.model.capture import BODY, MAIN, Column, sketch_bins
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
 from docstore.model.pointers import PagePointer
-from docstore.reference.fingerprints import BINS, estimate
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.table import Table
@@ -36,6 +35,7 @@ from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.values import LocalValues
+from tests.reference.fingerprints import BINS, estimate
 
 PIECE_BYTES = 1024
 GRAM_BYTES = 16

@@ -1,4 +1,4 @@
-//! The marks around the text of each element: `path_marks` of `docstore/reference/scored.py`.
+//! The marks around the text of each element: `path_marks` of `tests/reference/scored.py`.
 
 use crate::evidence::WHOLE;
 use crate::marks::{self, Marks};

@@ -1,4 +1,4 @@
-//! Body bytes and Content-Type -> encoding and text: `docstore/reference/charset.py`.
+//! Body bytes and Content-Type -> encoding and text: `tests/reference/charset.py`.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The default main-content rule: `docstore/reference/combined.py`, whose header states it step by step.
+//! The default main-content rule: `tests/reference/combined.py`, whose header states it step by step.
 
 use crate::evidence::{ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE};
 use crate::flow::Flow;

@@ -1,4 +1,4 @@
-//! What the tags around a text say of it: `docstore/reference/blocks.py`.
+//! What the tags around a text say of it: `tests/reference/blocks.py`.
 
 use std::hash::Hasher;
 

@@ -1,5 +1,5 @@
 //! MurmurHash3 x64_128, of which the first 64 bits are a word's hash: `word_hashes` of
-//! `docstore/reference/fingerprints.py`.
+//! `tests/reference/fingerprints.py`.
 
 use crate::bytes;
 

@@ -1,4 +1,4 @@
-//! Elements of a page with their evidence, blocks of text with their weights: `docstore/reference/blocks.py`.
+//! Elements of a page with their evidence, blocks of text with their weights: `tests/reference/blocks.py`.
 //!
 //! The text of every block is written to one `Flow`, folded, so that a block is a range of it.
 

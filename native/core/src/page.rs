@@ -1,4 +1,4 @@
-//! What a page declares, its headings and its links: `docstore/reference/page.py`.
+//! What a page declares, its headings and its links: `tests/reference/page.py`.
 
 use crate::flow::{fold_line, Flow, Source};
 use crate::names::{self, properties};

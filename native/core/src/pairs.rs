@@ -1,7 +1,7 @@
 //! What pairs of sets share.
 //!
 //! `overlap` compares four values with four at once where the processor has AVX2.
-//! Mirrors `overlap`, a merge, and `shared_members` of `docstore/reference/fingerprints.py`: one set is put into a table
+//! Mirrors `overlap`, a merge, and `shared_members` of `tests/reference/fingerprints.py`: one set is put into a table
 //! of at least four times its size and any number of others are looked up in it, so that a set which is in many pairs is
 //! read once.
 

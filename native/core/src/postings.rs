@@ -1,4 +1,4 @@
-//! Runs of postings together: made, merged and looked up; `docstore/reference/postings.py`.
+//! Runs of postings together: made, merged and looked up; `tests/reference/postings.py`.
 
 use crate::ranking::{self, Looks, Posting, Proposal};
 use crate::shingle;

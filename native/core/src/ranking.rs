@@ -1,4 +1,4 @@
-//! What a look-up found, ranked: `docstore/reference/ranking.py`.
+//! What a look-up found, ranked: `tests/reference/ranking.py`.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Character references: `docstore/reference/tokens.py`.
+//! Character references: `tests/reference/tokens.py`.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! What the attributes of a start tag say: the evidence bits and the marks of `docstore/reference/blocks.py`, read
+//! What the attributes of a start tag say: the evidence bits and the marks of `tests/reference/blocks.py`, read
 //! in one pass and remembered by their source.
 
 use std::borrow::Cow;

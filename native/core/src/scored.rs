@@ -1,4 +1,4 @@
-//! The default main-content rule: `docstore/reference/scored.py`, whose header states it step by step.
+//! The default main-content rule: `tests/reference/scored.py`, whose header states it step by step.
 
 use memchr::memmem;
 

@@ -1,4 +1,4 @@
-//! Words -> shingles, and what their sets share: `docstore/reference/fingerprints.py`.
+//! Words -> shingles, and what their sets share: `tests/reference/fingerprints.py`.
 
 use crate::lanes::{self, Group, GROUP};
 use crate::murmur::{short, word_hash, LONGEST_SHORT};

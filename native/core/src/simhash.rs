@@ -1,4 +1,4 @@
-//! Simhash of shingles: `docstore/reference/fingerprints.py`.
+//! Simhash of shingles: `tests/reference/fingerprints.py`.
 //!
 //! All 64 bits are counted at once: plane j of the counters holds bit j of each of the 64 counts, and eight values are
 //! added in one go by carry-save adders (Harley and Seal).

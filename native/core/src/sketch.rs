@@ -1,4 +1,4 @@
-//! Min-wise sketch of a shingle set, and its band keys: `docstore/reference/fingerprints.py`.
+//! Min-wise sketch of a shingle set, and its band keys: `tests/reference/fingerprints.py`.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Sketches of the last texts, and which texts they rule out: `docstore/reference/texts.py`.
+//! Sketches of the last texts, and which texts they rule out: `tests/reference/texts.py`.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};

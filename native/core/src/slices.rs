@@ -1,4 +1,4 @@
-//! Slices of a run of postings, packed and unpacked: `docstore/reference/postings.py`.
+//! Slices of a run of postings, packed and unpacked: `tests/reference/postings.py`.
 //!
 //! A posting is `key << 24 | place`.  Bytes that are not as they were written give wrong postings or `Damaged`.
 

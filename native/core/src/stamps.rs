@@ -1,4 +1,4 @@
-//! Whether a short text is a date, a time or a count: `docstore/reference/scored.py`.
+//! Whether a short text is a date, a time or a count: `tests/reference/scored.py`.
 
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! Long texts that few of many alike elements have: `docstore/reference/scored.py`.
+//! Long texts that few of many alike elements have: `tests/reference/scored.py`.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -1,4 +1,4 @@
-//! Caches of the last texts, with which a page is compared in one step: `docstore/reference/texts.py`.
+//! Caches of the last texts, with which a page is compared in one step: `tests/reference/texts.py`.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;

@@ -1,4 +1,4 @@
-//! A page's source -> its tags and comments: `docstore/reference/tokens.py`.
+//! A page's source -> its tags and comments: `tests/reference/tokens.py`.
 //!
 //! One pass over UTF-8 bytes; every byte is looked at a bounded number of times.
 

@@ -1,4 +1,4 @@
-//! The extractor `visible`, and which parts of a page are shown: `docstore/reference/page.py`.
+//! The extractor `visible`, and which parts of a page are shown: `tests/reference/page.py`.
 
 use crate::flow::{Flow, Source};
 use crate::names::{self, properties, NOTHING};

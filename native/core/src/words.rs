@@ -1,4 +1,4 @@
-//! Text -> normalised words: `docstore/reference/words.py`.
+//! Text -> normalised words: `tests/reference/words.py`.
 //!
 //! The words are written one after the other, in lower case and normal form, with one space between: just what the
 //! text checksum is taken of.  ASCII is classed and put into lower case for the whole text at once, a block

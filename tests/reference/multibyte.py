@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from docstore.reference import tables
+from tests.reference import tables
 
 BROKEN: Final = "\ufffd"
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")

@@ -28,7 +28,7 @@ from functools import cache
 from itertools import groupby
 from typing import Final
 
-from docstore.reference import tables
+from tests.reference import tables
 
 UNICODE: Final = tables.read("unicode.txt")
 """The version of Unicode, and classes of characters as hexadecimal ranges."""

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.reference.fingerprints import BANDS, Numbers, asked
+from tests.reference.fingerprints import BANDS, Numbers, asked
 
 BUCKET_LIMIT: Final = 64
 """Texts in one bucket; `docs/benchmarks.md` has the share of duplicates that are flagged all the same."""

@@ -37,9 +37,9 @@ from docstore.model.format import (
     TITLE_KEY_BYTES,
 )
 from docstore.model.pointers import body_head, text_number
-from docstore.reference.fingerprints import Numbers
-from docstore.reference.ranking import IndexQuery, Keys, first_of_each, propose
-from docstore.reference.words import words
+from tests.reference.fingerprints import Numbers
+from tests.reference.ranking import IndexQuery, Keys, first_of_each, propose
+from tests.reference.words import words
 
 Encoded: TypeAlias = tuple[bytes, bytes, int, int]
 """Slices as bytes, the uint32 length of each in units of 8 bytes, how many keys and postings they hold."""

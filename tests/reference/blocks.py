@@ -25,9 +25,9 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from docstore.reference import tables
-from docstore.reference.page import BREAK, fold_blocks, shown_texts
-from docstore.reference.tokens import HIDDEN, INLINE, Markup, ascii_lower, attributes
+from tests.reference import tables
+from tests.reference.page import BREAK, fold_blocks, shown_texts
+from tests.reference.tokens import HIDDEN, INLINE, Markup, ascii_lower, attributes
 
 HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 LEAVES: Final = HEADINGS | {"p", "dt", "legend", "summary", "caption", "address"}

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.model.analysis import Analysis, TextKeys
-from docstore.reference import charset, fingerprints, page
-from docstore.reference.words import words
+from tests.reference import charset, fingerprints, page
+from tests.reference.words import words
 
 
 def shingles(text: str, shingle_words: int) -> NDArray[np.uint64]:

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from docstore.reference.blocks import (
+from tests.reference.blocks import (
     ADVERT,
     ARTICLE,
     ARTICLE_BODY,
@@ -45,7 +45,7 @@ from docstore.reference.blocks import (
     outline,
     render,
 )
-from docstore.reference.tokens import Markup
+from tests.reference.tokens import Markup
 
 SOLID_WEIGHT: Final = 40
 SOLID_LINK_SHARE: Final = 3

@@ -23,9 +23,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from docstore.model.errors import InvalidArgument
-from docstore.reference.page import fold_blocks, separators, shown_texts
-from docstore.reference.tokens import Markup
-from docstore.reference.words import words
+from tests.reference.page import fold_blocks, separators, shown_texts
+from tests.reference.tokens import Markup
+from tests.reference.words import words
 
 
 class Span(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.reference.fingerprints import overlap, similarity
+from tests.reference.fingerprints import overlap, similarity
 
 Shingles = NDArray[np.uint64]
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from docstore.model.analysis import Analysis, Link
 from docstore.model.errors import InvalidArgument
-from docstore.reference.tokens import (
+from tests.reference.tokens import (
     HIDDEN,
     INLINE,
     REFERENCES_RAW,
@@ -110,10 +110,10 @@ def visible(markup: Markup) -> str:
 
 
 EXTRACTORS: Final[dict[str, str]] = {
-    "visible": "docstore.reference.page",
-    "plateau": "docstore.reference.plateau",
-    "combined": "docstore.reference.combined",
-    "scored": "docstore.reference.scored",
+    "visible": "tests.reference.page",
+    "plateau": "tests.reference.plateau",
+    "combined": "tests.reference.combined",
+    "scored": "tests.reference.scored",
 }
 """By the name that a schema gives: the module that has a function of that name.  Loaded when asked for."""
 

@@ -27,8 +27,8 @@ import codecs
 import re
 from typing import Final, NamedTuple
 
-from docstore.reference import multibyte, tables
-from docstore.reference.tokens import ATTRIBUTES, ascii_lower, attributes
+from tests.reference import multibyte, tables
+from tests.reference.tokens import ATTRIBUTES, ascii_lower, attributes
 
 TEXT_LIMIT_BYTES: Final = 16 << 20
 """Text is taken from the first so many bytes of a body, also of what gzip gives."""

@@ -43,8 +43,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from docstore.reference import tables
-from docstore.reference.blocks import (
+from tests.reference import tables
+from tests.reference.blocks import (
     ADVERT,
     MAIN,
     MARK_SCORES,
@@ -56,10 +56,10 @@ from docstore.reference.blocks import (
     render,
     tag_marks,
 )
-from docstore.reference.blocks import names as mark_names
-from docstore.reference.combined import LITTLE_WEIGHT, SOLID_WEIGHT, lenient, subtree_sums
-from docstore.reference.combined import select as select_combined
-from docstore.reference.tokens import HIDDEN, Markup, decode_text
+from tests.reference.blocks import names as mark_names
+from tests.reference.combined import LITTLE_WEIGHT, SOLID_WEIGHT, lenient, subtree_sums
+from tests.reference.combined import select as select_combined
+from tests.reference.tokens import HIDDEN, Markup, decode_text
 
 SIZES: Final = (10, 20, 40, 80, 160, 320)
 """A block's size is the number of these that its weight reaches."""
