@@ -239,6 +239,20 @@ class ValueLog:
 
     # --- opening ---
 
+    def missing(self, rows: Iterable[SegmentRow]) -> tuple[LostRange, ...]:
+        """Bytes of segments that have survived an fsync and are not there now: files are away, cut or empty.
+
+        No crash leaves this.  The files may come back, so nothing that refers to them may be dropped for it.
+        """
+        found = []
+        for row in rows:
+            path = self.path(row.number)
+            length_bytes = self._files.length_bytes(path) if self._files.exists(path) else None
+            if row.state != SEGMENT_DRAINING and (length_bytes or 0) < row.synced_bytes:
+                what = "no file" if length_bytes is None else f"{length_bytes} bytes"
+                found.append(LostRange(row.number, length_bytes or 0, row.committed_bytes, what))
+        return tuple(found)
+
     def recover(self, rows: Iterable[SegmentRow], next_number: int = 1, group: int = 0) -> Recovery:
         """Make the folder agree with the manifest, and prepare for appends.
 
@@ -558,6 +572,9 @@ class ValueLog:
             start: offset of the first record; 0 also checks the segment's header.
             end: stop there; None for the end of the file.
         """
+        if not self._files.exists(self.path(segment)):
+            yield start, Damage(start if end is None else end, "the file is missing")
+            return
         handle = self._files.open_read(self.path(segment))
         if start < SEGMENT_HEADER_BYTES:
             reason = header_damage(handle.read(SEGMENT_HEADER_BYTES, 0), segment)

@@ -11,10 +11,12 @@ from pages import page, words
 
 import docstore
 from docstore import Page
+from docstore.model.errors import CorruptionError
 from docstore.model.format import RECORD_VALUE
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
+from docstore.tablets.layout import Layout
 from docstore.tablets.leftovers import records_set_aside
 from docstore.tablets.record import Damage, Record
 from docstore.tablets.segment import ValueLog
@@ -134,6 +136,10 @@ def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Pa
     (number,) = (int(file.stem) for file in (tmp_path / "s" / "segments").glob("*.seg"))
     shutil.rmtree(tmp_path / "s" / "engine")
     (tmp_path / "engine").rename(tmp_path / "s" / "engine")
+    with pytest.raises(CorruptionError, match="put the whole file back"):
+        docstore.open(tmp_path / "s")
+    assert all_records(tmp_path / "s") == before
+    Layout(tmp_path / "s").open(create=False, schema=None, accept_loss=True).close()
     with docstore.open(tmp_path / "s") as store:
         assert [one.segment for one in store.opened.set_aside] == [number]
         assert len(store.lost) > 0  # the old rows refer to segments that are gone
