@@ -259,7 +259,9 @@ class DocumentStore:
         any_time: bool = False,
         keep_body: bool = True,
     ) -> Future[PutResult]:
-        """As `put_page`, without waiting: the result comes when it is committed.  Pages keep their order.
+        """As `put_page`, without waiting: the result comes when it is committed.
+
+        Pages keep their order, but a page whose analysis takes more than two seconds is overtaken by later ones.
 
         Cancelling the future writes nothing if the page is not taken yet.
         """
