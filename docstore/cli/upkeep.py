@@ -76,6 +76,8 @@ def run_check(args: argparse.Namespace) -> int:
                 output.json_line(problem._asdict())
             else:
                 output.styled_line([f"{problem.where}: {problem.what}; {problem.remedy}"], 2)
+        for remark in store.opened.remarks() if isinstance(store, DocumentStore) else ():
+            output.note(f"{remark.where}: {remark.what}; {remark.remedy}")
         if args.acknowledge:
             store.acknowledge_lost()
     if args.acknowledge:

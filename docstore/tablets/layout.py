@@ -115,6 +115,7 @@ class LocalBackend:
             would change; removed at close.
         reserve: disk space for work that frees space on a full disk.
         set_aside: files in the folder `set-aside`, with records that no row names.
+        unfinished: files there with records of commits that may never have been made.
         missing: synced bytes of segments that are not there; then the store is open for reading only.
     """
 
@@ -133,6 +134,7 @@ class LocalBackend:
     lost: tuple[LostVersion, ...]
     lost_commits: tuple[LostCommits, ...]
     set_aside: tuple[SetAside, ...]
+    unfinished: tuple[SetAside, ...]
     runs: RunStorage | None
     scratch: Path | None
     reserve: Reserve
@@ -208,6 +210,12 @@ class LocalBackend:
                 yield Problem(f"segment {segment.number}", what, "report this: compaction may free a base too early")
         for file in self.set_aside:
             yield Problem(f"{SET_ASIDE_DIRECTORY}/{file.name}", self._salvageable(file), SALVAGE)
+
+    def remarks(self) -> Iterator[Problem]:
+        """See `Backend`: records of commits that were not finished, or were lost with the end of LevelDB's log."""
+        for file in self.unfinished:
+            what = f"a commit that a crash stopped, or that LevelDB's log has lost: {self._salvageable(file)}"
+            yield Problem(f"{SET_ASIDE_DIRECTORY}/{file.name}", what, SALVAGE)
 
     def _salvageable(self, file: SetAside) -> str:
         """What a salvage would find in a file of records that no row names."""
@@ -376,7 +384,7 @@ class Layout:
                 raise self._missing(SEGMENT_DIRECTORY)
             files.make_folder(segments)
             aside = self._path / SET_ASIDE_DIRECTORY
-            bodies = ValueLog(files, segments, aside=aside, read_only=read_only)
+            bodies = ValueLog(files, segments, identity=identity, aside=aside, read_only=read_only)
             undo.callback(bodies.close)
             missing = () if accept_loss else bodies.missing(manifest.segments())
             if missing and not read_only:
@@ -398,6 +406,7 @@ class Layout:
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
+        listed = list_set_aside(self._files, aside)
         return LocalBackend(
             self._path,
             lock,
@@ -413,7 +422,8 @@ class Layout:
             band_secret,
             lost_versions(engine),
             lost_commits(engine),
-            tuple(list_set_aside(self._files, aside)),
+            tuple(file for file in listed if not file.is_unfinished),
+            tuple(file for file in listed if file.is_unfinished),
             RunStorage(engine, index, files),
             scratch,
             reserve,

@@ -1,4 +1,4 @@
-"""A segment that was synced is away, cut or empty for a time: nothing is dropped, and it counts again when it is back."""
+"""A segment is away, cut, empty or of another store for a time: nothing is dropped, and it counts again when back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pages import page, words
 
 import docstore
 from docstore.model.errors import CorruptionError
+from docstore.tablets.backup import restore
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -117,3 +118,40 @@ def test_pages_that_do_not_come_back_are_given_up_by_hand(tmp_path: Path, capsys
         store.put_page(URLS[4], page(words(4, 300)), headers=HTML)
         store.compact()
     assert terminal("check").code == 0
+
+
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_a_segment_of_another_store_is_not_read(tmp_path: Path, is_longer: bool) -> None:
+    """Its records lie where those of this store lay, and its checksums are right."""
+    segment = made(tmp_path / "s")
+    whole = segment.read_bytes()
+    with docstore.open(tmp_path / "other", create=True) as store:
+        for number, url in enumerate(URLS):
+            store.put_page(url, page(words(number + 100, 300)), headers=HTML, fetched_at=T0)
+        if is_longer:
+            store.put_page("https://a.example/more", page(words(7, 300)), headers=HTML, fetched_at=T0)
+    foreign = (tmp_path / "other" / "segments" / segment.name).read_bytes()
+    segment.write_bytes(foreign if is_longer else foreign[: len(whole)].ljust(len(whole), b"\0"))
+    with (
+        pytest.raises(CorruptionError, match="a segment of another store") as refused,
+        docstore.open(tmp_path / "s") as store,
+    ):
+        store.get(URLS[0])
+    assert refused.value.path == str(segment)
+    assert segment.read_bytes()[: len(whole)] == foreign[: len(whole)].ljust(len(whole), b"\0")
+    segment.write_bytes(whole)
+    assert_complete(tmp_path / "s")
+
+
+def test_all_segments_carry_the_identity_of_their_store(tmp_path: Path) -> None:
+    made(tmp_path / "s")
+    with docstore.open(tmp_path / "s") as store:
+        store.compact(full=True)
+        identity = store.opened.identity
+        store.put_page("https://a.example/more", page(words(7, 300)), headers=HTML, fetched_at=T0)
+        store.backup(tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    segments = [*(tmp_path / "s" / "segments").iterdir(), *(tmp_path / "restored" / "segments").iterdir()]
+    assert len(segments) == 4
+    assert {segment.read_bytes()[20:36] for segment in segments} == {identity}
+    assert_complete(tmp_path / "restored")

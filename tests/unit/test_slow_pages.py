@@ -30,16 +30,20 @@ def test_later_pages_overtake_one_that_is_analysed_for_long(tmp_path: Path) -> N
     with docstore.open(tmp_path / "s", create=True) as store:
         side = WriteSide(store.opened, store.table, store.opened.committer(Durability.SYNC), lambda: 0)
         writer = PageWriter(Preparer(side.kernel, clock), side.queue)
-        slow = writer.submit(Page("https://a.example/slow", page(words(0, 100)), 200, HTML), WriteOptions(dict(store.schema.policies)))
+        options = WriteOptions(dict(store.schema.policies))
+        slow = writer.submit(Page("https://a.example/slow", page(words(0, 100)), 200, HTML), options)
         assert is_analysed.wait(60)
         later = [
-            writer.submit(Page(f"https://a.example/{number}", page(words(number, 100)), 200, HTML), WriteOptions(dict(store.schema.policies)))
+            writer.submit(
+                Page(f"https://a.example/{number}", page(words(number, 100)), 200, HTML),
+                options,
+            )
             for number in range(1, 4)
         ]
         assert {future.result(60).stored for future in later} == {"body"}
         assert not slow.done()
         may_go_on.set()
         assert slow.result(60).stored == "body"
-        after = writer.submit(Page("https://a.example/after", page(words(9, 100)), 200, HTML), WriteOptions(dict(store.schema.policies)))
+        after = writer.submit(Page("https://a.example/after", page(words(9, 100)), 200, HTML), options)
         assert after.result(60).stored == "body"
         assert store.get("https://a.example/slow") is not None
