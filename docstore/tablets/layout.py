@@ -81,7 +81,7 @@ from docstore.tablets.losses import (
 )
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Damage, SegmentNames, walk_records
-from docstore.tablets.reserve import Reserve
+from docstore.tablets.reserve import FULL_DISK, Reserve
 from docstore.tablets.segment import LostRange, ValueLog
 from docstore.tablets.values import LocalValues
 from docstore.version import __version__
@@ -373,7 +373,13 @@ class Layout:
                 _link_runs(index, scratch / INDEX_DIRECTORY)
                 engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
             reserve = Reserve(files, self._path / RESERVE_FILE)
-            engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
+            try:
+                engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
+            except StorageError as error:
+                if error.errno in FULL_DISK and (lacking_bytes := reserve.lacking_bytes()):
+                    what = f"the disk of {self._path} is full; free {lacking_bytes} bytes, then open the store again"
+                    raise StorageError(error.errno, what) from error
+                raise
             undo.callback(engine.close)
             stored = self._read_or_write_schema(engine, schema, is_new=is_new)
             identity = _read_or_write_identity(engine)

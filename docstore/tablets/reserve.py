@@ -130,7 +130,7 @@ class Reserve:
             raise LastRoom(
                 errno.ENOSPC,
                 f"the disk of {self._path.parent} is full, and the rest of it is needed to open the store again; free "
-                "space outside of the store",
+                f"{self._recovery_bytes()} bytes outside of the store",
             )
         raise StorageError(
             errno.ENOSPC,
@@ -142,6 +142,10 @@ class Reserve:
         """Whether the store can be opened after one more write, even if others take all that is free."""
         free_bytes, needed_bytes = self.free_bytes(), self._recovery_bytes()
         return free_bytes >= (RECOVERY_BYTES if self.length_bytes() >= needed_bytes else needed_bytes)
+
+    def lacking_bytes(self) -> int:
+        """How many bytes have to be freed so that the store can be opened."""
+        return max(0, self._recovery_bytes() - self.free_bytes() - self.length_bytes())
 
     def _recovery_bytes(self) -> int:
         engine = self._path.parent / ENGINE_DIRECTORY
@@ -175,7 +179,8 @@ class Reserve:
         Raises:
             StorageError: the reserve was not enough.
         """
-        part_bytes = self.length_bytes() // PARTS + 1 if in_parts else None
+        held_bytes = self.length_bytes()
+        part_bytes = held_bytes // PARTS + 1 if in_parts else None
         thread = threading.get_ident()
         is_outermost = thread not in self._freeing
         self._freeing.add(thread)
@@ -193,3 +198,12 @@ class Reserve:
             if is_outermost:
                 self._freeing.discard(thread)
                 self._is_spent = False
+                if not in_parts:
+                    self._take_back(held_bytes)
+
+    def _take_back(self, held_bytes: int) -> None:
+        """Make the reserve as long as it was before work that needed all of it, if there is space."""
+        with self._lock, suppress(StorageError):
+            length_bytes = min(held_bytes, self.free_bytes())
+            if not self.length_bytes() and length_bytes >= WORTH_BYTES:
+                self._files.allocate(self._path, length_bytes)

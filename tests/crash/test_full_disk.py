@@ -319,3 +319,57 @@ def test_pages_can_be_deleted_and_the_store_compacted(
         assert list(check(store.opened)) == []
         assert store.get("https://a.example/2") is not None
         assert store.get("https://a.example/1") is None
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this process may not mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def noise(number: int) -> Page:
+    """A page that compresses badly."""
+    return Page(f"https://a.example/{number}", b"<p>" + random.Random(number).randbytes(9000).hex().encode(), 200, HTML)
+
+
+@pytest.mark.parametrize("others_take_the_rest", [False, True])
+def test_compactions_that_fail_leave_room_to_open_and_to_delete(small_disk: Path, others_take_the_rest: bool) -> None:
+    path = small_disk / "s"
+    written = 0
+    with docstore.open(path, create=True) as store, pytest.raises(StorageError) as full:
+        while True:
+            list(store.put_pages([noise(number) for number in range(written, written + 20)]))
+            written += 20
+    assert full.value.errno == errno.ENOSPC
+    if others_take_the_rest:
+        Files().allocate(small_disk / "other", Files().free_bytes(small_disk))
+    names = {file.name for file in path.rglob("*.dict")}
+    reserve_bytes = (path / "RESERVE").stat().st_size
+    for _ in range(3):
+        with docstore.open(path) as store:
+            for is_full in (False, True):
+                with pytest.raises(StorageError, match=r"free \d+ bytes, or delete pages") as refused:
+                    store.compact(full=is_full)
+                assert refused.value.errno == errno.ENOSPC
+            assert len(list(store.urls())) == written
+        assert {file.name for file in path.rglob("*.dict")} == names, "nothing was made"
+        assert (path / "RESERVE").stat().st_size >= reserve_bytes // 2
+    with docstore.open(path) as store:
+        for number in range(20, 120):
+            assert store.delete(noise(number).url)
+        if others_take_the_rest:
+            (small_disk / "other").unlink()
+        for number in range(120, written):
+            assert store.delete(noise(number).url)
+        store.compact()
+        assert Files().free_bytes(small_disk) > 10 << 20
+        assert list(check(store.opened)) == []
+    with docstore.open(path) as store:
+        assert store.put_page(*noise(written)[:2], headers=HTML).stored == "body"
+        assert len(list(store.urls())) == 21

@@ -15,6 +15,7 @@ continues with the tablets that were not finished.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -25,7 +26,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from docstore.model.capture import BODY, Column
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import InvalidArgument, StorageError, StoreUnavailable
 from docstore.model.format import (
     CAPTURE_FAMILY,
     PURGED_ROW,
@@ -61,6 +62,7 @@ from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet, tab
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.leftovers import dictionaries_set_aside, remove_unfinished
 from docstore.tablets.manifest import Tablet
+from docstore.tablets.reserve import FULL_DISK
 from docstore.tablets.segment import SegmentRow
 
 PASSES = 3
@@ -199,7 +201,13 @@ class Compaction:
         report.skipped_segments = len(alone)
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
-        moves = self._move_all(chosen, rows, alone, first_new)
+        self._check_room(sum(marked.segments[number].live_bytes for number in old if number in marked.segments))
+        try:
+            moves = self._move_all(chosen, rows, alone, first_new)
+        except StorageError as error:
+            if error.errno in FULL_DISK:  # what stays has to leave room to open the store
+                self._drop_dictionaries(named)
+            raise
         report.tablets = len(chosen)
         for moved in moves:
             for name in COUNTED:
@@ -218,6 +226,16 @@ class Compaction:
             committer.commit(plan)
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
+
+    def _check_room(self, live_bytes: int) -> None:
+        """Refuse to move values if the disk has no room for their copies: it would be fuller than before."""
+        free_bytes = self._opened.reserve.free_bytes()
+        if free_bytes < live_bytes:
+            raise StorageError(
+                errno.ENOSPC,
+                f"a compaction has to copy {live_bytes} live bytes before it frees any, and {free_bytes} are free on "
+                f"the disk of {self._opened.path}; free {live_bytes - free_bytes} bytes, or delete pages",
+            )
 
     def _free_space(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
         """The steps from sweep to unlink."""
