@@ -288,6 +288,8 @@ COPY_ROW = b"copy"
 msgpack [row key of its end, or nil; rows; cells]."""
 
 BACKUP_FILE = "BACKUP"
+RESTORE_FILE = "RESTORING"
+"""In the folder of a store that is being restored: the content of the file BACKUP."""
 BACKUP_FORMAT_VERSION = 1
 BACKUP_ENGINE_PREFIX = "engine-"
 """BACKUP is JSON: format, store (its identity in hex), mark (of this backup in hex), engine (the folder's name),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import import_module
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -392,8 +393,8 @@ class DocumentReader:
         for one in self._table.captures(row_key):
             if one.shows_page or one.kind == CAPTURE_REJECTED:
                 shown = fields_shown(("http", "dedup") if one.shows_page else ("dedup",))
-                stored = partial(self._table.capture_at, row_key, one.timestamp)
-                read = through_moves(stored, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
+                looks = chain((one,), map(self._table.capture_at, repeat(row_key), repeat(one.timestamp)))
+                read = through_moves(looks.__next__, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
                 found.append(Document(row_key, (read,)))
         return found
 

@@ -35,6 +35,7 @@ from docstore.model.format import (
     FORMAT_FILE,
     IDENTITY_BYTES,
     INDEX_DIRECTORY,
+    RESTORE_FILE,
     RUN_FOOTER_BYTES,
     RUN_SUFFIX,
     SEGMENT_DIRECTORY,
@@ -180,7 +181,7 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
 
     Args:
         folder: of the backup.
-        target: folder of the store; must be empty or missing.
+        target: folder of the store; must be empty or missing, or left by an interrupted restore, which goes on.
         files: the file system.
         on_progress: called with the bytes copied, and the bytes in total.
     Raises:
@@ -192,8 +193,7 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
         raise InvalidArgument(f"there is no backup in {folder}; name the folder that `docstore backup` wrote")
     content = _read(files, folder)
     files.make_folder(target, PRIVATE)
-    if files.names(target):
-        raise InvalidArgument(f"{target} is not empty; name an empty or a new folder")
+    _begin_restore(files, target, files.read_whole(folder / BACKUP_FILE))
     wanted = {Path(SEGMENT_DIRECTORY, name): int(length) for name, length in content["segments"].items()}
     whole = [Path(DICTIONARY_DIRECTORY, name) for name in content["dictionaries"]]
     whole += [Path(SET_ASIDE_DIRECTORY, name) for name in content["set_aside"]]
@@ -211,13 +211,34 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     done = 0
     for path, length in wanted.items():
         target_path = Path(ENGINE_DIRECTORY, path.name) if path.parts[0] == content["engine"] else path
-        _append(files, _Piece(folder / path, target / target_path, 0, length))
+        if not files.exists(target / target_path) or files.length_bytes(target / target_path) != length:
+            _append(files, _Piece(folder / path, target / target_path, 0, length))
         done += length
         if on_progress is not None:
             on_progress(done, total)
     for name in (*FOLDERS, ENGINE_DIRECTORY):
         files.sync_folder(target / name)
-    files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # last: this makes it a store
+    files.replace_whole(target / FORMAT_FILE, files.read_whole(folder / FORMAT_FILE))  # this makes it a store
+    files.unlink(target / RESTORE_FILE)
+
+
+def _begin_restore(files: Files, target: Path, of_backup: bytes) -> None:
+    """Mark a folder as one that a restore fills, so that the same restore goes on there after an interruption.
+
+    Args:
+        files: the file system.
+        target: the folder.
+        of_backup: content of the file BACKUP; files that were restored from another state of a backup are removed.
+    """
+    marker, names = target / RESTORE_FILE, files.names(target)
+    if set(names) - {RESTORE_FILE + ".new"} and (RESTORE_FILE not in names or FORMAT_FILE in names):
+        raise InvalidArgument(f"{target} is not empty; name an empty or a new folder")
+    if RESTORE_FILE in names and files.read_whole(marker) == of_backup:
+        return
+    for name in (*FOLDERS, ENGINE_DIRECTORY):
+        if name in names:
+            shutil.rmtree(target / name)
+    files.replace_whole(marker, of_backup)
 
 
 def _open_runs(opened: LocalBackend) -> _OpenRuns:

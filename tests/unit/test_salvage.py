@@ -66,6 +66,7 @@ def test_salvage_can_be_limited_to_files_set_aside(tmp_path: Path, capsys: pytes
     shutil.rmtree(tmp_path / "s" / "engine")
     (tmp_path / "engine").rename(tmp_path / "s" / "engine")
     terminal = Terminal(tmp_path / "s", capsys)
+    docstore.open(tmp_path / "s").close()
     assert "set aside" in terminal("get", given[0].url).err
     answer = terminal("check")
     assert answer.code == 5

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from docstore.model.errors import CorruptionError, UnsupportedFormat
-from docstore.model.format import CODEC_STORED, RECORD_VALUE, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
+from docstore.model.format import (
+    CODEC_STORED,
+    RECORD_VALUE,
+    SEGMENT_ACTIVE,
+    SEGMENT_DRAINING,
+    SEGMENT_HEADER_BYTES,
+    SEGMENT_LIVE,
+)
 from docstore.storage.files import Files
 from docstore.tablets.record import Damage, Record, decode_ref, encode_record
 from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
@@ -199,7 +206,10 @@ def test_a_segment_with_a_damaged_header_is_readable_but_not_appended_to(tmp_pat
     again = opened(tmp_path, [row])
     assert again.read(ref) == value(1)
     assert decode_ref(again.append([value(9)])[0]).segment == 2
-    assert [item for _, item in again.walk(1, start=0)] == [Damage(24, "segment header fails its CRC"), value(1)]
+    assert [item for _, item in again.walk(1, start=0)] == [
+        Damage(SEGMENT_HEADER_BYTES, "segment header fails its CRC"),
+        value(1),
+    ]
 
 
 def test_a_walk_stops_at_the_given_end(tmp_path: Path) -> None:
@@ -232,8 +242,9 @@ def test_files_without_a_row_are_removed_and_foreign_files_stay(tmp_path: Path) 
     bodies.close()
     (tmp_path / "notes.txt").write_text("mine")
     again = ValueLog(Files(), tmp_path)
-    assert again.recover([], next_number=5).orphans == ("00000001.seg",)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    again.recover([], next_number=5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "set-aside"]
+    assert [path.name for path in (tmp_path / "set-aside").iterdir()] == ["00000001-0-unfinished.seg"]
     assert decode_ref(again.append([value(9)])[0]).segment == 5
 
 
@@ -252,7 +263,7 @@ def test_recovery_finds_the_longest_valid_prefix_at_every_truncated_length(tmp_p
     row = row_of(bodies)
     bodies.close()
     whole = bodies.path(1).read_bytes()
-    for synced_bytes in (0, 24, row.committed_bytes):
+    for synced_bytes in (0, SEGMENT_HEADER_BYTES, row.committed_bytes):
         for length in range(len(whole)):
             bodies.path(1).write_bytes(whole[:length])
             again = ValueLog(Files(), tmp_path)
@@ -281,15 +292,15 @@ def test_damage_between_synced_and_committed_tail_is_named_record_by_record(tmp_
     assert ValueLog(Files(), tmp_path).recover([row]).lost == ()  # what was synced is not read at open
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 4])
 def test_a_segment_of_another_format_is_refused(version: int, tmp_path: Path) -> None:
     bodies = opened(tmp_path)
-    header = bytearray(encode_header(1))
+    header = bytearray(encode_header(1, bytes(16)))
     header[8] = version
-    header[20:24] = zlib.crc32(header[:20]).to_bytes(4, "little")
+    header[36:40] = zlib.crc32(header[:36]).to_bytes(4, "little")
     bodies.path(1).write_bytes(header)
-    with pytest.raises(UnsupportedFormat, match=f"format {version}, this docstore knows 2"):
-        bodies.recover([SegmentRow(1, SEGMENT_LIVE, 24, 24)])
+    with pytest.raises(UnsupportedFormat, match=f"format {version}, this docstore knows 3"):
+        bodies.recover([SegmentRow(1, SEGMENT_LIVE, len(header), 24)])
 
 
 # --- damage ---
@@ -317,7 +328,7 @@ def test_with_each_byte_flipped_a_read_is_right_or_corruption(tmp_path: Path) ->
                 assert error.path == str(bodies.path(1))
                 assert error.offset == decode_ref(ref).offset
                 assert error.expected
-        assert damaged == (position >= 24)
+        assert damaged == (position >= SEGMENT_HEADER_BYTES)
 
 
 def test_with_each_byte_flipped_a_walk_returns_the_other_records_and_the_damage(tmp_path: Path) -> None:
