@@ -155,3 +155,28 @@ def test_all_segments_carry_the_identity_of_their_store(tmp_path: Path) -> None:
     assert len(segments) == 4
     assert {segment.read_bytes()[20:36] for segment in segments} == {identity}
     assert_complete(tmp_path / "restored")
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_cut_table_of_leveldb_is_damage_that_a_salvage_survives(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_empty: bool
+) -> None:
+    made(tmp_path / "s")
+    with docstore.open(tmp_path / "s") as store:
+        store.compact()
+    tables = list((tmp_path / "s" / "engine").glob("*.ldb"))
+    assert tables
+    terminal = Terminal(tmp_path / "s", capsys)
+    for table in tables:
+        whole = table.read_bytes()
+        os.truncate(table, 0 if is_empty else len(whole) // 2)
+        answer = terminal("check")
+        assert answer.code == 5
+        assert f"engine/{table.name}" in answer.err
+        assert "docstore tool salvage" in answer.err
+        assert "free space" not in answer.err
+        table.write_bytes(whole)
+    answer = terminal("tool", "salvage", "--format", "jsonl", "--output", str(tmp_path / "out.jsonl"))
+    assert answer.code == 0
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == len(URLS)
+    assert_complete(tmp_path / "s")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import threading
 import time
 import weakref
@@ -36,7 +37,7 @@ except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons an
 from docstore import compiled
 from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
-from docstore.model.format import BARE_TABLES, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TABLE_TAGS
+from docstore.model.format import BARE_TABLES, ENGINE_DIRECTORY, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TABLE_TAGS
 from docstore.model.types import (
     Cell,
     Durability,
@@ -58,6 +59,9 @@ from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, RowReader, column_head, take_keys
 from docstore.tablets.reserve import RECOVERY_BYTES, recovery_bytes
 
+_CUT_TABLE = re.compile(r"(\d+\.(?:ldb|sst)): (?:Invalid argument|No such file)")
+"""LevelDB maps its tables, and reads where their end should be: a table that is shorter gives EINVAL."""
+_DAMAGED = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
 _LEFT_IN_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Harmless errors of a close: the data stays in the log, and the next open reads it."""
 _CLOSE_POLL_SECONDS = 0.0005
@@ -350,10 +354,7 @@ class LevelDBEngine:
             return StoreUnavailable(f"there is no LevelDB directory at {self.path}; create the store first")
         if f"{self.path}/LOCK" in text and not isinstance(error, plyvel.CorruptionError):
             return StoreUnavailable(f"the LevelDB directory {self.path} is open in another engine; close it: {text}")
-        if isinstance(error, plyvel.CorruptionError):
-            remedy = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
-            return CorruptionError(f"LevelDB found damage on opening: {text}", path=str(self.path), remedy=remedy)
-        return self._translated(error, "opening it")
+        return self._translated(error, "opening")
 
     def _translated(self, error: Exception, what: str) -> DocstoreError:
         text = str(error)
@@ -361,8 +362,11 @@ class LevelDBEngine:
             return CorruptionError(
                 f"LevelDB's keys end too early on {what}", path=str(self.path), expected="its end key"
             )
-        if isinstance(error, plyvel.CorruptionError):
-            return CorruptionError(f"LevelDB found damage on {what}: {text}", path=str(self.path))
+        cut = _CUT_TABLE.search(text)
+        if isinstance(error, plyvel.CorruptionError) or cut:
+            path = f"{ENGINE_DIRECTORY}/{cut[1]}" if cut else str(self.path)
+            what = "a table of LevelDB is cut or empty" if cut else f"LevelDB found damage on {what}: {text}"
+            return CorruptionError(what, path=path, remedy=_DAMAGED)
         return StorageError(
             _errno_of(text), f"LevelDB at {self.path} failed on {what}: {text}; free space, then try again"
         )
