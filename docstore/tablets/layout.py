@@ -297,7 +297,8 @@ class LocalBackend:
                 }
                 for tablet in self.manifest.tablets()
             ],
-            "directory_bytes": self.files.tree_bytes(self.path) - self.reserve.length_bytes(),
+            "directory_bytes": self.files.tree_bytes(self.path),
+            "reserve_bytes": self.reserve.length_bytes(),
             "lost": [asdict(lost) for lost in self.lost],
             "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
             "lost_commits": sum(lost.last - lost.first + 1 for lost in self.lost_commits),
