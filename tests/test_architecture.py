@@ -54,7 +54,7 @@ NEEDS = {
     "docstore.scrapy": "scrapy",
     "docstore.search": "tantivy",
     "docstore.serving.aio": "aiohttp",
-    "docstore.serving": "litestar",
+    "docstore.serving": "uvicorn",
     "docstore.cluster.spark": "pyarrow",
     "docstore.archives.arrow": "pyarrow",
 }
@@ -72,7 +72,6 @@ ONLY_IMPORTER = {
         "docstore.serving.messages",
         "docstore.serving.request",
     },
-    "litestar": {f"docstore.serving.{name}" for name in ("app", "messages", "page", "request", "routes", "run")},
     "pypdf": {"docstore.text.pdf"},
     "tantivy": {"docstore.search"},
     "uvicorn": {"docstore.serving.run"},
