@@ -37,7 +37,6 @@ LAYERS = {
     "docstore.search.answers": 5,
     "docstore.search.commands": 12,
     "docstore.search": 7,
-    "docstore.serving.aio": 7,
     "docstore.sweep": 8,
     "docstore.archives": 9,
     "docstore.reports": 9,
@@ -53,7 +52,6 @@ LAYERS = {
 NEEDS = {
     "docstore.scrapy": "scrapy",
     "docstore.search": "tantivy",
-    "docstore.serving.aio": "aiohttp",
     "docstore.serving": "uvicorn",
     "docstore.cluster.spark": "pyarrow",
     "docstore.archives.arrow": "pyarrow",

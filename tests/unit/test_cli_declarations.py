@@ -21,7 +21,7 @@ from tests.cli_case import Terminal
 from tests.reference import fingerprints
 
 HEAVY = {
-    *("numpy", "plyvel", "lxml", "litestar", "msgspec", "pyarrow", "tantivy"),
+    *("numpy", "plyvel", "lxml", "uvicorn", "msgspec", "pyarrow", "tantivy"),
     *("docstore.model.types", "docstore.store", "docstore.dedup"),
 }
 LISTED = (
