@@ -90,8 +90,10 @@ ONLY_IMPORTER = {
 
 REFERENCE_IMPORTERS = {
     "analysis": {"docstore.dedup.kernel"},
-    "texts": {"docstore.dedup.kernel", "docstore.dedup.detector"},
-    "postings": {"docstore.dedup.kernel", "docstore.dedup.runs", "docstore.dedup.runbuckets"},
+    "texts": set(),
+    "postings": set(),
+    "ranking": set(),
+    "fingerprints": set(),
     "blocks": {"docstore.text.explain"},
     "combined": {"docstore.text.explain"},
     "scored": {"docstore.text.explain"},
