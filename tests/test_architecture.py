@@ -90,10 +90,8 @@ ONLY_IMPORTER = {
 
 REFERENCE_IMPORTERS = {
     "analysis": {"docstore.dedup.kernel"},
-    "texts": set(),
-    "postings": set(),
-    "ranking": set(),
-    "fingerprints": set(),
+    "texts": {"docstore.dedup.kernel", "docstore.dedup.detector"},
+    "postings": {"docstore.dedup.kernel", "docstore.dedup.runs", "docstore.dedup.runbuckets"},
     "blocks": {"docstore.text.explain"},
     "combined": {"docstore.text.explain"},
     "scored": {"docstore.text.explain"},

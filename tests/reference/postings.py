@@ -361,12 +361,13 @@ class Postings:
             `limit`, in order of arrival.
         """
         mixed = mix(keys)
-        tables = [self._recent(mixed, limit)] + ([] if batch is None else [batch._recent(mixed, limit)])
+        tables = [self.recent(mixed, limit)] + ([] if batch is None else [batch.recent(mixed, limit)])
         owners, texts = zip(*(run.find(mixed) for run in self._runs), *tables, strict=True)
         owner, numbers = first_of_each(np.concatenate(owners), np.concatenate(texts), limit)
         return owner.tobytes(), numbers.tobytes()
 
-    def _recent(self, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
+    def recent(self, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
+        """Look up mixed keys in the postings that no run has."""
         places: list[int] = []
         texts: list[int] = []
         for place, key in enumerate(mixed.tolist()):
