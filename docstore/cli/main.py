@@ -255,8 +255,6 @@ def _print_version() -> int:
     kernel = import_module("docstore.dedup.kernel")
     version = import_module("docstore.version")
     line(f"docstore {version.__version__} (kernel: {kernel.Kernel.name})")
-    if why := import_module("docstore.compiled").WHY_NOT:
-        line(kernel.slow_message(why))
     return EXIT_OK
 
 

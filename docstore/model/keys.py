@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 from ada_url._ada_wrapper import ffi, lib
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import (
     ROW_KEY_HOST_END,
@@ -48,8 +48,8 @@ from docstore.model.format import (
     URL_LIMIT_BYTES,
 )
 
-_plain_row_key = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.plain_row_key
-"""By native code: row keys of URLs that the parser would not change, as most are; None for all others."""
+_plain_row_key = docstore_native.plain_row_key
+"""Row keys of URLs that the parser would not change, as most are; None for all others."""
 REFUSED_SCHEMES = frozenset({"about", "blob", "data", "javascript", "mailto"})
 """Schemes that cannot be fetched: their content is in the URL itself, or in one browser's memory."""
 
