@@ -127,8 +127,8 @@ def encode_records(records: Sequence[Record], segment: int, offset: int) -> tupl
     made = _ENCODER.encode(records, segment, offset)
     if made is None:
         raise InvalidArgument(
-            "a record does not fit docs/format.md: its kind, codec and related checksum must be known, its timestamp in "
-            f"microseconds in [0, 2**63), its value at most {VALUE_MAX_BYTES} bytes long, its row key and column at most "
+            "a record does not fit docs/format.md: its kind, codec and related checksum must be known; its timestamp "
+            "is microseconds in [0, 2**63); its value has at most 2**32 - 1 bytes, its row key and column at most "
             f"{FIELDS_MAX_BYTES}; split a longer value"
         )
     return made

@@ -72,7 +72,7 @@ def outcome(encode: Callable[..., Any], *arguments: Any) -> object:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(plain | any_records, max_size=4), st.integers(0, (1 << 32) - 1), st.integers(0, 1 << 40))
+@given(st.lists(plain | any_records, max_size=4), st.integers(0, 1 << 41), st.integers(0, 1 << 40))
 @example([delete_row(b"row", 1000)], 1, 24)
 def test_records_are_encoded_alike(records: list[Record], segment: int, offset: int) -> None:
     expected = outcome(record_reference.encode_records, records, segment, offset)

@@ -142,7 +142,8 @@ def test_a_dictionary_is_asked_for_once() -> None:
 
 def test_dictionaries_for_reading_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 3
-    contents = {value_name(content): content for content in (random.Random(seed).randbytes(20_000) for seed in range(12))}
+    random_contents = [random.Random(seed).randbytes(20_000) for seed in range(12)]
+    contents = {value_name(content): content for content in random_contents}
     dictionaries = [Dictionary(content) for content in contents.values()]
     monkeypatch.setattr(codec_module, "DECODING_BYTES", most * max(map(len, contents.values())))
     codec = ValueCodec()

@@ -311,7 +311,7 @@ impl<'py> Related<'_, 'py> {
     /// The value of the record at a place; None if Python has to decode it.
     fn decode(&self, source: &Bound<'py, PyBytes>, (segment, offset, _): Place) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let (python, bytes) = (source.py(), source.as_bytes());
-        let Some(record) = u32::try_from(segment).ok().and_then(|seed| parse(bytes, seed)) else { return Ok(None) };
+        let Some(record) = parse(bytes, segment as u32) else { return Ok(None) };
         let payload = &bytes[record.payload];
         if record.codec == STORED {
             return Ok((payload.len() == record.raw_bytes).then(|| PyBytes::new(python, payload)));
