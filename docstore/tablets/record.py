@@ -77,7 +77,6 @@ CODEC_NAMES = {
 }
 """For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
-VALUE_MAX_BYTES = (1 << 32) - 1
 FIELDS_MAX_BYTES = 256 << 10
 """Row key, column and related checksum together; a walk over damage holds so much at once."""
 

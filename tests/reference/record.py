@@ -30,11 +30,12 @@ from docstore.model.format import (
     RECORD_WIDE_HEADER,
     TIMESTAMP_MAX,
 )
-from docstore.tablets.record import FIELDS_MAX_BYTES, VALUE_MAX_BYTES, Record, encode_ref
+from docstore.tablets.record import FIELDS_MAX_BYTES, Record, encode_ref
 
 _NARROW = Struct(RECORD_NARROW_HEADER)
 _WIDE = Struct(RECORD_WIDE_HEADER)
 _CRC = Struct("<I")
+VALUE_MAX_BYTES = (1 << 32) - 1
 _KINDS = frozenset(
     (RECORD_VALUE, RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN, RECORD_GROUP, RECORD_COPIES)
 )
