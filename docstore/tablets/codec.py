@@ -189,7 +189,7 @@ class ValueCodec:
         made = docstore_native.encode_value(
             raw,
             offers(),
-            dictionary and dictionary.frames,
+            None if dictionary is None else dictionary.frames,
             body if may_be_base(body, raw) else b"",
             (self._small or small, cost_bytes, *ON_BODY_COST),
             self._level,
@@ -211,12 +211,13 @@ class ValueCodec:
             held = [base if isinstance(base, int) else _named(base).raw for base in bases]
             its_text = text if text and may_be_base(raw, text) else b""
             frame = body[1] if body and may_be_base(body[0], raw) else b""
-            tasks.append((raw, held, dictionary and dictionary.frames, its_text, frame, small, cost_bytes))
+            frames = None if dictionary is None else dictionary.frames
+            tasks.append((raw, held, frames, its_text, frame, small, cost_bytes))
         chosen: list[Chosen] = []
         encoded = docstore_native.encode_values(tasks, ON_BODY_COST, min(processors(), MAX_THREADS))
         for value, made in zip(values, encoded, strict=True):
-            bases = [chosen[base][2] if isinstance(base, int) else base for base in value.bases]
-            one, base = _encoded(value.raw, value.dictionary, bases, made)
+            roots = [chosen[base][2] if isinstance(base, int) else base for base in value.bases]
+            one, base = _encoded(value.raw, value.dictionary, roots, made)
             chosen.append((one, base, base or Base(value.name, value.raw, b"", _NOWHERE)))
         return chosen
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from docstore.compiled import docstore_native
 from docstore.model.capture import BODY, MAIN
@@ -45,8 +44,6 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import ValueLog
 
-_NOTHING = dict[Any, bytes]().get
-"""In place of what gives a base: such a record is not decoded."""
 MAX_CACHED_BASE_ROWS = 50_000
 """Cell values of bases, about 8 MB: saves a look-up for each read of a delta.  Segment numbers are never reused, so a
 stale ref is missing, and never another value."""
@@ -380,7 +377,8 @@ class LocalValues:
             self._last = place, raw  # so that `fetch` keeps it
             return raw
         source, (segment, offset, _) = self.records.source(*place), place
-        if made := docstore_native.decode_value(source, segment, offset, self._related[0], _NOTHING, _NOTHING):
+        dictionary, nothing = self._related[0], lambda *_: None  # a body that is a delta is refused below
+        if made := docstore_native.decode_value(source, segment, offset, dictionary, nothing, nothing):
             self._last = place, made
             return made
         record = self.records.read(encode_ref(*place))
