@@ -6,9 +6,9 @@ in a scan are decimal ASCII.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
@@ -267,10 +267,12 @@ def _seconds_of(text: str) -> int | None:
     """Seconds since 1970 of a date as HTTP writes it now; None for any other text."""
     if len(text) != 29 or not text.endswith(" GMT"):
         return None
-    mail = import_module("email.utils")
+    from calendar import timegm
+    from email import utils  # loaded late, because it takes longer than the rest of a cold read
+
     try:
-        seconds: int = import_module("calendar").timegm(mail.parsedate(text))
-        return seconds if 0 <= seconds < 1 << 32 and mail.formatdate(seconds, usegmt=True) == text else None
+        seconds = timegm(utils.parsedate(text) or ())
+        return seconds if 0 <= seconds < 1 << 32 and utils.formatdate(seconds, usegmt=True) == text else None
     except (ValueError, OverflowError, IndexError, TypeError):
         return None
 
@@ -300,7 +302,9 @@ def decode_headers_reference(value: bytes) -> Headers:
             number, place = decode_varint(value, place)
             if not number:
                 seconds, place = value[place : place + 4], place + 4
-                text = import_module("email.utils").formatdate(int.from_bytes(seconds, "big"), usegmt=True)
+                from email.utils import formatdate
+
+                text = formatdate(int.from_bytes(seconds, "big"), usegmt=True)
             elif number < HEADER_TEXT:
                 text = HEADER_VALUES[number - 1]
             else:
@@ -456,14 +460,14 @@ def decode_entries(value: bytes) -> tuple[Entry, ...]:
 
 def encode_note(version: str, fields: Mapping[str, Any]) -> bytes:
     """Encode a note: a JSON object of the annotator's version and its result."""
-    text: str = import_module("json").dumps({"version": version, **fields}, ensure_ascii=False)
+    text = json.dumps({"version": version, **fields}, ensure_ascii=False)
     return text.encode("utf-8", "replace")
 
 
 def decode_note(value: bytes) -> dict[str, Any]:
     """The fields of a note with `version`; {} for other values, because any program may write notes."""
     try:
-        fields = import_module("json").loads(value)
+        fields = json.loads(value)
     except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}

@@ -19,9 +19,9 @@ capture as long as the stored capture before it.
 from __future__ import annotations
 
 import re
+from base64 import b32decode, b32encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import NamedTuple
 
 from docstore import compiled
@@ -123,7 +123,7 @@ class CaptureRecord(NamedTuple):
         columns, sha1 = self.columns, b""
         digest = columns.get(PAYLOAD_DIGEST, b"")
         if _SHA1(digest):
-            sha1 = import_module("base64").b32decode(digest[len(_SHA1_HEAD) :])
+            sha1 = b32decode(digest[len(_SHA1_HEAD) :])
             columns = {column: value for column, value in columns.items() if column != PAYLOAD_DIGEST}
         for column in sorted(columns, key=_NUMBERS.__getitem__):
             value = columns[column]
@@ -177,7 +177,7 @@ def decode_capture_reference(timestamp: int, value: bytes) -> CaptureRecord:
             elif number == CAPTURE_BODY_NAME:
                 body_name = value[start:end]
             elif number == CAPTURE_SHA1 and length == 20:
-                columns[PAYLOAD_DIGEST] = _SHA1_HEAD + import_module("base64").b32encode(value[start:end])
+                columns[PAYLOAD_DIGEST] = _SHA1_HEAD + b32encode(value[start:end])
             else:
                 end = -1
                 break

@@ -9,11 +9,11 @@ says that it is zstd, and its raw length bounds the output.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from importlib import import_module
 from itertools import islice, repeat
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -406,7 +406,7 @@ class ValueCodec:
         try:
             return compiled.docstore_native.encode_values(tasks, min(processors(), MAX_THREADS))
         except RuntimeError as error:
-            import_module("logging").getLogger(__name__).error(
+            logging.getLogger(__name__).error(
                 "%s; the reference encodes %d values: please report it", error, len(values)
             )
             return [None] * len(values)
@@ -543,9 +543,7 @@ def _natively(make: Callable[..., Made], raw: bytes, *arguments: Any) -> Made | 
     try:
         return make(raw, *arguments)
     except RuntimeError as error:
-        import_module("logging").getLogger(__name__).error(  # loaded late: a cold read logs nothing
-            "%s; the reference encodes these %d bytes: please report it", error, len(raw)
-        )
+        logging.getLogger(__name__).error("%s; the reference encodes these %d bytes: please report it", error, len(raw))
         return None
 
 

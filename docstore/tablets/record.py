@@ -16,12 +16,12 @@ block are not accepted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
+from docstore import compiled
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -410,7 +410,6 @@ def record_encoder() -> EncodeRecords:
     Native code knows values of built-in columns; all else is left to `encode_records`, which also says why a record is
     refused.
     """
-    compiled = import_module("docstore.compiled")  # at the first write: native code comes with it
     if compiled.WHY_NOT:
         return encode_records
     marks = RECORD_MAGIC, RECORD_VALUE, RECORD_WIDE, RECORD_TIMESTAMP_STEP
