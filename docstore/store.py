@@ -1,7 +1,6 @@
 """The store: the public class that crawlers, search front ends and the terminal use.
 
-Reading needs neither the index nor a kernel.  So these, and numpy with them, are imported at the first write, which
-keeps a cold `docstore get` fast.
+Reading needs neither the index nor numpy: they are imported at the first write, which keeps a cold `docstore get` fast.
 """
 
 from __future__ import annotations
@@ -128,11 +127,10 @@ class DocumentStore:
         self.schema = opened.schema
         self.lost = opened.lost
         self.unreadable = opened.values.unreadable
-        families = declared_families(opened.schema)
         self._table = Table(
             opened.engine,
             "pages",
-            families,
+            declared_families(opened.schema),
             clock,
             opened.values.same_value,
             captures=opened.schema.captures,
@@ -465,8 +463,8 @@ class DocumentStore:
             )
         from docstore.writing.applying import DuplicateApplier
 
-        applier = DuplicateApplier(self._write_side())
-        run: Callable[[], list[Applied]] = partial(applier.apply, pairs, policy, kinds, needed, dry_run=dry_run)
+        apply = DuplicateApplier(self._write_side()).apply
+        run = partial(apply, pairs, policy, kinds, needed, dry_run=dry_run)
         return run() if policy is Policy.REFERENCE else self._committer.free_space(run)
 
     def repair(self) -> Repaired:

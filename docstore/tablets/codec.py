@@ -9,7 +9,6 @@ says that it is zstd, and its raw length bounds the output.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -406,6 +405,8 @@ class ValueCodec:
         try:
             return compiled.docstore_native.encode_values(tasks, min(processors(), MAX_THREADS))
         except RuntimeError as error:
+            import logging
+
             logging.getLogger(__name__).error(
                 "%s; the reference encodes %d values: please report it", error, len(values)
             )
@@ -543,6 +544,8 @@ def _natively(make: Callable[..., Made], raw: bytes, *arguments: Any) -> Made | 
     try:
         return make(raw, *arguments)
     except RuntimeError as error:
+        import logging  # loaded late: a cold read logs nothing
+
         logging.getLogger(__name__).error("%s; the reference encodes these %d bytes: please report it", error, len(raw))
         return None
 
