@@ -7,8 +7,7 @@ Search and notes may take 3,000 lines in all, 800 of them in the core.  Of these
 of tools.  Search took 1,420, 100 of them in the core, six files, 12 classes with seven record types, and 200 lines of
 tools; PDF and JSON took 160 and a file, labels of crawls 320: 440 more than 3,000.
 
-A cold `docstore get` of its own took 410 lines and four files; 2,000 lines of Rust and 390 of tools are of the
-room that speed has (2,500 and 400).
+2,000 lines of Rust and 390 of tools are of the room that speed has (2,500 and 400).
 
 Archives, data frames, the report and one word for each thing may take 1,500 lines, 800 of them in the core.  They took
 about 4,800: archives 1,040, Parquet and Arrow 800, the report and pages of the server 1,330, names, arguments and plain

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import brotli
@@ -77,7 +76,9 @@ def parse_fields(head: bytes) -> list[tuple[str, str]]:
 @cache
 def _parser() -> Any:
     """The parser of warcio, which most archives do not need."""
-    return import_module("warcio.statusandheaders").StatusAndHeadersParser([], verify=False)
+    from warcio.statusandheaders import StatusAndHeadersParser
+
+    return StatusAndHeadersParser([], verify=False)
 
 
 def has_status_line(block: bytes) -> bool:

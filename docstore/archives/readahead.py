@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import importlib
 import logging
 import pickle
 import signal
@@ -228,13 +227,14 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
         Raises:
             StorageError: it died.
         """
-        frames = importlib.import_module("docstore.archives.readahead_child")  # while the process loads it as well
-        receiver = frames.Receiver(self._from)
+        from docstore.archives import readahead_child  # while the process loads it as well
+
+        receiver = readahead_child.Receiver(self._from)
         while True:
             message = receiver.take()
             if message is None:
                 raise self._death()
-            if message == frames.END:
+            if message == readahead_child.END:
                 return
             if isinstance(message, BaseException):
                 raise message

@@ -13,7 +13,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -347,8 +346,9 @@ class _Member:
 
 
 def _read_parquet(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
-    entries: Iterator[Entry] = import_module("docstore.archives.arrow").read_parquet(stream, options.body_limit_bytes)
-    return entries
+    from docstore.archives.arrow import read_parquet
+
+    return read_parquet(stream, options.body_limit_bytes)
 
 
 CONTAINERS: dict[str, tuple[bytes, Callable[[IO[bytes]], str], Callable[[IO[bytes], ReadOptions], Iterator[Entry]]]] = {

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 from docstore.cli import arguments
 from docstore.cli.arguments import declare
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from docstore.model.types import ColumnFamily, GCPolicy
 
@@ -134,13 +133,15 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _family(text: str) -> ColumnFamily:
-    parsed: ColumnFamily = import_module("docstore.cli.stores").family(text)
-    return parsed
+    from docstore.cli.stores import family
+
+    return family(text)
 
 
 def _gc_policy(text: str) -> GCPolicy:
-    parsed: GCPolicy = import_module("docstore.cli.stores").gc_policy(text)
-    return parsed
+    from docstore.cli.stores import gc_policy
+
+    return gc_policy(text)
 
 
 def _share_or_none(text: str) -> float | None:

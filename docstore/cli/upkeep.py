@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from docstore.model.format import (
 )
 from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Page
+from docstore.reports import check
 from docstore.storage.files import Files
 from docstore.storage.reports import CompactionReport, Problem
 from docstore.store import DocumentStore
@@ -59,9 +59,7 @@ def run_check(args: argparse.Namespace) -> int:
                 "again, or restore them"
             )
         problems = (
-            import_module("docstore.reports.check").losses(
-                store.opened if isinstance(store, DocumentStore) else store.losses()
-            )
+            check.losses(store.opened if isinstance(store, DocumentStore) else store.losses())
             if args.acknowledge
             else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )
@@ -84,7 +82,7 @@ def run_check(args: argparse.Namespace) -> int:
 def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
     """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
-        yield from import_module("docstore.reports.check").check(store.opened, on_row)  # numpy comes with it
+        yield from check.check(store.opened, on_row)
         return
     result = store.run_job("check", {}, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
     for fields in result["problems"]:
@@ -167,11 +165,13 @@ SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 
 def run_salvage(args: argparse.Namespace) -> int:
+    from docstore.archives import export
+    from docstore.tablets.salvage import Salvage
+
     refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
-    export = import_module("docstore.archives.export")
-    salvage = import_module("docstore.tablets.salvage").Salvage(Path(args.store), only_set_aside=args.set_aside)
+    salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
     late = 0
     with arguments.replaced(Path(args.output)) as stream:
         writer = export.WRITERS[args.format](stream, True)
@@ -235,7 +235,9 @@ def _dump_lines(path: Path) -> Iterator[str]:
     if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
         yield from dump_dictionary(raw)
     elif path.name.endswith(RUN_SUFFIX) or raw.startswith(RUN_MAGIC):
-        yield from import_module("docstore.dedup.runs").dump_run(raw)  # imports numpy, which no other file needs
+        from docstore.dedup.runs import dump_run  # imports numpy, which no other file needs
+
+        yield from dump_run(raw)
     elif path.name in _PLAIN:
         yield from raw.decode("utf-8", "backslashreplace").splitlines()
     else:

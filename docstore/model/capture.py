@@ -6,9 +6,9 @@ in a scan are decimal ASCII.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
@@ -372,14 +372,14 @@ def decode_entries(value: bytes) -> tuple[Entry, ...]:
 
 def encode_note(version: str, fields: Mapping[str, Any]) -> bytes:
     """Encode a note: a JSON object of the annotator's version and its result."""
-    text: str = import_module("json").dumps({"version": version, **fields}, ensure_ascii=False)
+    text = json.dumps({"version": version, **fields}, ensure_ascii=False)
     return text.encode("utf-8", "replace")
 
 
 def decode_note(value: bytes) -> dict[str, Any]:
     """The fields of a note with `version`; {} for other values, because any program may write notes."""
     try:
-        fields = import_module("json").loads(value)
+        fields = json.loads(value)
     except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}

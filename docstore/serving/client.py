@@ -14,7 +14,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -189,9 +188,10 @@ class RemoteStore(StoreCalls, Blocking):
         crawl: str = "",
     ) -> PutResult:
         """See `DocumentStore.put_page_async`; this one takes a thread, `docstore.aio` takes none."""
+        import asyncio
+
         arguments = {name: value for name, value in locals().items() if name != "self"}
-        result: PutResult = await import_module("asyncio").to_thread(self.put_page, **arguments)
-        return result
+        return await asyncio.to_thread(self.put_page, **arguments)
 
     @checked
     def put_pages(
@@ -220,8 +220,9 @@ class RemoteStore(StoreCalls, Blocking):
     def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
         """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
         self._connections.check_open()
-        reader: RecordBatchReader = import_module("docstore.archives.arrow").to_arrow(self, columns, where)
-        return reader
+        from docstore.archives.arrow import to_arrow
+
+        return to_arrow(self, columns, where)
 
     # --- maintenance
 

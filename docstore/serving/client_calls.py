@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Unpack
 
@@ -172,11 +171,12 @@ class StoreCalls:
     @Asks
     def losses(self) -> Steps[Losses]:
         """What opens of the store found lost, until it is acknowledged."""
-        module: Any = import_module("docstore.tablets.losses")
+        from docstore.tablets.losses import LostCommits, LostVersion
+
         call = Call("GET", "/v1/lost", dict[str, Any])
         given = yield from self._session.ask(call)
-        lost = call._replace(kind=tuple[module.LostVersion, ...], field="lost")
-        commits = call._replace(kind=tuple[module.LostCommits, ...], field="lost_commits")
+        lost = call._replace(kind=tuple[LostVersion, ...], field="lost")
+        commits = call._replace(kind=tuple[LostCommits, ...], field="lost_commits")
         return Losses(self._session.result(lost, given), self._session.result(commits, given))
 
     @Asks

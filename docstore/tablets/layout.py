@@ -12,10 +12,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
@@ -42,7 +40,7 @@ from docstore.model.format import (
 from docstore.model.plain import asdict
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.files import (
     PRIVATE,
     Files,
@@ -53,7 +51,6 @@ from docstore.storage.files import (
     translated,
 )
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.storage.reports import Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
@@ -79,7 +76,7 @@ from docstore.version import __version__
 
 if TYPE_CHECKING:
     from docstore.storage.port import Backend
-    from docstore.storage.reports import BackupReport, CompactionReport
+    from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 
 
 SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
@@ -91,7 +88,6 @@ _MADE_BEFORE_FORMAT = frozenset(
 """Files that a folder for a new store may have: left by an interrupted creation, or by mkfs."""
 
 
-@dataclass(eq=False, repr=False)
 class LocalBackend:
     """An open store in a directory; see `Backend`.
 
@@ -103,29 +99,50 @@ class LocalBackend:
         set_aside: files in the folder `set-aside`, with records that no row names.
     """
 
-    path: Path
-    lock: StoreLock
-    files: Files
-    engine: LevelDBEngine
-    bodies: ValueLog
-    manifest: Manifest
-    values: LocalValues
-    dictionaries: DictionaryFiles
-    base_rows: BaseRows
-    schema: Schema
-    identity: bytes
-    band_secret: bytes
-    lost: tuple[LostVersion, ...]
-    lost_commits: tuple[LostCommits, ...]
-    set_aside: tuple[SetAside, ...]
-    runs: RunStorage | None
-    scratch: Path | None
-    reserve: Reserve
-    index: Any = None
-    lower: Backend | None = None
-
-    def __post_init__(self) -> None:
-        self.engine.keep_room, self.reserve.shorten_log = self._keep_room, self.engine.shorten_log
+    def __init__(
+        self,
+        path: Path,
+        lock: StoreLock,
+        files: Files,
+        engine: LevelDBEngine,
+        bodies: ValueLog,
+        manifest: Manifest,
+        values: LocalValues,
+        dictionaries: DictionaryFiles,
+        base_rows: BaseRows,
+        schema: Schema,
+        identity: bytes,
+        band_secret: bytes,
+        lost: tuple[LostVersion, ...],
+        lost_commits: tuple[LostCommits, ...],
+        set_aside: tuple[SetAside, ...],
+        runs: RunStorage | None,
+        scratch: Path | None,
+        reserve: Reserve,
+        index: Any = None,
+        lower: Backend | None = None,
+    ) -> None:
+        self.path = path
+        self.lock = lock
+        self.files = files
+        self.engine = engine
+        self.bodies = bodies
+        self.manifest = manifest
+        self.values = values
+        self.dictionaries = dictionaries
+        self.base_rows = base_rows
+        self.schema = schema
+        self.identity = identity
+        self.band_secret = band_secret
+        self.lost = lost
+        self.lost_commits = lost_commits
+        self.set_aside = set_aside
+        self.runs = runs
+        self.scratch = scratch
+        self.reserve = reserve
+        self.index = index
+        self.lower = lower
+        engine.keep_room, reserve.shorten_log = self._keep_room, engine.shorten_log
 
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
@@ -133,8 +150,9 @@ class LocalBackend:
 
     def overlay(self) -> Backend:
         """See `Backend`."""
-        overlay: Backend = import_module("docstore.tablets.dry_run").open_overlay(self)
-        return overlay
+        from docstore.tablets.dry_run import open_overlay
+
+        return cast("Backend", open_overlay(self))
 
     def compact(
         self,
@@ -147,15 +165,17 @@ class LocalBackend:
         **options: Any,
     ) -> CompactionReport:
         """See `Backend`."""
-        job = import_module("docstore.tablets.compaction.job")
-        compaction = job.Compaction(self, table, committer, prune, **options)
+        from docstore.tablets.compaction.job import Compaction
+
+        compaction = Compaction(self, table, committer, prune, **options)
         report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
 
     def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         """See `Backend`."""
-        report: BackupReport = import_module("docstore.tablets.backup").backup(self, committer, folder, on_progress)
-        return report
+        from docstore.tablets.backup import backup
+
+        return backup(self, committer, folder, on_progress)
 
     def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
@@ -163,9 +183,9 @@ class LocalBackend:
             with committer.lock:
                 self.bodies.flush()
                 rows = self.manifest.segments()
-            segments = import_module("docstore.tablets.compaction.segments")
-            stats: dict[str, dict[str, int]] = segments.codec_totals(self.bodies, rows)
-            return stats
+            from docstore.tablets.compaction.segments import codec_totals
+
+            return codec_totals(self.bodies, rows)
 
     def acknowledge(self) -> None:
         """See `Backend`."""
@@ -178,6 +198,8 @@ class LocalBackend:
 
     def problems(self) -> Iterator[Problem]:
         """See `Backend`: errors of the manifest, missing names of segments, and files set aside."""
+        from docstore.storage.reports import Problem
+
         for problem in self.manifest.problems():
             yield Problem("manifest", problem, "report this with the output of `docstore stats --json`")
         for segment in self.manifest.segments():
@@ -329,7 +351,9 @@ class Layout:
             self._check_format()
             engine_folder, index, scratch = self._path / ENGINE_DIRECTORY, self._path / INDEX_DIRECTORY, None
             if read_only:
-                scratch = Path(import_module("tempfile").mkdtemp(prefix="docstore-read-"))
+                from tempfile import mkdtemp
+
+                scratch = Path(mkdtemp(prefix="docstore-read-"))
                 undo.callback(_remove_tree, scratch)
                 copy_to_read(engine_folder, scratch / ENGINE_DIRECTORY)
                 _link_runs(index, scratch / INDEX_DIRECTORY)
@@ -457,7 +481,9 @@ class Layout:
 
 
 def _remove_tree(folder: Path) -> None:
-    import_module("shutil").rmtree(folder, ignore_errors=True)  # loaded here to keep a cold read fast
+    from shutil import rmtree  # loaded here to keep a cold read fast
+
+    rmtree(folder, ignore_errors=True)
 
 
 def _link_runs(index: Path, copy: Path) -> None:

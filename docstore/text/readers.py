@@ -36,7 +36,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_tz
 from html import escape
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from docstore.model.capture import Entry
@@ -151,8 +150,9 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
     is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
     if is_xml or is_list or (not media_type and _starts_xml(head)):
-        text: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
-        return text  # lxml is imported only for XML
+        from docstore.text.vocabulary import read as read_xml  # lxml is imported only for XML
+
+        return read_xml(body, content_type, vocabulary)
     reader = READERS.get("application/json" if media_type.endswith("+json") else media_type or "text/plain")
     return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
 
@@ -365,7 +365,8 @@ def pdf_text(body: bytes) -> Text | None:
     Raises:
         Unreadable: it is damaged, needs a password, or exceeds a limit.
     """
-    pdf = import_module("docstore.text.pdf")
+    from docstore.text import pdf
+
     if not pdf.is_installed():
         return None
     answer = pdf.read(body)

@@ -501,15 +501,6 @@ def cold(pages: Sequence[Page], command: str) -> Section:
                 for option in ("--body", "--headers", "--json")
             },
             "docstore get URL, of a store that a server holds": [program, "get", url, "--store", served],
-            "docstore get URL --versions 2: the whole command": [
-                program,
-                "get",
-                url,
-                "--versions",
-                "2",
-                "--store",
-                store,
-            ],
             "docstore --help": [program, "--help"],
             **{
                 f"docstore {words}": [program, *words.split()]

@@ -23,7 +23,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -189,7 +188,8 @@ class Handle:
         """Drop the database in a forked child without freeing it: its threads exist only in the parent."""
         if self._database is not None:
             # Freeing it, even at exit, would wait for these threads.  Imported here, because few processes fork.
-            ctypes = import_module("ctypes")
+            import ctypes
+
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
         self._database = None
         self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
