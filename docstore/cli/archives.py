@@ -89,6 +89,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             args.crawl or "",
             args.keep_encoded,
             args.base or "",
+            args.windows_names,
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages
@@ -159,7 +160,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines.append(("stored", "nothing: dry run"))
     else:
         lines.append(("stored", f"{report.stored}  {output.size(report.body_bytes)}{_kept(report)}"))
-    for name in ("known", "rejected", "records"):
+    for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
     lines += [

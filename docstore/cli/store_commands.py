@@ -259,6 +259,11 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(
         parser,
+        "--windows-names",
+        "with --mirror: wget wrote the names for Windows, so an @ in a file name begins the query",
+    )
+    declare(
+        parser,
         "--keep-encoded",
         "also keep WARC and ARC records as they were recorded: encodings, requests, metadata, revisits; for "
         "export --keep-encoded; needs a store with family warc, which --create makes",
