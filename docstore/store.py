@@ -256,7 +256,9 @@ class DocumentStore:
         any_time: bool = False,
         keep_body: bool = True,
     ) -> Future[PutResult]:
-        """As `put_page`, without waiting: the result comes when it is committed.  Pages keep their order.
+        """As `put_page`, without waiting: the result comes when it is committed.
+
+        Pages keep their order, but a page whose analysis takes more than two seconds is overtaken by later ones.
 
         Cancelling the future writes nothing if the page is not taken yet.
         """
@@ -728,9 +730,10 @@ class DocumentStore:
         return (page for page in rejected(self.table, self.opened.values) if page is not None)
 
     def orphans(self) -> Iterator[Orphan]:
-        """Rejected pages to fetch again, because the page that they duplicate was deleted or has changed.
+        """Rejected pages to fetch again, because the page that they duplicate is gone, without its body, or has changed.
 
-        In row-key order.  A page leaves the list when its URL is stored, or is rejected for a live page.
+        In row-key order.  A page leaves the list when its body is stored under its URL, or is rejected for a live page.
+        One whose original has only changed leaves it also when its URL shows something else.
         """
         from docstore.reading.queries import orphans
 

@@ -152,6 +152,10 @@ class MemoryBackend:
     def make_reserve(self) -> None:
         pass
 
+    def remarks(self) -> Iterator[Problem]:
+        """See `Backend`: none."""
+        return iter(())
+
     def problems(self) -> Iterator[Problem]:
         return iter(())
 

@@ -33,7 +33,13 @@ _STEP_BYTES = 1 << 20
 _WITHOUT_BODY = frozenset({204, 304})
 """Responses with these statuses declare the length of a body that they do not send."""
 _SOURCE_STEP_BYTES = 64 * 1024
+_FIRST_STEP_BYTES = 512
+"""Steps of a member grow from here, because what a step has of the next members is read again for each."""
 _ZSTD_STEP_BYTES = 128
+MEMBERS_LIMIT = 10_000
+"""Gzip members or zstd frames in a body; a file with a member for every 64 KB has 4,096.  Each costs some 10 us."""
+CODINGS_LIMIT = 5
+"""Content codings of a body, as in curl: each may unpack all of it."""
 
 ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers that say how a body was sent.  An export has it decoded, so it renames those that do not match."""
@@ -173,7 +179,10 @@ def parse_message(
         whole = len(body) == declared_bytes
         if len(body) < declared_bytes and status not in _WITHOUT_BODY and not truncated:
             flaw = f"body of {len(body)} bytes, but its Content-Length is {declared_bytes}"
-    for coding in reversed(names.get("content-encoding", "").lower().split(",")):
+    codings = names.get("content-encoding", "").lower().split(",")
+    if len(codings) > CODINGS_LIMIT:
+        raise Refused(f"{len(codings)} content codings, more than the limit of {CODINGS_LIMIT}")
+    for coding in reversed(codings):
         decoder = _DECODERS.get(coding.strip())
         if decoder is None:
             if coding.strip() in {"", "identity"}:
@@ -250,20 +259,30 @@ def _append(output: io.BytesIO, piece: bytes, limit_bytes: int) -> None:
     output.write(piece)
 
 
+def _counted(members: int) -> int:
+    """The number of members with the next one, within the limit."""
+    if members == MEMBERS_LIMIT:
+        raise Refused(f"body in more than {MEMBERS_LIMIT} gzip members or zstd frames")
+    return members + 1
+
+
 def _broken(coding: str, count: int) -> Refused:
     return Refused(f"Content-Encoding {coding} breaks after {count} decoded bytes")
 
 
 def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool, limit_bytes: int) -> bytes:
     output = io.BytesIO()
-    at = 0
+    at = members = 0
     while at < len(body):
+        members = _counted(members)
         inflater = zlib.decompressobj(window_bits)
         member, begin = output.tell(), at
+        step_bytes = _FIRST_STEP_BYTES
         try:
             while at < len(body) and not inflater.eof:
-                source = body[at : at + _SOURCE_STEP_BYTES]
+                source = body[at : at + step_bytes]
                 at += len(source)
+                step_bytes = min(2 * step_bytes, _SOURCE_STEP_BYTES)
                 while source and not inflater.eof:
                     _append(output, inflater.decompress(source, _STEP_BYTES), limit_bytes)
                     source = inflater.unconsumed_tail
@@ -343,8 +362,9 @@ def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
 
 def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
     output = io.BytesIO()
-    at = 0
+    at = frames = 0
     while body.startswith(ZSTD_MAGIC, at):
+        frames = _counted(frames)
         frame = zstandard.ZstdDecompressor(max_window_size=min(_ZSTD_WINDOW_BYTES, limit_bytes)).decompressobj()
         while not frame.eof and at < len(body):
             # Small steps bound what one call can unpack: four bytes may be a block of 128 KB.

@@ -458,9 +458,9 @@ TEXTS_WITHOUT_BODIES = "jsonl"
 
 CHECK_DESCRIPTION = """\
 Read and verify every value of a store.  Print what is damaged, and the next
-step.  No output and exit code 0 if there is no damage, else 5.  Changes
-nothing, except with --repair, and with --acknowledge: losses that an open
-detected are reported until then."""
+step.  No output and exit code 0 if there is no damage, else 5.  Changes no
+byte of the folder, except with --repair, --accept-loss and --acknowledge:
+losses that an open detected are reported until then."""
 
 CHECK_EXAMPLES = """\
 docstore check
@@ -476,6 +476,11 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--repair",
         "first repair what cannot be read, from captures that have the same bytes; not through a server",
+    )
+    declare(
+        parser,
+        "--accept-loss",
+        "first delete the captures whose segment is missing or cut, if it does not come back; they are listed",
     )
     arguments.add_progress(parser)
     arguments.add_store(parser, "one JSON object a line: one a finding, {where, what, remedy}", read_only=True)

@@ -30,6 +30,7 @@ from docstore.storage.files import Files
 from docstore.storage.reports import CompactionReport, Problem
 from docstore.store import DocumentStore
 from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
+from docstore.tablets.layout import Layout
 from docstore.tablets.leftovers import segment_of_name
 
 if TYPE_CHECKING:
@@ -43,10 +44,14 @@ def run_check(args: argparse.Namespace) -> int:
         raise InvalidArgument("--acknowledge writes to the store; omit --read-only")
     if args.repair and (args.read_only or args.acknowledge):
         raise InvalidArgument("--repair writes to the store, and cannot be combined with --read-only or --acknowledge")
+    if args.accept_loss:
+        if args.read_only:
+            raise InvalidArgument("--accept-loss writes to the store; omit --read-only")
+        refuse_other_backend(args.store, "only a directory has segments")
+        Layout(args.store).open(create=False, schema=None, accept_loss=True).close()
     count = 0
     with ExitStack() as stack:
-        writes = args.acknowledge or args.repair
-        store = open_or_attach(args.store, read_only=False if writes else args.read_only)
+        store = open_or_attach(args.store, read_only=not (args.acknowledge or args.repair))
         stack.callback(store.close)
         if args.repair:
             if not isinstance(store, DocumentStore):
@@ -69,6 +74,8 @@ def run_check(args: argparse.Namespace) -> int:
                 output.json_line(problem._asdict())
             else:
                 output.styled_line([f"{problem.where}: {problem.what}; {problem.remedy}"], 2)
+        for remark in store.opened.remarks() if isinstance(store, DocumentStore) else ():
+            output.note(f"{remark.where}: {remark.what}; {remark.remedy}")
         if args.acknowledge:
             store.acknowledge_lost()
     if args.acknowledge:

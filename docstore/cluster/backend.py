@@ -134,6 +134,10 @@ class HBaseBackend:
     def problems(self) -> Iterator[Problem]:
         return iter(())
 
+    def remarks(self) -> Iterator[Problem]:
+        """See `Backend`: none."""
+        return iter(())
+
     def stored_bytes(self) -> int:
         """See `Backend`: of pages and bodies, before HBase's own compression."""
         return sum(self.engine.approximate_bytes(table) for table in ("pages", "bodies"))

@@ -57,6 +57,7 @@ from docstore.model.format import (
     TIMESTAMP_MAX,
 )
 from docstore.model.pointers import PagePointer, body_head, normal_digest, text_number
+from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine

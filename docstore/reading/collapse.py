@@ -49,7 +49,7 @@ class Loss(enum.StrEnum):
     """What became of the page that another was rejected for."""
 
     GONE = "gone"
-    """It was deleted, a policy hides it, or it cannot be seen for another reason."""
+    """It was deleted, a policy hides it or has dropped its body, or it cannot be seen for another reason."""
     CHANGED = "changed"
     """Its URL shows something else now; the old version can still be read."""
 
@@ -58,7 +58,7 @@ class Orphan(NamedTuple):
     """A page that was rejected as a duplicate of a page that does not show that content any more.
 
     Attributes:
-        url: of the page that was rejected, and not stored since.
+        url: of the page that was rejected; its body is in no other capture of this URL.
         timestamp: of its capture, in microseconds since 1970.
         checksum: of its body: scheme byte and digest; b"" where a policy hides it.
         verdict: for which it was rejected.

@@ -261,6 +261,10 @@ class Backend(Protocol):
         """Inconsistencies in the backend's own metadata."""
         ...
 
+    def remarks(self) -> Iterator[Problem]:
+        """What a user may want to know, and is no sign of damage."""
+        ...
+
     def stored_bytes(self) -> int:
         """Bytes of values, garbage included."""
         ...

@@ -54,6 +54,10 @@ SHELL_WORDS: Final = 50
 JSON_LD_LIMIT_BYTES: Final = 1 << 20
 
 _GZIP: Final = b"\x1f\x8b\x08"
+MEMBERS_LIMIT: Final = 10_000
+"""Members of a gzip file that are unpacked; the rest is left out."""
+_FIRST_STEP_BYTES: Final = 512
+_LAST_STEP_BYTES: Final = 64 << 10
 _PDF: Final = b"%PDF-"
 _BINARY_STARTS: Final = (_PDF, b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
 _HEAD_BYTES: Final = 1024
@@ -165,18 +169,22 @@ def _starts_xml(head: bytes) -> bool:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """The first `TEXT_LIMIT_BYTES` of a gzip file, up to the first damage."""
-    unpacked = b""
-    while body.startswith(_GZIP) and len(unpacked) < TEXT_LIMIT_BYTES:
+    """The first `TEXT_LIMIT_BYTES` of a gzip file, of at most `MEMBERS_LIMIT` members and up to the first damage."""
+    unpacked = bytearray()
+    at = members = 0
+    while members < MEMBERS_LIMIT and body.startswith(_GZIP, at) and len(unpacked) < TEXT_LIMIT_BYTES:
         inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        members, step_bytes = members + 1, _FIRST_STEP_BYTES
         try:
-            unpacked += inflater.decompress(body, TEXT_LIMIT_BYTES - len(unpacked))
+            while at < len(body) and not inflater.eof and len(unpacked) < TEXT_LIMIT_BYTES:
+                source = inflater.unconsumed_tail + body[at : at + step_bytes - len(inflater.unconsumed_tail)]
+                at += len(source) - len(inflater.unconsumed_tail)
+                unpacked += inflater.decompress(source, TEXT_LIMIT_BYTES - len(unpacked))
+                step_bytes = min(2 * step_bytes, _LAST_STEP_BYTES)  # what it has of the next members is read again
         except zlib.error:
             break
-        if not inflater.unused_data or not unpacked:
-            break
-        body = inflater.unused_data
-    return unpacked
+        at -= len(inflater.unused_data)
+    return bytes(unpacked)
 
 
 def shown(source: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 import docstore
 
 URL = "https://site.example/"
-HEAVY = {"numpy", "lxml", "asyncio", "pyarrow", "warcio", "dataclasses", "inspect", "logging", "http.client", "ssl"}
+HEAVY = {"numpy", "lxml", "asyncio", "pyarrow", "warcio", "logging", "http.client", "ssl"}
 
 
 def loaded(statement: str) -> set[str]:

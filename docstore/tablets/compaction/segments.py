@@ -134,7 +134,8 @@ class SegmentWriter:
         self._files = files
         self._tablet = tablet
         self._path = bodies.path(self.number)
-        self._buffer = bytearray(encode_header(self.number) + encode_record(copies_mark(sources), self.number))
+        self._buffer = bytearray(encode_header(self.number, bodies.identity))
+        self._buffer += encode_record(copies_mark(sources), self.number)
         self._file: AppendFile | None = None
         self.length_bytes = len(self._buffer)
 
