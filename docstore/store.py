@@ -730,7 +730,7 @@ class DocumentStore:
         return (page for page in rejected(self.table, self.opened.values) if page is not None)
 
     def orphans(self) -> Iterator[Orphan]:
-        """Rejected pages to fetch again, because the page that they duplicate is gone, without its body, or has changed.
+        """Rejected pages to fetch again, because the page that they duplicate is gone, has changed or has no body.
 
         In row-key order.  A page leaves the list when its body is stored under its URL, or is rejected for a live page.
         One whose original has only changed leaves it also when its URL shows something else.

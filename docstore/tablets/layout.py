@@ -103,7 +103,7 @@ _MADE_BEFORE_FORMAT = frozenset(
 """Files that a folder for a new store may have: left by an interrupted creation, or by mkfs."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, repr=False)
 class LocalBackend:
     """An open store in a directory; see `Backend`.
 
