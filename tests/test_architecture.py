@@ -37,7 +37,6 @@ LAYERS = {
     "docstore.search.answers": 5,
     "docstore.search.commands": 12,
     "docstore.search": 7,
-    "docstore.serving.aio": 7,
     "docstore.sweep": 8,
     "docstore.archives": 9,
     "docstore.reports": 9,
@@ -53,8 +52,7 @@ LAYERS = {
 NEEDS = {
     "docstore.scrapy": "scrapy",
     "docstore.search": "tantivy",
-    "docstore.serving.aio": "aiohttp",
-    "docstore.serving": "litestar",
+    "docstore.serving": "uvicorn",
     "docstore.cluster.spark": "pyarrow",
     "docstore.archives.arrow": "pyarrow",
 }
@@ -72,7 +70,6 @@ ONLY_IMPORTER = {
         "docstore.serving.messages",
         "docstore.serving.request",
     },
-    "litestar": {f"docstore.serving.{name}" for name in ("app", "messages", "page", "request", "routes", "run")},
     "pypdf": {"docstore.text.pdf"},
     "tantivy": {"docstore.search"},
     "uvicorn": {"docstore.serving.run"},

@@ -21,7 +21,7 @@ from docstore.sweep.clusters import CanonicalPolicy
 from tests.cli_case import Terminal
 
 HEAVY = {
-    *("numpy", "plyvel", "lxml", "litestar", "msgspec", "pyarrow", "tantivy"),
+    *("numpy", "plyvel", "lxml", "uvicorn", "msgspec", "pyarrow", "tantivy"),
     *("docstore.model.types", "docstore.store", "docstore.dedup"),
 }
 LISTED = (
