@@ -310,7 +310,11 @@ struct Related<'a, 'py> {
 
 impl<'py> Related<'_, 'py> {
     /// The value of the record at a place; None if the reference has to decode it.
-    fn decode(&self, source: &Bound<'py, PyBytes>, (segment, offset, _): Place) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn decode(
+        &self,
+        source: &Bound<'py, PyBytes>,
+        (segment, offset, _): Place,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let (python, bytes) = (source.py(), source.as_bytes());
         let Some(record) = u32::try_from(segment).ok().and_then(|seed| parse(bytes, seed)) else { return Ok(None) };
         let payload = &bytes[record.payload];
