@@ -309,7 +309,11 @@ struct Related<'a, 'py> {
 
 impl<'py> Related<'_, 'py> {
     /// The value of the record at a place; None if Python has to decode it.
-    fn decode(&self, source: &Bound<'py, PyBytes>, (segment, offset, _): Place) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    fn decode(
+        &self,
+        source: &Bound<'py, PyBytes>,
+        (segment, offset, _): Place,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let (python, bytes) = (source.py(), source.as_bytes());
         let Some(record) = parse(bytes, segment as u32) else { return Ok(None) };
         let payload = &bytes[record.payload];
