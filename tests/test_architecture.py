@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import re
@@ -120,10 +121,12 @@ PUBLIC_ALL_THE_SAME = {"_replace", "_fields", "_exit", "_actions"}
 """Of named tuples, of `os`, and of a parser of arguments, which has no other list of them."""
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+@functools.cache
+def modules() -> tuple[tuple[str, Path], ...]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return tuple(
+        (".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths
+    )
 
 
 def within(module: str, package: str) -> bool:
@@ -138,8 +141,13 @@ def package(module: str) -> str:
     return known[0]
 
 
-def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path, *, by_name: bool = True) -> tuple[tuple[int, str], ...]:
     """(line, module) of every import, also those under TYPE_CHECKING and by name: they are knowledge as well."""
+    return tuple(read_imports(path, by_name))
+
+
+def read_imports(path: Path, by_name: bool) -> Iterator[tuple[int, str]]:
     known = {name for name, _ in modules()}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -177,17 +185,17 @@ LOADED_LATER = {
 """Imports for the type checker alone, and what an address or an option names, in a table of names."""
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
-def test_imports_only_point_down(module: str, path: Path) -> None:
-    for line, imported in imports(path):
-        if imported.split(".")[0] != "docstore" or module == "docstore":
-            continue
-        assert imported != "docstore", f"{path}:{line} imports the package root"
-        assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
-        own, other = package(module), package(imported)
-        if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
-            continue
-        assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
+def test_imports_only_point_down() -> None:
+    for module, path in modules():
+        for line, imported in imports(path):
+            if imported.split(".")[0] != "docstore" or module == "docstore":
+                continue
+            assert imported != "docstore", f"{path}:{line} imports the package root"
+            assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
+            own, other = package(module), package(imported)
+            if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
+                continue
+            assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
 
 
 def test_there_are_no_import_cycles() -> None:

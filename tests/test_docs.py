@@ -212,17 +212,23 @@ def test_files_and_names_of_the_code_that_a_page_gives_exist(page: Path) -> None
 TOOL = re.compile(r"python -m (tools[\w.]*)([^`]*)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_tools_that_a_page_runs_have_the_commands_and_options_that_it_gives(page: Path) -> None:
+def spans() -> Iterator[tuple[str, str]]:
+    """The code in the text of each page, each with the name of its page."""
+    for page in PAGES:
+        for span in SPAN.findall(page.read_text(encoding="utf-8")):
+            yield page.name, span
+
+
+def test_tools_that_a_page_runs_have_the_commands_and_options_that_it_gives() -> None:
     missing = []
-    for span in SPAN.findall(page.read_text(encoding="utf-8")):
+    for page, span in spans():
         for module, arguments in TOOL.findall(span):
             file = ROOT / module.replace(".", "/")
             file = file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
             source = file.read_text(encoding="utf-8") if file.exists() else ""
             words = re.findall(r"(?<=\s)(?:--)?[a-z][a-z-]+(?![\w/.:=])", arguments)
             if not all(word in source or word.strip("-").replace("-", "_") in source for word in words) or not source:
-                missing.append(span)
+                missing.append((page, span))
     assert missing == []
 
 
@@ -240,18 +246,16 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"], ids=lambda page: page.name
-)
-def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_links_of_a_page_lead_somewhere() -> None:
     broken = []
-    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
-        path, _, anchor = link.partition("#")
-        target = page.parent / path if path else page
-        if re.match(r"https?:", link):
-            continue
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(link)
+    for page in (*PAGES, ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"):
+        for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            if re.match(r"https?:", link):
+                continue
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page.name}: {link}")
     assert broken == []
 
 
@@ -296,19 +300,13 @@ def test_the_reference_on_the_site_has_each_command_with_its_options_and_example
             assert all(option in section for option in action.option_strings if option not in {"-h", "--help"})
 
 
-@functools.cache
-def options_of_commands() -> dict[str, set[str]]:
-    return {
+def test_commands_and_options_that_a_page_names_exist() -> None:
+    options = {
         command.name: {option for action in parser_of(command)._actions for option in action.option_strings}
         for command in COMMANDS
     }
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_and_options_that_a_page_names_exist(page: Path) -> None:
-    options = options_of_commands()
     missing = []
-    for span in SPAN.findall(page.read_text(encoding="utf-8")):
+    for page, span in spans():
         words = span.removeprefix("docstore ").partition(" > ")[0].split()
         name = command_of(words)
         if not span.startswith("docstore ") and (name is None or "--" not in span):
@@ -317,7 +315,7 @@ def test_commands_and_options_that_a_page_names_exist(page: Path) -> None:
             continue
         named = {word.strip("[]|").partition("=")[0] for word in words if word.strip("[").startswith("--")}
         if name is None or not named <= options[name]:
-            missing.append(span)
+            missing.append((page, span))
     assert missing == []
 
 

@@ -10,6 +10,7 @@ from unittest import mock
 
 import pytest
 import zstandard
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,13 +72,13 @@ pieces = st.one_of(
 texts = st.lists(pieces, max_size=30).map(b"".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300), deadline=None)
 @given(texts, texts)
 def test_any_value_comes_back_from_any_base_and_dictionary(raw: bytes, before: bytes) -> None:
     check(raw, before)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300), deadline=None)
 @given(texts, texts, texts)
 def test_any_text_comes_back_from_its_body_and_the_body_from_its_dictionary(
     body: bytes, text: bytes, content: bytes
@@ -106,7 +107,7 @@ def edited(draw: st.DrawFn) -> tuple[bytes, bytes]:
     return base, b"".join([*parts, base[place:]])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300), deadline=None)
 @given(edited())
 def test_an_edited_text_comes_back(pair: tuple[bytes, bytes]) -> None:
     base, raw = pair
