@@ -32,10 +32,10 @@ demo: $(VENV)/.demo  ## set up, ingest the sample crawl, look around
 	sh tools/demo.sh $(BIN)/docstore
 
 test: $(STAMP)  ## set up, run the tests
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --durations=30 --durations-min=3
 
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
-	$(BIN)/python -m pytest -q -n auto --dist worksteal
+	DOCSTORE_EXAMPLES=all $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30 --durations-min=3
 
 test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
 	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import re
@@ -117,10 +118,12 @@ PUBLIC_ALL_THE_SAME = {"_replace", "_fields", "_exit", "_actions"}
 """Of named tuples, of `os`, and of a parser of arguments, which has no other list of them."""
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+@functools.cache
+def modules() -> tuple[tuple[str, Path], ...]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return tuple(
+        (".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths
+    )
 
 
 def within(module: str, package: str) -> bool:
@@ -143,13 +146,18 @@ def nodes(tree: ast.AST, *, in_functions: bool) -> Iterator[ast.AST]:
             yield from nodes(node, in_functions=in_functions)
 
 
-def imports(path: Path, *, later: bool = True) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path, *, later: bool = True) -> tuple[tuple[int, str], ...]:
     """(line, module) of every import: they are knowledge, also those for the type checker, in functions and by name.
 
     Args:
         path: of the module.
         later: also the imports in functions, and the names of modules in tables.
     """
+    return tuple(read_imports(path, later))
+
+
+def read_imports(path: Path, later: bool) -> Iterator[tuple[int, str]]:
     known = {name for name, _ in modules()}
     for node in nodes(ast.parse(path.read_text(encoding="utf-8")), in_functions=later):
         if isinstance(node, ast.Import):
@@ -187,17 +195,17 @@ LOADED_LATER = {
 """Imports of a higher layer: for the type checker alone, in the method that needs an extra, and by name."""
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
-def test_imports_only_point_down(module: str, path: Path) -> None:
-    for line, imported in imports(path):
-        if imported.split(".")[0] != "docstore" or module == "docstore":
-            continue
-        assert imported != "docstore", f"{path}:{line} imports the package root"
-        assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
-        own, other = package(module), package(imported)
-        if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
-            continue
-        assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
+def test_imports_only_point_down() -> None:
+    for module, path in modules():
+        for line, imported in imports(path):
+            if imported.split(".")[0] != "docstore" or module == "docstore":
+                continue
+            assert imported != "docstore", f"{path}:{line} imports the package root"
+            assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
+            own, other = package(module), package(imported)
+            if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
+                continue
+            assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
 
 
 def test_there_are_no_import_cycles() -> None:

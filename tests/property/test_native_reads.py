@@ -12,6 +12,7 @@ from typing import Any
 
 import msgpack
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,7 +71,7 @@ urls = st.one_of(
 )
 
 
-@settings(max_examples=1500)
+@settings(max_examples=few(1500))
 @given(urls)
 def test_the_row_key_of_a_plain_url_is_that_of_the_reference(url: str) -> None:
     key = docstore_native.plain_row_key(url)
@@ -107,7 +108,7 @@ records = st.builds(
 )
 
 
-@settings(max_examples=800)
+@settings(max_examples=few(800))
 @given(records, damages, st.integers(0, 400))
 def test_capture_records_are_decoded_as_by_the_reference(
     record: CaptureRecord, changes: list[tuple[int, int]], cut: int
@@ -134,7 +135,7 @@ pairs = st.tuples(
 )
 
 
-@settings(max_examples=800)
+@settings(max_examples=few(800))
 @given(st.lists(pairs, max_size=6).map(tuple), damages, st.integers(0, 60))
 def test_headers_are_as_by_the_reference(headers: Headers, changes: list[tuple[int, int]], cut: int) -> None:
     value = reference.encode_headers(headers)
@@ -196,7 +197,7 @@ texts = st.lists(st.one_of(st.binary(max_size=60), pieces), max_size=12).map(b""
 columns = st.sampled_from([*RECORD_COLUMNS.values(), ("note", b"spelled")])
 
 
-@settings(max_examples=400)
+@settings(max_examples=few(400))
 @given(texts, texts, columns, st.integers(0, 4), st.integers(0, 1 << 40), damages, st.integers(0, 1 << 17))
 def test_values_are_decoded_as_by_the_reference(
     raw: bytes,
@@ -265,7 +266,7 @@ messages: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=few(500))
 @given(messages, damages, st.integers(0, 300))
 def test_messages_are_unpacked_as_by_msgpack(message: Any, changes: list[tuple[int, int]], cut: int) -> None:
     packed = msgpack.packb(message)
@@ -297,7 +298,7 @@ columns_of_captures = st.dictionaries(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=few(600))
 @given(columns_of_captures, st.lists(st.sampled_from(DOCUMENT_FAMILIES), unique=True), st.integers(0, 60), st.data())
 def test_a_capture_is_filled_in_as_the_reference_does_it(columns, families, most_bytes, data) -> None:  # type: ignore[no-untyped-def]
     record = CaptureRecord(7, data.draw(st.integers(0, 3)), columns)

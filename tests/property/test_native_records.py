@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from counts import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -71,7 +72,7 @@ def outcome(encode: Callable[..., Any], *arguments: Any) -> object:
         return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300), deadline=None)
 @given(st.lists(plain | any_records, max_size=4), st.integers(0, 1 << 41), st.integers(0, 1 << 40))
 @example([delete_row(b"row", 1000)], 1, 24)
 def test_records_are_encoded_alike(records: list[Record], segment: int, offset: int) -> None:
@@ -80,7 +81,7 @@ def test_records_are_encoded_alike(records: list[Record], segment: int, offset: 
     assert outcome(encode_records, tuple(records), segment, offset) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(200), deadline=None)
 @given(plain, st.integers(0, (1 << 32) - 1))
 def test_what_native_code_wrote_is_read_as_it_was(record: Record, segment: int) -> None:
     encoded, _ = encode_records([record], segment, 24)
@@ -93,7 +94,7 @@ long_fields = lengths.map(bytes) | st.builds(str.__mul__, st.sampled_from(["x", 
 surrogates = st.text(st.characters(categories=["Cs"], min_codepoint=0xDC80, max_codepoint=0xDCFF), max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300), deadline=None)
 @given(st.lists(st.tuples(columns, fields | long_fields | surrogates), max_size=8, unique_by=lambda pair: pair[0]))
 def test_fields_are_sorted_alike(pairs: list[tuple[tuple[str, bytes], str | bytes]]) -> None:
     names, given_fields = tuple(column for column, _ in pairs), tuple(field for _, field in pairs)
@@ -132,7 +133,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LevelDBE
     second.close()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(200), deadline=None)
 @given(st.lists(rows, max_size=4))
 def test_rows_are_written_alike(engines: tuple[LevelDBEngine, LevelDBEngine], batch: list[RowMutations]) -> None:
     def written(engine: LevelDBEngine, *more: RowMutations) -> object:
