@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import re
@@ -117,10 +118,12 @@ PUBLIC_ALL_THE_SAME = {"_replace", "_fields", "_exit", "_actions"}
 """Of named tuples, of `os`, and of a parser of arguments, which has no other list of them."""
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+@functools.cache
+def modules() -> tuple[tuple[str, Path], ...]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return tuple(
+        (".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths
+    )
 
 
 def within(module: str, package: str) -> bool:
@@ -135,10 +138,28 @@ def package(module: str) -> str:
     return known[0]
 
 
-def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
-    """(line, module) of every import, also those under TYPE_CHECKING and by name: they are knowledge as well."""
+def nodes(tree: ast.AST, *, in_functions: bool) -> Iterator[ast.AST]:
+    """All nodes of a tree; without those in functions, which do not run while the module is imported."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        if in_functions or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from nodes(node, in_functions=in_functions)
+
+
+@functools.cache
+def imports(path: Path, *, later: bool = True) -> tuple[tuple[int, str], ...]:
+    """(line, module) of every import: they are knowledge, also those for the type checker, in functions and by name.
+
+    Args:
+        path: of the module.
+        later: also the imports in functions, and the names of modules in tables.
+    """
+    return tuple(read_imports(path, later))
+
+
+def read_imports(path: Path, later: bool) -> Iterator[tuple[int, str]]:
     known = {name for name, _ in modules()}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(ast.parse(path.read_text(encoding="utf-8")), in_functions=later):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -147,7 +168,7 @@ def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
                 inner = PACKAGE.parent / Path(*node.module.split("."), alias.name + ".py")
                 is_module = inner.exists() or inner.with_suffix(".pyi").exists()
                 yield node.lineno, f"{node.module}.{alias.name}" if is_module else node.module
-        elif by_name and isinstance(node, ast.Constant) and node.value in known and node.value != "docstore":
+        elif later and isinstance(node, ast.Constant) and node.value in known and node.value != "docstore":
             yield node.lineno, node.value
 
 
@@ -171,28 +192,26 @@ LOADED_LATER = {
     ("docstore.cli.stats", "docstore.lab.textstats"),
     ("docstore.cli.stats", "docstore.lab.pictures"),
 }
-"""Imports for the type checker alone, and what an address or an option names, in a table of names."""
+"""Imports of a higher layer: for the type checker alone, in the method that needs an extra, and by name."""
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
-def test_imports_only_point_down(module: str, path: Path) -> None:
-    for line, imported in imports(path):
-        if imported.split(".")[0] != "docstore" or module == "docstore":
-            continue
-        assert imported != "docstore", f"{path}:{line} imports the package root"
-        assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
-        own, other = package(module), package(imported)
-        if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
-            continue
-        assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
+def test_imports_only_point_down() -> None:
+    for module, path in modules():
+        for line, imported in imports(path):
+            if imported.split(".")[0] != "docstore" or module == "docstore":
+                continue
+            assert imported != "docstore", f"{path}:{line} imports the package root"
+            assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
+            own, other = package(module), package(imported)
+            if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
+                continue
+            assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
 
 
 def test_there_are_no_import_cycles() -> None:
     names = {module for module, _ in modules()}
     graph = {
-        module: {
-            name for _, name in imports(path, by_name=False) if name in names and (module, name) not in LOADED_LATER
-        }
+        module: {name for _, name in imports(path, later=False) if name in names and (module, name) not in LOADED_LATER}
         for module, path in modules()
     }
     done: set[str] = set()

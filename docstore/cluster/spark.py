@@ -15,7 +15,6 @@ Rows may come in any order.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -82,9 +81,10 @@ class SparkEngine(Engine):
         self._threads = threads
         _check_installed()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers use it, as a path on their machines
-        session = importlib.import_module("pyspark.sql").SparkSession
-        self._is_own = session.getActiveSession() is None
-        builder = session.builder.appName("docstore sweep").master(master)
+        from pyspark.sql import SparkSession
+
+        self._is_own = SparkSession.getActiveSession() is None
+        builder = SparkSession.builder.appName("docstore sweep").master(master)
         for name, value in (SETTINGS | dict(settings)).items():
             builder = builder.config(name, value)
         with _translated(f"start on {master}"):
@@ -195,8 +195,8 @@ def _codes(path: Path) -> Numbers:
 
 def _check_installed() -> None:
     try:
-        importlib.import_module("pyspark")
-        importlib.import_module("pandas")  # mapInArrow needs it
+        import pandas  # noqa: F401 - mapInArrow needs it
+        import pyspark  # noqa: F401
     except ImportError as error:
         raise InvalidArgument(MISSING) from error
     home = os.environ.get("JAVA_HOME")

@@ -56,7 +56,7 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
     TIMESTAMP_MAX,
 )
-from docstore.model.pointers import PagePointer, body_head, text_number
+from docstore.model.pointers import PagePointer, body_head, normal_digest, text_number
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
@@ -115,6 +115,8 @@ class Posted(NamedTuple):
 
 
 def _name_key(kind: int, name: str) -> bytes:
+    if kind == POSTING_PAYLOAD_DIGEST:
+        name = normal_digest(name)
     return bytes((kind,)) + blake3(name.encode("utf-8", "surrogateescape")).digest(8)
 
 

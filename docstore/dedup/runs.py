@@ -49,7 +49,6 @@ from docstore.model.format import (
     RUN_FOOTER,
     RUN_FOOTER_BYTES,
     RUN_FORMAT_VERSION,
-    RUN_KEY_BITS,
     RUN_LIST_HEAD_BITS,
     RUN_MAGIC,
     RUN_PART_SUFFIX,
@@ -100,16 +99,6 @@ class Shape(NamedTuple):
 
     slice_bits: int
     place_bits: int
-
-    @property
-    def tag_bits(self) -> int:
-        """Bits of a key that its slice and bucket do not give."""
-        return RUN_KEY_BITS - RUN_BUCKET_BITS - self.slice_bits
-
-    @property
-    def entry_bits(self) -> int:
-        """Tag, whether a list follows, first place."""
-        return self.tag_bits + 1 + self.place_bits
 
 
 def shape_of(keys: int, texts: int) -> Shape:

@@ -226,7 +226,7 @@ class Server:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 - not there on every system
+        import uvloop
     except ImportError:
         return None
     made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop

@@ -12,7 +12,6 @@ working folder.
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections import Counter
@@ -531,10 +530,10 @@ def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
     """The engine; started before anything is read, so that a missing part is reported at once."""
     if options.engine == "local":
         return Engine(options.threads)
+    from docstore.cluster.spark import SparkEngine
+
     shared = store.opened.path / SWEEP_DIRECTORY if options.shared is None else options.shared
-    module = importlib.import_module("docstore.cluster.spark")
-    engine: Engine = module.SparkEngine(options.master, shared, options.threads, dict(options.settings))
-    return engine
+    return SparkEngine(options.master, shared, options.threads, dict(options.settings))
 
 
 def _extractor(text: str | None, stored: str) -> str:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from counts import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -190,7 +191,7 @@ def mutations(count: int, seed: int) -> Iterator[tuple[bytes, str | None]]:
 
 def test_mutated_pages_are_analysed_the_same() -> None:
     print(f"seed {SEED}")
-    for body, content_type in mutations(600, SEED):
+    for body, content_type in mutations(few(600), SEED):
         assert_same(body, content_type)
 
 
@@ -270,7 +271,7 @@ def made_page(chance: random.Random, budget: int) -> str:
 @pytest.mark.parametrize("budget", [3, 10, 40])
 def test_made_pages_are_analysed_the_same(budget: int) -> None:
     chance = random.Random(SEED + budget)
-    for _ in range(4000 // budget):
+    for _ in range(few(4000 // budget)):
         assert_same(made_page(chance, budget).encode(), "text/html;charset=utf-8")
 
 
@@ -293,7 +294,7 @@ def made_cards(chance: random.Random) -> str:
 
 def test_made_cards_are_analysed_the_same() -> None:
     chance = random.Random(SEED)
-    for _ in range(400):
+    for _ in range(few(400)):
         assert_same(made_cards(chance).encode(), "text/html;charset=utf-8")
 
 
@@ -304,14 +305,14 @@ def test_made_cards_are_analysed_the_same() -> None:
     st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)), max_size=40).map("".join),
     st.sampled_from(CONTENT_TYPES),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500), deadline=None)
 def test_made_markup_is_analysed_the_same(source: str, content_type: str | None) -> None:
     assert_same(source.encode("utf-8", "replace"), content_type)
 
 
 @given(st.binary(max_size=200), st.sampled_from(CONTENT_TYPES))
 @example(b"\x1f\x8b", "text/html")
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500), deadline=None)
 def test_any_bytes_are_analysed_the_same(body: bytes, content_type: str | None) -> None:
     assert_same(body, content_type)
 
@@ -330,7 +331,7 @@ def test_any_bytes_are_analysed_the_same(body: bytes, content_type: str | None) 
         [b"", b"\xe9", "чай".encode("koi8-r"), "чай чай чай".encode(), b"\xff\xfe", "чай".encode() + b"\xff"]
     ),
 )  # fmt: skip
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=few(800), deadline=None)
 def test_declared_encodings_are_read_the_same(start: str, rest: str, text: bytes) -> None:
     assert_same((start + rest).encode("latin-1") + b"<p>" + text, "text/html")
 
@@ -371,7 +372,7 @@ def test_every_range_of_gb18030_is_read_the_same() -> None:
         max_size=16,
     ).map(b"".join),
 )  # fmt: skip
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=few(2000), deadline=None)
 def test_broken_multi_byte_text_is_read_the_same(encoding: str, body: bytes) -> None:
     assert_same(b"\0\xff " + body, f"text/html; charset={encoding}")
 
@@ -411,7 +412,7 @@ def test_every_code_point_is_cut_the_same() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500), deadline=None)
 def test_any_text_is_cut_the_same(text: str) -> None:
     assert_same_words(text)
     reference, kernel = kernels("visible")
@@ -426,7 +427,7 @@ def test_any_text_is_cut_the_same(text: str) -> None:
         max_size=20,
     )
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=few(1000), deadline=None)
 def test_texts_that_compose_and_reorder_are_cut_the_same(text: str) -> None:
     assert words(text) == reference_words(text)
     reference, kernel = kernels("visible", 1)
@@ -437,7 +438,7 @@ def test_texts_that_compose_and_reorder_are_cut_the_same(text: str) -> None:
 
 
 @given(st.integers(0, 400), st.integers(1, 60), st.integers(1, 12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150), deadline=None)
 def test_fingerprints_of_any_number_of_words_are_the_same(count: int, different: int, shingle_words: int) -> None:
     text = " ".join(f"w{number * number % different}" for number in range(count))
     reference, kernel = kernels("visible", shingle_words)
@@ -446,7 +447,7 @@ def test_fingerprints_of_any_number_of_words_are_the_same(count: int, different:
 
 
 @given(st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)), st.sets(st.integers(0, 50) | st.integers(0, 2**64 - 1)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(200), deadline=None)
 def test_overlaps_are_counted_the_same(first: set[int], second: set[int]) -> None:
     one, other = (np.array(sorted(values), np.uint64) for values in (first, second))
     assert compiled.docstore_native.overlap(one, other) == fingerprints.overlap(one, other) == len(first & second)

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ drawn = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 @given(drawn, st.integers(0, 8))
 def test_slices_have_the_same_bytes(options: tuple[int, int, int, int], slice_bits: int) -> None:
     postings = drawn_postings(*options)
@@ -83,7 +84,7 @@ def test_slices_have_the_same_bytes(options: tuple[int, int, int, int], slice_bi
     assert found[2:] == (key_count(postings), len(postings))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=few(40), deadline=None)
 @given(st.lists(st.tuples(drawn, st.integers(1, 3000), st.booleans()), min_size=1, max_size=4), st.integers(1, 64))
 def test_merges_and_look_ups_are_the_same(
     options: list[tuple[tuple[int, int, int, int], int, bool]], limit: int
@@ -215,7 +216,7 @@ def test_shapes_that_do_not_fit_eight_bytes_are_refused() -> None:
         next(run_parts(np.empty(0, np.uint64), np.empty((1 << 24) + 1, np.uint8)))  # type: ignore[arg-type]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60), deadline=None)
 @given(st.integers(0, 1 << 20), st.integers(0, 9), st.integers(0, 60))
 def test_keys_of_slices_that_are_not_there_are_looked_up_alike(seed: int, slice_bits: int, count: int) -> None:
     """Few keys and many slices: most are absent, those before the first and behind the last too."""

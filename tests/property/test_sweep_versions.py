@@ -53,7 +53,9 @@ def plain(versions: Versions) -> dict[str, object]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(captures(), min_size=1, max_size=40), st.booleans(), st.sampled_from(["blake3", "crc32"]))
-def test_rows_of_one_capture_give_the_same_versions_as_rows_of_any_shape(crawl: list[Page], is_swept: bool, checksum: str) -> None:
+def test_rows_of_one_capture_give_the_same_versions_as_rows_of_any_shape(
+    crawl: list[Page], is_swept: bool, checksum: str
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s"
         with docstore.open(path, create=True, durability="none", schema=docstore.Schema(checksum=checksum)) as store:

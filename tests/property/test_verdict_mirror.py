@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,7 +42,7 @@ sets = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150), deadline=None)
 @given(sets, st.lists(st.tuples(sets, st.integers(0, 64)), max_size=4))
 def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple[tuple[int, int, int], int]]) -> None:
     mine = drawn_set(*one)
@@ -72,7 +73,7 @@ def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
         docstore_native.overlap(spread, spread)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=few(100), deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 12))
 def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int, limit: int) -> None:
     rng = np.random.default_rng([SEED, seed])
@@ -134,7 +135,7 @@ def proposed(code: Any, query: IndexQuery, posted: list[tuple[int, Keys]]) -> tu
     return tuple(committed.propose(query, BUCKET_LIMIT, LOOKS, batch))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150), deadline=None)
 @given(
     st.integers(0, 1 << 30),
     st.sampled_from([0, 5, 16, 48, 96]),

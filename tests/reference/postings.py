@@ -123,8 +123,18 @@ def without_dead(postings: Keys, is_live: NDArray[np.bool_], places: Keys, texts
 # --- the bits of a slice
 
 
+def tag_bits(shape: Shape) -> int:
+    """Bits of a key that its slice and bucket do not give."""
+    return RUN_KEY_BITS - RUN_BUCKET_BITS - shape.slice_bits
+
+
+def entry_bits(shape: Shape) -> int:
+    """Bits of an entry: tag, whether a list follows, first place."""
+    return tag_bits(shape) + 1 + shape.place_bits
+
+
 def _tag_mask(shape: Shape) -> int:
-    return (1 << shape.tag_bits) - 1
+    return (1 << tag_bits(shape)) - 1
 
 
 def bits_of(fields: Sequence[tuple[int, int]]) -> bytes:
@@ -155,7 +165,7 @@ def encode_slice(postings: Keys, shape: Shape) -> bytes:
     buckets: list[dict[int, list[int]]] = [{} for _ in range(BUCKETS)]
     for posting in postings.tolist():
         key = posting >> RUN_PLACE_BITS
-        bucket = buckets[key >> shape.tag_bits & (BUCKETS - 1)]
+        bucket = buckets[key >> tag_bits(shape) & (BUCKETS - 1)]
         bucket.setdefault(key & _tag_mask(shape), []).append(posting & ((1 << RUN_PLACE_BITS) - 1))
     entries: list[tuple[int, int]] = []
     fence: list[int] = []
@@ -165,8 +175,8 @@ def encode_slice(postings: Keys, shape: Shape) -> bytes:
         of_bucket: list[tuple[int, int]] = []
         for tag, places in bucket.items():
             has_list = len(places) > 1
-            entry = tag | has_list << shape.tag_bits | places[0] << shape.tag_bits + 1
-            entries.append((entry, shape.entry_bits))
+            entry = tag | has_list << tag_bits(shape) | places[0] << tag_bits(shape) + 1
+            entries.append((entry, entry_bits(shape)))
             if has_list:
                 steps = [after - before - 1 for before, after in pairwise(places)]
                 width = max(steps).bit_length()
@@ -219,7 +229,7 @@ class RunView:
         owner: list[int] = []
         found: list[int] = []
         for number, key in enumerate(mixed.tolist()):
-            bucket = key >> self._shape.tag_bits
+            bucket = key >> tag_bits(self._shape)
             for tag, places in self._keys(bucket >> RUN_BUCKET_BITS, bucket & (BUCKETS - 1)):
                 if tag == key & _tag_mask(self._shape):
                     owner += [number] * len(places)
@@ -239,7 +249,7 @@ class RunView:
     def _postings(self, number: int) -> Keys:
         """All postings of one slice, sorted."""
         found = [
-            ((number << RUN_BUCKET_BITS | bucket) << self._shape.tag_bits | tag) << RUN_PLACE_BITS | place
+            ((number << RUN_BUCKET_BITS | bucket) << tag_bits(self._shape) | tag) << RUN_PLACE_BITS | place
             for bucket in range(BUCKETS)
             for tag, places in self._keys(number, bucket)
             for place in places
@@ -261,14 +271,14 @@ class RunView:
         if not first <= last <= keys:
             raise _damaged()
         entries = _HEAD_BYTES + (fence_bytes * 2 * (BUCKETS + 1) + 7) // UNIT_BYTES * UNIT_BYTES
-        entry_bits, tag_bits = self._shape.entry_bits, self._shape.tag_bits
-        lists = entries + (keys * entry_bits + 63) // 64 * UNIT_BYTES + list_bytes
+        width_of_entry, width_of_tag = entry_bits(self._shape), tag_bits(self._shape)
+        lists = entries + (keys * width_of_entry + 63) // 64 * UNIT_BYTES + list_bytes
         at = lists * 8
-        packed = number_at(raw, entries * 8 + first * entry_bits, (last - first) * entry_bits)
+        packed = number_at(raw, entries * 8 + first * width_of_entry, (last - first) * width_of_entry)
         for place in range(last - first):
-            entry = packed >> place * entry_bits & (1 << entry_bits) - 1
-            places = [entry >> tag_bits + 1]
-            if entry >> tag_bits & 1:
+            entry = packed >> place * width_of_entry & (1 << width_of_entry) - 1
+            places = [entry >> width_of_tag + 1]
+            if entry >> width_of_tag & 1:
                 head = number_at(raw, at, _LIST_HEAD_BITS)
                 at += _LIST_HEAD_BITS
                 width = head >> _COUNT_BITS

@@ -13,7 +13,7 @@ from docstore.dedup.runs import LIST_LIMIT, Run, merged_parts, pruned_parts, run
 from docstore.model import format as disk
 from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
-from tests.reference.postings import RunView, bound_buckets, mix, pack
+from tests.reference.postings import RunView, bound_buckets, entry_bits, mix, pack, tag_bits
 
 SEED = 20261120
 
@@ -227,7 +227,7 @@ def test_large_runs_have_entries_that_eight_bytes_hold() -> None:
     for keys in (0, 1, 5000, 1 << 20, 1 << 28, 1 << 33):
         for texts in (1, 2048, 1 << 24):
             shape = shape_of(keys, texts)
-            assert shape.entry_bits <= 57 and shape.tag_bits > 7
+            assert entry_bits(shape) <= 57 and tag_bits(shape) > 7
 
 
 def test_the_bytes_of_a_run_are_pinned() -> None:

@@ -68,7 +68,7 @@ class Level(NamedTuple):
 
     def codec(self) -> ValueCodec:
         """Encodes values so hard."""
-        return ValueCodec(self.zstd, tries=self.tries, small=self.settles, compares=self.chooses, guesses=False)
+        return ValueCodec(self.zstd, tries=self.tries, small=self.settles, compares=self.chooses)
 
 
 LEVELS = {

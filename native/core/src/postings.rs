@@ -256,7 +256,7 @@ fn by_owner(found: &[(u32, u64)], keys: usize) -> (Vec<u64>, Vec<u64>) {
     (owners, texts)
 }
 
-/// What a page asks for; see `ranking.IndexQuery`.
+/// What a page asks for; see `dedup.buckets.IndexQuery`.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Depth by depth.
@@ -315,7 +315,7 @@ const CROWD: u64 = 0x5bf0_3635_dcf9_8c31;
 /// Of fingerprints with full buckets, so many chains are gone along.
 const TEMPLATE_CHAINS: usize = 16;
 
-/// What going along the chains of a page gives; see `ranking.Proposal`.
+/// What going along the chains of a page gives; see `dedup.buckets.Proposal`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub proposal: Proposal,
@@ -337,7 +337,7 @@ pub fn propose(
     })
 }
 
-/// Go along the chains of a page, and rank what is found: `ranking.propose`.
+/// Go along the chains of a page, and rank what is found: `propose` of `tests/reference/ranking.py`.
 ///
 /// `find` gives (which key, text) of each posting of some keys, at most `limit` of a key.
 pub fn propose_by<E>(

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use pyo3::{ffi, import_exception};
 
+use crate::verdicts::Shared;
 use crate::{detached, words_as_bytes, WORDS};
 
 import_exception!(docstore.model.errors, CorruptionError);
@@ -212,7 +213,8 @@ impl Postings {
 
     /// All postings that no run has, sorted, at most `limit` of a key.
     fn sorted<'py>(&self, python: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, &self.recent.sorted(limit))
+        let recent = &self.recent;
+        words_as_bytes(python, &python.detach(|| recent.sorted(limit)))
     }
 
     fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -326,9 +328,10 @@ pub fn prune_slices<'py>(
     count: usize,
 ) -> PyResult<Bound<'py, PyTuple>> {
     let shape = shape_of(shape.0, shape.1)?;
-    let (view, places) = (run.run()?, places.to_vec(python)?);
-    let pruning = Pruning { places: &places, texts, limit };
-    let pruned = python.detach(|| postings::prune(view, pruning, shape, first, count)).map_err(damaged)?;
+    let (view, places) = (run.run()?, Shared::new(python, places)?);
+    let pruned = python
+        .detach(|| postings::prune(view, Pruning { places: places.as_ref(), texts, limit }, shape, first, count))
+        .map_err(damaged)?;
     handed_over(python, pruned)
 }
 

@@ -70,23 +70,23 @@ fn has_words(text: &[u8], folded: &str, least: usize, share: usize) -> Option<bo
     (has || !bytes::may_fold(text)).then_some(has)
 }
 
-/// A sorted set over a buffer that nobody changes.
-struct Shingles(PyBuffer<u64>);
+/// Numbers, such as a sorted set, in a buffer that nobody changes.
+pub struct Shared(PyBuffer<u64>);
 
-impl Shingles {
-    fn new(python: Python<'_>, buffer: PyBuffer<u64>) -> PyResult<Self> {
+impl Shared {
+    pub fn new(python: Python<'_>, buffer: PyBuffer<u64>) -> PyResult<Self> {
         members(&buffer, python)?;
         Ok(Self(buffer))
     }
 }
 
-impl AsRef<[u64]> for Shingles {
+impl AsRef<[u64]> for Shared {
     fn as_ref(&self) -> &[u64] {
         if self.0.item_count() == 0 {
             return &[];
         }
         // SAFETY: `new` has asked `members`, the buffer is exported for as long as `self` lives, and nobody ever writes
-        // to the shingles of a text, with the GIL or without it.
+        // to the numbers that are handed over so, with the GIL or without it.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u64>(), self.0.item_count()) }
     }
 }
@@ -106,7 +106,7 @@ fn sketches_of_sets<'py>(
     starts: PyBuffer<u64>,
     members: PyBuffer<u64>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let (starts, members) = (starts.to_vec(python)?, Shingles::new(python, members)?);
+    let (starts, members) = (starts.to_vec(python)?, Shared::new(python, members)?);
     let bins = crate::detached(python, || {
         let mut bins = Vec::with_capacity(starts.len() * BINS);
         for ends in starts.windows(2) {
@@ -129,7 +129,7 @@ type Compared<'py> = (u64, bool, Option<Bound<'py, PyBytes>>, usize, usize);
 
 /// Sketches and shingle sets of the last texts.
 #[pyclass(module = "docstore.dedup.docstore_native")]
-struct Texts(texts::Texts<Shingles>);
+struct Texts(texts::Texts<Shared>);
 
 #[pymethods]
 impl Texts {
@@ -161,7 +161,7 @@ impl Texts {
     }
 
     fn keep(&mut self, python: Python<'_>, number: u64, text_checksum: &[u8], shingles: PyBuffer<u64>) -> PyResult<()> {
-        self.0.keep(number, text_checksum, Shingles::new(python, shingles)?);
+        self.0.keep(number, text_checksum, Shared::new(python, shingles)?);
         Ok(())
     }
 
@@ -186,7 +186,7 @@ impl Texts {
         let (checksum, sketch) = (checksum.as_bytes(), sketch.as_bytes());
         self.0.sketches.put(number, sketch, shingle_count);
         if !self.0.holds(number, checksum) {
-            self.0.keep(number, checksum, Shingles::new(python, shingles)?);
+            self.0.keep(number, checksum, Shared::new(python, shingles)?);
         }
         let page = Asking { number, sketch, shingle_count };
         let shown = |one: texts::Compared<'_>| match one.overlap {
