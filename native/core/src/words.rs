@@ -419,6 +419,16 @@ fn case_fold(text: impl Iterator<Item = char>) -> String {
     folded
 }
 
+/// A text case-folded by the tables of Unicode 14.0.
+pub fn case_folded(text: &str) -> String {
+    case_fold(text.chars())
+}
+
+/// Whether a character is of a script that does not separate words.
+pub fn is_unspaced(character: char) -> bool {
+    entry(character.into()) & 3 == UNSPACED
+}
+
 /// NFKC_Casefold by the tables of Unicode 14.0, the long way.
 ///
 /// The normalising crate knows later versions; what 14.0 does not assign is gone before, and the rest is stable.
