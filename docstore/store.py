@@ -752,10 +752,9 @@ class DocumentStore:
         return self._committer
 
     def stats(self) -> dict[str, Any]:
-        """Totals, verdicts, sizes, tablets, and which kernel analyses pages here, as plain data."""
+        """Totals, verdicts, sizes and tablets, as plain data."""
         self._check_open()
-        kernel = importlib.import_module("docstore.dedup.kernel")  # loads numpy, which reading does not need
-        return {**self.opened.stats(), "kernel": kernel.Kernel.name}
+        return self.opened.stats()
 
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """Records, raw bytes and bytes on disk by column and codec.  Reads all segments."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from docstore import compiled
 from docstore.dedup.kernel import Kernel
 from tests.reference import fingerprints, postings
+from tests.reference import texts as reference_texts
 from tests.reference.ranking import BUCKET_LIMIT, FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
 from tests.reference.texts import QueryText, SketchBounds
 
@@ -48,8 +49,8 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
     expected = [fingerprints.overlap(mine, other) for other in compared]
     assert expected == [len(set(mine.tolist()) & set(other.tolist())) for other in compared]
     numbers = list(range(1, len(compared) + 1))
-    for kernel in (Kernel(prefer="reference"), Kernel(prefer="native")):
-        texts = kernel.texts_held(100, BOUNDS, 1 << 30)
+    kernel = Kernel()
+    for texts in (reference_texts.Texts(100, BOUNDS, 1 << 30), kernel.texts_held(100, BOUNDS, 1 << 30)):
         for number, other in zip(numbers, compared, strict=True):
             texts.keep(number, b"%d" % number, other)
         page = QueryText(0, b"0", b"", len(mine), mine)
@@ -64,11 +65,11 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
 def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
     spread = np.arange(20, dtype=np.uint64)[::2]
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").texts_held(9, BOUNDS, 9).keep(1, b"1", spread)
+        Kernel().texts_held(9, BOUNDS, 9).keep(1, b"1", spread)
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").texts_held(9, BOUNDS, 9).compare(QueryText(1, b"1", b"", 10, spread), [], 0)
+        Kernel().texts_held(9, BOUNDS, 9).compare(QueryText(1, b"1", b"", 10, spread), [], 0)
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").overlap(spread, spread)
+        Kernel().overlap(spread, spread)
 
 
 @settings(max_examples=100, deadline=None)
@@ -76,8 +77,7 @@ def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
 def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int, limit: int) -> None:
     rng = np.random.default_rng([SEED, seed])
     mine = rng.integers(0, 256, BINS, np.uint8)
-    stores = [Kernel(prefer="reference"), Kernel(prefer="native")]
-    held = [kernel.texts_held(limit, BOUNDS, 1 << 20) for kernel in stores]
+    held = [reference_texts.Texts(limit, BOUNDS, 1 << 20), Kernel().texts_held(limit, BOUNDS, 1 << 20)]
     states = set()
     for _ in range(40):
         number, scheme, length = int(rng.integers(0, 16)), int(rng.integers(1, 12) == 1), int(rng.choice([BINS, 0, 9]))

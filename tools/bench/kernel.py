@@ -11,6 +11,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +19,11 @@ from typing import NamedTuple
 import zstandard
 from blake3 import blake3
 
-from docstore import compiled
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Page
 from docstore.text.readers import is_html
+from tests.reference.analysis import analyse_html
+from tests.reference.page import extractor as rule_of
 from tools.bench.harness import Section, one_core, seconds_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -69,8 +71,7 @@ def run(pages: Sequence[Page], command: str) -> Section:
         f"{len(bodies)} HTML pages of {mean:.0f} bytes on average; slow contenders see every "
         f"{step}th. The native rows hold the body's BLAKE3 and the making of Python objects."
     )
-    if not compiled.WHY_NOT:
-        section.notes.extend(_stages(bodies))
+    section.notes.extend(_stages(bodies))
     return section
 
 
@@ -85,17 +86,19 @@ def contenders() -> list[Contender]:
         Contender("BLAKE3 of the body", lambda group: [blake3(body).digest() for body, _ in group]),
     ]
     for extractor in ("visible", "combined", "scored"):
-        if not compiled.WHY_NOT:
-            kernel = Kernel(extractor, prefer="native")
-            found.append(Contender(f"native, {extractor} text", kernel.analyse_many))
-        slow = Kernel(extractor, prefer="reference")
-        found.append(Contender(f"reference, {extractor} text", slow.analyse_many, is_slow=True))
+        found.append(Contender(f"native, {extractor} text", Kernel(extractor).analyse_many))
+        found.append(Contender(f"reference, {extractor} text", partial(_by_reference, extractor), is_slow=True))
     if find_spec("resiliparse"):
         found += [
             Contender("resiliparse, all text", _resiliparse(main=False)),
             Contender("resiliparse, main text", _resiliparse(main=True)),
         ]
     return found
+
+
+def _by_reference(extractor: str, group: Bodies) -> None:
+    for body, content_type in group:
+        analyse_html(body, blake3(body).digest(), content_type, rule_of(extractor), 5)
 
 
 def _grouped(bodies: Bodies) -> list[Bodies]:

@@ -421,7 +421,17 @@ fn case_fold(text: impl Iterator<Item = char>) -> String {
 
 /// A text case-folded by the tables of Unicode 14.0.
 pub fn case_folded(text: &str) -> String {
-    case_fold(text.chars())
+    let mut folded = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_ascii() {
+            folded.push(character.to_ascii_lowercase());
+        } else if action(entry(character.into())) == KEEP {
+            folded.push(character); // as most are; the search for the others takes longer
+        } else {
+            folded.push_str(&case_fold(std::iter::once(character)));
+        }
+    }
+    folded
 }
 
 /// Whether a character is of a script that does not separate words.
@@ -470,6 +480,12 @@ mod tests {
         words.put_string(fold(text.as_bytes()).as_bytes());
         words.end_word();
         words.iter().map(|word| String::from_utf8(word.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_character_is_case_folded_by_its_table() {
+        let all: String = ('\0'..=char::MAX).collect();
+        assert!(case_folded(&all) == case_fold(all.chars()));
     }
 
     #[test]
