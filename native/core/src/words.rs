@@ -425,8 +425,6 @@ pub fn case_folded(text: &str) -> String {
     for character in text.chars() {
         if character.is_ascii() {
             folded.push(character.to_ascii_lowercase());
-        } else if action(entry(character.into())) == KEEP {
-            folded.push(character); // as most are; the search for the others takes longer
         } else {
             folded.push_str(&case_fold(std::iter::once(character)));
         }
