@@ -2,7 +2,7 @@
 //!
 //! Knows `docstore-kernel` and Python; decides nothing.  The GIL is let go while bodies are analysed.  A panic in the
 //! core, which would be a defect, becomes a RuntimeError; a panic over one body among others, the error of that body.
-//! A lone surrogate of a string is read as U+FFFD.
+//! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
 mod encode;
 mod headers;
