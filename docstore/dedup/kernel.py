@@ -344,7 +344,13 @@ class Kernel:
             if outcome is None:
                 other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
                 return self._with_fingerprints(other)
-            analysis = _of_page(checksum, outcome)
+            name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
+            found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
+            name = sys.intern(name)
+            declared = Analysis(
+                True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
+            )
+            analysis = _with_numbers(declared, numbers)
             if analysis.word_count >= SHELL_WORDS:
                 return analysis
             shell = _read_shell(analysis, body, content_type)
@@ -355,17 +361,6 @@ class Kernel:
     def _with_fingerprints(self, declared: Analysis) -> Analysis:
         """An analysis with the fingerprints of its main text."""
         return _with_numbers(declared, self._native.fingerprints(declared.main_bytes) if declared.main_bytes else None)
-
-
-def _of_page(checksum: bytes, page: docstore_native.Page) -> Analysis:
-    """The analysis of an HTML page."""
-    name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = page
-    found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
-    name = sys.intern(name)
-    analysis = Analysis(
-        True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
-    )
-    return _with_numbers(analysis, numbers)
 
 
 def _without_text(checksum: bytes, error: str, body: bytes) -> Analysis:
