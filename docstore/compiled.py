@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["HOW_TO_GET", "INTERFACE", "WHY_NOT", "docstore_native"]
 
-INTERFACE = 21
+INTERFACE = 22
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
 that code built for another docstore is left alone and not called wrongly."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, output
 from docstore.cli.opening import open_named, stored_url
+from docstore.model.analysis import BITS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema
@@ -19,7 +20,6 @@ from docstore.reports.measures import Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
 from docstore.text.readers import decode, is_html
-from tests.reference.fingerprints import BITS
 
 if TYPE_CHECKING:
     from docstore.attach import Store

@@ -13,11 +13,11 @@ from typing import Any
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_named
 from docstore.compiled import docstore_native
+from docstore.model.analysis import BAND_WIDTH, BANDS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url
 from docstore.sweep.candidates import choose_bands, false_candidate_probability
 from docstore.text.readers import decode
-from tests.reference.fingerprints import BAND_WIDTH, BANDS
 
 CURVE = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 """Similarities at which the chances of bands are printed."""

@@ -32,10 +32,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.analysis import BINS
 from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.sets import Numbers, Sets, distinct
 from docstore.sweep.candidates import CHUNK_PAIRS, Candidates, band_keys, band_pairs, band_width
 from docstore.sweep.engine import Columns, Engine, in_order, save_sets, shared_of_files
-from tests.reference.fingerprints import BINS, Numbers, Sets, distinct
 
 MISSING = "the Spark engine needs pyspark, pyarrow and pandas: run `pip install '.[spark]'` in a checkout of docstore"
 try:

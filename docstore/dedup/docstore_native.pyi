@@ -69,9 +69,20 @@ def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
 def shared_members(
     starts: NDArray[np.uint64], members: NDArray[np.uint64], first: NDArray[np.uint64], second: NDArray[np.uint64]
 ) -> bytes: ...
+def sketch_similarity(first: bytes, second: bytes) -> float: ...
+def sketches_of_sets(starts: NDArray[np.uint64], members: NDArray[np.uint64]) -> bytes: ...
 
 class Texts:
-    """`dedup.texts.Texts` in native code."""
+    """Sketches and shingle sets by text number, of the last texts: what a page is compared with in one step.
+
+    Sketches go first in first out; one that is put again keeps its place.  Of the sets those stay that were asked for
+    last.  They belong to a text, so what is held stays true whatever becomes of the pages that have it.
+
+    Args:
+        limit: most sketches held.
+        bounds: by which a sketch rules out a text; see `detector.SketchBounds`.
+        limit_bytes: of the sets held; the last one always is.
+    """
 
     def __init__(self, limit: int, bounds: tuple[float, float, float], limit_bytes: int) -> None: ...
     @property
@@ -109,11 +120,20 @@ class Postings:
         limit: int,
         looks: tuple[int, int, int, int],
         batch: Postings | None,
-    ) -> tuple[list[int], int, bool, list[int], bool, bytes]: ...
-    def packed(self) -> bytes: ...
+    ) -> Proposed: ...
+    def sorted(self, limit: int) -> bytes: ...
     def texts(self) -> bytes: ...
 
-def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]: ...
+Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]
+"""The fields of `buckets.Proposal`."""
+
+def propose(
+    asked: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], int, int],
+    limit: int,
+    looks: tuple[int, int, int, int],
+    find: Callable[[bytes], tuple[NDArray[np.int64], NDArray[np.uint64]]],
+) -> Proposed: ...
+def posting_rows(body_checksum: bytes, text_checksum: bytes, title: bytes) -> list[bytes]: ...
 
 class Packed:
     """Bytes to be read through a memoryview."""
@@ -126,6 +146,9 @@ Slices: TypeAlias = tuple[Packed, bytes, int, int]
 def encode_slices(packed: NDArray[np.uint64], slice_bits: int, place_bits: int) -> Slices: ...
 def merge_slices(
     runs: list[RunView], texts: list[int], shape: tuple[int, int], limit: int, first: int, count: int
+) -> Slices: ...
+def prune_slices(
+    run: RunView, places: NDArray[np.uint64], texts: int, shape: tuple[int, int], limit: int, first: int, count: int
 ) -> Slices: ...
 
 class FrameDictionary:

@@ -1,7 +1,8 @@
 """Typed access to the native kernel: bodies and their checksums, texts, sets, runs of postings.
 
 `tests/reference/` has the readable definition of every result.  Bodies that are not HTML go to `text.readers`, which
-gives their text to the kernel; checksums are of the whole body.  A lone surrogate of a string is read as U+FFFD, three times.
+gives their text to the kernel; checksums are of the whole body.  A lone surrogate of a string is read as U+FFFD, once
+for each of its three bytes.
 
 If native code panics over a body, which would be a defect, the page is stored without text: its verdict has the reason,
 and the log an error that asks for a report.
@@ -33,27 +34,23 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore import compiled
 from docstore.compiled import docstore_native
 from docstore.model import format as disk
-from docstore.model.analysis import Analysis, Link, TextKeys
+from docstore.model.analysis import BINS, IN_ORDER, Analysis, Link
 from docstore.model.capture import encode_entries
 from docstore.model.errors import InvalidArgument
+from docstore.model.sets import Numbers, Sets
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
-from tests.reference import fingerprints, postings, texts
-from tests.reference.fingerprints import Numbers, Sets
 
 EXTRACTORS: Final = ("visible", "combined", "scored")
 """Names of the rules that find the main text of a page."""
-Texts: TypeAlias = "texts.Texts | docstore_native.Texts"
-Postings: TypeAlias = "postings.Postings | docstore_native.Postings"
 
 _TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
 _SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
@@ -255,7 +252,7 @@ class Kernel:
         shingle_words: int = 5,
         checksum: str = "blake3",
         *,
-        order: bytes = fingerprints.IN_ORDER,
+        order: bytes = IN_ORDER,
         vocabulary: str = "",
     ) -> None:
         """Fix the choice.
@@ -264,7 +261,7 @@ class Kernel:
             extractor: by its name in a schema.
             shingle_words: words in a shingle.
             checksum: of the body, by its name in a schema.
-            order: of the bins that make bands; see `fingerprints.band_keys`.
+            order: of the bins that make bands; see `bin_order`.
             vocabulary: of a schema: where XML of the user's own has its text.
 
         Raises:
@@ -312,18 +309,9 @@ class Kernel:
         starts = np.concatenate([np.zeros(1, np.int64), ends])
         return Sets(starts, np.frombuffer(members, np.uint64)), np.frombuffer(counts, np.int64)
 
-    def text_keys(self, text: str) -> TextKeys:
-        """What a main text is posted under, as its page's analysis has it."""
-        found = self._with_fingerprints(Analysis(True, b"", main_bytes=text.encode("utf-8", "surrogatepass")))
-        return TextKeys(found.shingle_count, found.band_keys, found.fingerprints, found.runs)
-
-    def texts_held(self, limit: int, bounds: texts.SketchBounds, limit_bytes: int) -> Texts:
-        """An empty cache of texts; see `texts.Texts`."""
-        return docstore_native.Texts(limit, bounds, limit_bytes)
-
-    def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
-        """How many shingles two sets share."""
-        return docstore_native.overlap(first, second)
+    def analyse_text(self, text: str) -> Analysis:
+        """The fingerprints of a main text, as the analysis of its page has them; without a checksum of the body."""
+        return self._with_fingerprints(Analysis(True, b"", main_bytes=text.encode("utf-8", "surrogatepass")))
 
     def _completed(
         self,
@@ -370,9 +358,14 @@ def _without_text(checksum: bytes, error: str, body: bytes) -> Analysis:
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
-    """What each pair of sets of hashes shares, (pairs,) int64; see `fingerprints.shared_members`."""
-    if compiled.WHY_NOT:
-        return fingerprints.shared_members(sets, first, second)
+    """Count the members that each pair of sets shares; exact.
+
+    Args:
+        sets: members are uint64 hashes.
+        first, second: (pairs,) numbers of sets.
+    Returns:
+        (pairs,) int64.
+    """
     chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     few = sets.take(chosen)  # native code is given the sets of these pairs alone
     starts, members = few.starts.astype(np.uint64), few.members.astype(np.uint64, copy=False)
@@ -380,18 +373,32 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     return np.frombuffer(docstore_native.shared_members(starts, members, left, right), np.int64)
 
 
+def sketches_of_sets(sets: Sets) -> NDArray[np.uint8]:
+    """The sketches of sets of hashes, (sets * BINS,) uint8: a byte a bin; zeros for an empty set."""
+    members = np.ascontiguousarray(sets.members, np.uint64)
+    return np.frombuffer(docstore_native.sketches_of_sets(sets.starts.astype(np.uint64), members), np.uint8)
+
+
 # --- postings
 
 
-def postings_code() -> Any:
-    """The code of postings and their runs: the class `Postings` of `reference.postings`, and what follows it there."""
-    return postings if compiled.WHY_NOT else docstore_native
-
-
 def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
-    """The rows of postings of a page; see `reference.postings.posting_rows`."""
-    try:
-        rows: list[bytes] = postings_code().posting_rows(body_checksum, text_checksum, title)
-    except UnicodeEncodeError:  # a lone surrogate
-        return postings.posting_rows(body_checksum, text_checksum, title)
-    return rows
+    """The rows of postings of a page: by its body, its text, and its text with the words of its title.
+
+    Args:
+        body_checksum: or its prefix.
+        text_checksum: b"" for a text that is not compared: then there is only the first row.
+        title: of the page.
+    """
+    return docstore_native.posting_rows(body_checksum, text_checksum, title.encode("utf-8", "surrogatepass"))
+
+
+def bin_order(secret: bytes) -> bytes:
+    """The order in which bins make bands, which a store's secret chooses; as they come for b"".
+
+    Each bin is in it once: where a band takes the n-th bin, it takes the n-th of this order.
+    """
+    if not secret:
+        return IN_ORDER
+    drawn = np.frombuffer(blake3(secret).digest(8 * BINS), "<u8")
+    return np.argsort(drawn, kind="stable").astype(np.uint8).tobytes()

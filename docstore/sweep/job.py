@@ -33,6 +33,7 @@ from docstore.model.format import SWEEP_DIRECTORY
 from docstore.model.keys import row_key, same_host, site, url_of
 from docstore.model.plain import Plain
 from docstore.model.pointers import PagePointer
+from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
 from docstore.storage.unreadable import Unreadable
@@ -43,7 +44,6 @@ from docstore.sweep.engine import BY_BODY, BY_TEXT, Engine, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
 from docstore.sweep.pairs import Listed, PairGraph, set_apart, verify
 from docstore.sweep.texts import Maker, make_folder, remove_folder
-from tests.reference.fingerprints import Numbers, distinct
 
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
