@@ -756,11 +756,9 @@ class DocumentStore:
         return self._committer
 
     def stats(self) -> dict[str, Any]:
-        """Totals, verdicts, sizes, tablets, and which kernel analyses pages here, as plain data."""
-        from docstore.dedup.kernel import Kernel  # loads numpy, which reading does not need
-
+        """Totals, verdicts, sizes and tablets, as plain data."""
         self._check_open()
-        return {**self.opened.stats(), "kernel": Kernel.name}
+        return self.opened.stats()
 
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """Records, raw bytes and bytes on disk by column and codec.  Reads all segments."""

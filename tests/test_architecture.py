@@ -24,7 +24,6 @@ LAYERS = {
     "docstore.compiled": -1,
     "docstore.model": 0,
     "docstore.storage": 1,
-    "tests.reference": 1,
     "docstore.text": 2,
     "docstore.serving.wire": 1,
     "docstore.dedup": 3,
@@ -45,7 +44,6 @@ LAYERS = {
     "docstore.scrapy": 9,
     "docstore.cluster": 9,
     "docstore.cli": 11,
-    "docstore.lab": 12,
     "docstore.notes": 12,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
@@ -85,29 +83,6 @@ ONLY_IMPORTER = {
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
 """Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""
-
-REFERENCE_IMPORTERS = {
-    "analysis": {"docstore.dedup.kernel"},
-    "texts": {"docstore.dedup.kernel", "docstore.dedup.detector"},
-    "postings": {"docstore.dedup.kernel", "docstore.dedup.runs", "docstore.dedup.runbuckets"},
-    "blocks": {"docstore.text.explain"},
-    "combined": {"docstore.text.explain"},
-    "scored": {"docstore.text.explain"},
-    "plateau": {"docstore.lab.pictures"},
-    "tables": set(),
-    "multibyte": set(),
-    "page": {"docstore.dedup.kernel", "docstore.text"},
-    "tokens": {"docstore.text", "docstore.writing.anchors", "docstore.lab.pictures"},
-    "charset": {
-        "docstore.text",
-        "docstore.writing.anchors",
-        "docstore.lab.pictures",
-        "docstore.cli.diff",
-    },
-}
-"""Who may import these modules of `tests.reference`, apart from itself.  What all verdicts, searches and sweeps are
-made of, words, fingerprints and how texts are ranked, anyone may import: Python computes it in one place, whichever
-kernel analyses pages."""
 
 NATIVE_CODE = "docstore.dedup.docstore_native"
 """One module imports it, so that one answer to whether it is there holds everywhere."""
@@ -184,13 +159,9 @@ LOADED_LATER = {
     ("docstore.serving.client", "docstore.archives.export"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
-    ("docstore.cli.main", "docstore.lab.tune"),
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
     ("docstore.cli.main", "docstore.notes.links"),
-    ("docstore.cli.main", "docstore.lab.pictures"),
-    ("docstore.cli.stats", "docstore.lab.textstats"),
-    ("docstore.cli.stats", "docstore.lab.pictures"),
 }
 """Imports of a higher layer: for the type checker alone, in the method that needs an extra, and by name."""
 
@@ -238,18 +209,11 @@ def test_libraries_have_one_importer() -> None:
                 )
 
 
-def test_the_reference_is_reached_through_named_modules() -> None:
-    parts = {path.stem for path in (PACKAGE / "reference").glob("*.py")}
-    assert parts == {*REFERENCE_IMPORTERS, "words", "fingerprints", "ranking", "__init__"}
-    used = set()
-    for module, path in modules():
+def test_the_package_never_imports_its_tests() -> None:
+    """The readable definitions in `tests/reference/` are for tests; what the package computes, native code computes."""
+    for _, path in modules():
         for line, imported in imports(path):
-            part = imported.removeprefix("tests.reference.")
-            if part in REFERENCE_IMPORTERS and imported != part and not within(module, "tests.reference"):
-                allowed = {name for name in REFERENCE_IMPORTERS[part] if within(module, name)}
-                assert allowed, f"{path}:{line}: {imported} may be imported by {sorted(REFERENCE_IMPORTERS[part])}"
-                used |= {(part, name) for name in allowed}
-    assert used == {(part, name) for part, names in REFERENCE_IMPORTERS.items() for name in names}
+            assert imported.split(".")[0] != "tests", f"{path}:{line} imports {imported}"
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])

@@ -15,7 +15,7 @@ from docstore.archives.ingest import IngestOptions, IngestReport, Progress, inge
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import note_slow_kernel, open_in
+from docstore.cli.opening import open_in
 from docstore.cli.store_commands import PARQUET
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import ColumnFamily, PutResult, Schema, VerdictKind
@@ -65,7 +65,6 @@ def run_ingest(args: argparse.Namespace) -> int:
         keeping = args.create and args.keep_encoded and not (names_server(args.store) or store_exists(args.store))
         schema = Schema(families=(ColumnFamily(RECORDED_FAMILY),)) if keeping else None
         store = open_in(stack, args, create=args.create, schema=schema, durability=args.durability)
-        note_slow_kernel(store)
         policies = {**dict(store.schema.policies), **dict(args.policy)}
         if args.dry_run:
             if not isinstance(store, DocumentStore):

@@ -94,11 +94,10 @@ GROUPS = {
 """Commands as `docstore --help` groups them."""
 TOOL = "tool"
 TOOLS = (
-    Command("tool dump", "show a file of a store byte by byte", STORES, "docstore.cli.upkeep"),
     Command("tool salvage", "write pages from records when rows are lost", STORES, "docstore.cli.upkeep"),
     Command("tool reindex", "index pages that the detector cannot see", STORES, "docstore.cli.sweep"),
-    Command("tool tune", "choose bands for a similarity and a recall", STORES, "docstore.lab.tune"),
-    Command("tool plateau", "draw a page's tag curve with its plateau", STORES, "docstore.lab.pictures"),
+    Command("tool lsh", "choose bands for a similarity and a recall", STORES, "docstore.cli.tools"),
+    Command("tool plateau", "measure a page's tag curve and its plateau", STORES, "docstore.cli.tools"),
 )
 """Commands for experts, which `docstore tool --help` lists."""
 COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS)

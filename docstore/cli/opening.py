@@ -72,15 +72,6 @@ def open_files(
     return store
 
 
-def note_slow_kernel(store: Store) -> None:
-    """Warn before the first page if this process analyses pages with the Python reference."""
-    if isinstance(store, DocumentStore):
-        from docstore.dedup.kernel import Kernel  # numpy comes with it
-
-        schema = store.schema
-        Kernel(schema.extractor, schema.shingle_words, schema.checksum).warn_if_slow()
-
-
 def refuse_server(address: str, why: str) -> None:
     """Refuse the address of a server.
 

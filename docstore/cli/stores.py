@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import note_slow_kernel, open_files, open_in, open_named, refuse_other_backend
+from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
 from docstore.cli.store_commands import LOOPBACK
 from docstore.model.capture import BODY
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
@@ -228,7 +228,6 @@ def run_serve(args: argparse.Namespace) -> int:
         with open_files(
             args, "a server opens its store itself", create=args.create, durability=args.durability
         ) as store:
-            note_slow_kernel(store)
             server.serve(store, settings, _note_addresses, log)
     finally:
         log.close()

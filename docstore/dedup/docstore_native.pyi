@@ -19,16 +19,53 @@ words."""
 
 class Kernel:
     def __init__(self, extractor: str, shingle_words: int, with_blake3: bool, order: bytes) -> None: ...
-    def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes | None, Page | None]: ...
-    def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[tuple[bytes | None, Page | None]]: ...
+    def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes | None, Page | str | None]:
+        """Digest of the body if it is BLAKE3; the page, None if the body is no HTML, or why it cannot be analysed."""
+
+    def analyse_many(
+        self, bodies: list[tuple[bytes, str]], links: bool
+    ) -> list[tuple[bytes | None, Page | str | None]]: ...
     def shingles(self, text: str) -> bytes: ...
-    def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes] | None: ...
-    def fingerprints(self, text: str) -> Numbers | None: ...
+    def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes]: ...
+    def fingerprints(self, text: bytes) -> Numbers | None: ...
+
+TEXT_LIMIT_BYTES: int
+"""Text is taken from the first bytes of a body, so many at most."""
 
 def joined_words(text: str, table: bytes) -> str: ...
-def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]: ...
-def has_words(text: bytes, folded: str, least: int, share: int) -> bool | None: ...
+def has_words(text: bytes, wanted: str, least: int, share: int) -> bool: ...
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script that does not separate words."""
+
+def is_html(body: bytes, content_type: str) -> bool:
+    """Whether a body is read as HTML, by the rules at the head of `text.readers`."""
+
+def decode(body: bytes, content_type: str) -> tuple[str, str]:
+    """The WHATWG name of a body's encoding, in lower case, and the text of the first `TEXT_LIMIT_BYTES`."""
+
+def fold_lines(text: str) -> str:
+    """The lines of a text, white space folded to one blank, without empty ones; U+0000 becomes U+FFFD."""
+
+def visible_text(source: str) -> str:
+    """The visible text of HTML, one block a line."""
+
+def read_html(source: str) -> tuple[str, str, str, list[tuple[str, str]]]:
+    """Visible text, description, headings one a line, and links of HTML."""
+
+def base_href(body: bytes, content_type: str) -> str | None:
+    """The address in the first `base` element that has one."""
+
+def json_ld(body: bytes, content_type: str) -> list[str]:
+    """The contents of the scripts of JSON-LD in a page."""
+
+def plateau(source: str) -> tuple[list[int], list[int], tuple[int, int]]:
+    """The tag plateau of a page: tags before each text, words of each; the first text, and the one behind the last."""
+
+def explain(source: str, extractor: str) -> list[tuple[str, bool, int | None, list[str]]]:
+    """Text of each block, whether it is main text, its score in hundredths, the causes in words."""
+
+def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
 def shared_members(
     starts: NDArray[np.uint64], members: NDArray[np.uint64], first: NDArray[np.uint64], second: NDArray[np.uint64]
 ) -> bytes: ...

@@ -57,7 +57,6 @@ from docstore.model.format import (
     RUN_TEXT_GONE,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model.hexdump import Field, HexLines
 from docstore.model.sets import Keys
 from docstore.storage.files import AppendFile, Files, translated
 
@@ -77,20 +76,6 @@ _SLICES_A_STEP: Final = 128
 _GONE: Final = np.uint64((1 << 64) - 1)
 """In place of the new place of a text, for native code."""
 _DIGITS: Final = 16
-_FIELDS: Final[tuple[Field, ...]] = (
-    ("magic", "8s"),
-    ("format version", "<H"),
-    ("slice bits", "B"),
-    ("place bits", "B"),
-    ("texts", "<I"),
-    ("keys", "<Q"),
-    ("postings", "<Q"),
-    ("bytes of slices", "<Q"),
-    *((f"CRC-32 of {name}", "<I") for name in PART_NAMES),
-    ("CRC-32 of the footer", "<I"),
-)
-
-
 # --- one run
 
 
@@ -358,29 +343,6 @@ def _checked(texts: int) -> int:
     if texts > 1 << RUN_PLACE_BITS:
         raise InvalidArgument(f"{texts} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
     return texts
-
-
-def dump_run(raw: bytes) -> Iterator[str]:
-    """Lines that describe a run from its first byte to its last."""
-    yield "run of postings"
-    begin = HexLines(raw[: len(RUN_MAGIC)], 0)
-    begin.take(len(begin.raw), f"magic {begin.raw!r}")
-    yield from begin.lines
-    try:
-        run = Run(np.frombuffer(raw, np.uint8))
-        damaged = run.damaged_parts()
-    except DocstoreError as error:
-        yield f"damage: {error}"
-        return
-    for name, offset, end, _ in run.parts():
-        part = HexLines(raw[offset:end], offset)
-        part.take(end - offset, f"{name}, {end - offset} bytes")
-        yield from part.lines
-    footer = HexLines(raw[-RUN_FOOTER_BYTES:], len(raw) - RUN_FOOTER_BYTES)
-    footer.take_fields(_FIELDS)
-    yield from footer.lines
-    for name in damaged:
-        yield f"damage: the CRC-32 of {name} differs from that in the footer"
 
 
 # --- files

@@ -42,7 +42,7 @@ class Analysis(NamedTuple):
         charset: WHATWG name of the body's encoding.
         title, description, keywords, lang, canonical: as the page declares them, white space folded; "" if absent.
         headings: h1 to h6, one a line, in UTF-8 as they are stored.
-        main_bytes: `main` in UTF-8 as it is stored, lone surrogates kept; the write path needs no decoded text.
+        main_bytes: `main` in UTF-8 as it is stored; the write path needs no decoded text.
         word_count: normalised words of `main`.
         text_checksum: scheme byte and digest of the normalised words; b"" without words.
         shingle_count: distinct shingles.

@@ -315,7 +315,6 @@ def overview(service: Service, jobs: Sequence[Job]) -> dict[str, Any]:
         "since": max(hour_ago, service.metrics.started),
         "troubles": _troubles(stats),
         "free_bytes": service.free_bytes(),
-        "kernel": stats["kernel"],
         "checked": _newest(jobs, "check"),
         "report": _newest(jobs, "report"),
     }

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from docstore.lab.tune import tune
 from docstore.model.errors import InvalidArgument
 from docstore.reports.measures import block_widths
 from docstore.sweep import candidates
@@ -165,7 +164,7 @@ def test_containment_modulus_is_the_largest_that_keeps_the_recall() -> None:
 
 def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
     for threshold, recall in [(0.8, 0.99), (0.8, 0.999), (0.5, 0.95), (0.9, 0.99)]:
-        chosen = tune(threshold, recall, background=0.2)
+        chosen = candidates.choose_bands(threshold, recall, background=0.2)
         assert chosen.recall >= recall
         assert chosen.false_candidates <= 0.15
         assert chosen.bands * chosen.band_width <= 256
@@ -182,9 +181,9 @@ def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: tune(0.8, 1.0),
-        lambda: tune(0.3, 0.99, background=0.5),
-        lambda: tune(0.5, 0.999, background=0.45, max_false_candidates=0.001),
+        lambda: candidates.choose_bands(0.8, 1.0),
+        lambda: candidates.choose_bands(0.3, 0.99, background=0.5),
+        lambda: candidates.choose_bands(0.5, 0.999, background=0.45, max_false_candidates=0.001),
         lambda: candidates.miss_probability(1.2, 4, 14),
         lambda: candidates.miss_probability(0.5, 0, 14),
         lambda: theory.pigeonhole_probability(65, block_widths(4)),

@@ -254,7 +254,6 @@ def speed(store: DocumentStore) -> Section:
     stages = ", ".join(f"{name} {spent:.2f}" for name, spent in report.stage_seconds.items())
     section.rows += [
         ("machine", f"one core of {machine()}"),
-        ("kernel", Kernel().name),
         ("captures", str(report.captures)),
         ("pages per second of computing, columns of each cluster written", f"{report.captures / seconds[0]:.0f}"),
         ("the same, nothing to write", f"{again.captures / seconds[1]:.0f}"),

@@ -14,8 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use pyo3::{ffi, import_exception};
 
+use crate::text::WORDS;
 use crate::verdicts::Shared;
-use crate::{detached, words_as_bytes, WORDS};
+use crate::{detached, words_as_bytes};
 
 import_exception!(docstore.model.errors, CorruptionError);
 

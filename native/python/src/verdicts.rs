@@ -1,9 +1,7 @@
-//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers; words of titles in texts.
+//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers.
 //!
 //! The GIL is let go while a page is compared with others: their sets are of a few microseconds each.
 
-use docstore_kernel::bytes;
-use docstore_kernel::page::is_space;
 use docstore_kernel::pairs::overlap as overlap_of;
 use docstore_kernel::sketch::{self, BINS};
 use docstore_kernel::sketches::{self, Bounds, Look};
@@ -11,10 +9,7 @@ use docstore_kernel::texts::{self, Asking};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyBytes;
-
-use crate::{KEPT_BODY_BYTES, WORDS};
 
 /// So many texts are compared faster than the GIL is let go and taken again.
 const FEW: usize = 3;
@@ -36,38 +31,6 @@ fn members<'a>(set: &'a PyBuffer<u64>, _python: Python<'a>) -> PyResult<&'a [u64
 #[pyfunction]
 fn overlap(python: Python<'_>, first: PyBuffer<u64>, second: PyBuffer<u64>) -> PyResult<usize> {
     Ok(overlap_of(members(&first, python)?, members(&second, python)?))
-}
-
-/// Which of some normalised words are words of a text, and how many words the text has.
-#[pyfunction]
-fn held_words(text: &str, wanted: Vec<PyBackedStr>) -> (Vec<bool>, usize) {
-    let (mut words, folded) = WORDS.take();
-    words.cut(text.as_bytes());
-    let mut held = vec![false; wanted.len()];
-    let bit = |word: &[u8]| 1_u64 << word.len().min(63);
-    let lengths = wanted.iter().fold(0, |lengths, word| lengths | bit(word.as_bytes()));
-    for word in words.iter().filter(|word| lengths & bit(word) != 0) {
-        for (held, wanted) in held.iter_mut().zip(&wanted) {
-            *held |= word == wanted.as_bytes();
-        }
-    }
-    let count = words.ends().len();
-    if text.len() <= KEPT_BODY_BYTES {
-        WORDS.set((words, folded));
-    }
-    (held, count)
-}
-
-/// Whether the case-folded text has one in `share` of the words of a case-folded string with `least` letters and more;
-/// None if only its whole folding can tell.
-#[pyfunction]
-fn has_words(text: &[u8], folded: &str, least: usize, share: usize) -> Option<bool> {
-    let long = |word: &&str| word.chars().nth(least.saturating_sub(1)).is_some();
-    let mut words: Vec<&[u8]> = folded.split(is_space).filter(long).map(str::as_bytes).collect();
-    words.sort_unstable();
-    words.dedup();
-    let has = bytes::has_in_lowered(text, &words, words.len().div_ceil(share.max(1)));
-    (has || !bytes::may_fold(text)).then_some(has)
 }
 
 /// Numbers, such as a sorted set, in a buffer that nobody changes.
@@ -207,7 +170,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Texts>()?;
     module.add_function(wrap_pyfunction!(overlap, module)?)?;
     module.add_function(wrap_pyfunction!(sketch_similarity, module)?)?;
-    module.add_function(wrap_pyfunction!(sketches_of_sets, module)?)?;
-    module.add_function(wrap_pyfunction!(held_words, module)?)?;
-    module.add_function(wrap_pyfunction!(has_words, module)?)
+    module.add_function(wrap_pyfunction!(sketches_of_sets, module)?)
 }
