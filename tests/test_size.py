@@ -29,7 +29,7 @@ CEILINGS = {
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
     "lines of Rust": 12_880,
-    "lines of tools/": 9_192,
+    "lines of tools/": 8_362,
 }
 
 

@@ -37,13 +37,14 @@ command -v cc >/dev/null || stop "docstore's kernel needs a C compiler (cc): ins
 [ -x "$bin/python" ] || $saying "making $venv" "$python" -m venv "$venv"
 if ! command -v cargo >/dev/null; then
     # shellcheck disable=SC2016 - the inner shell has the arguments
-    said=$($saying "there is no cargo: fetching a Rust toolchain" sh -c '
-        "$1/bin/python" -m pip install --quiet --target "$1/rust/fetch" puccinialin &&
-            PYTHONPATH=$1/rust/fetch "$1/bin/python" -m puccinialin --location "$1/rust"' - "$venv" 2>&1) || {
-        rm -rf "$venv/rust"
-        stop "no Rust toolchain can be fetched ($(echo "$said" | tail -n 1)): install Rust 1.89 or later" \
-            "(https://rustup.rs), then run this again"
-    }
+    $saying "there is no cargo: fetching a Rust toolchain into $venv/rust" sh -c '
+        said=$("$1/bin/python" -m pip install --quiet --target "$1/rust/fetch" puccinialin 2>&1 &&
+            PYTHONPATH=$1/rust/fetch "$1/bin/python" -m puccinialin --location "$1/rust" 2>&1) || {
+            rm -rf "$1/rust"
+            echo "no Rust toolchain can be fetched ($(echo "$said" | tail -n 1)):" \
+                "install Rust 1.89 or later (https://rustup.rs), then run this again"
+            exit 1
+        }' - "$venv"
 fi
 rm -f docstore/dedup/docstore_native.*.so # one of another suffix would be loaded instead
 requirements "$@" >"$venv/requirements.txt"
