@@ -38,7 +38,6 @@ LAYERS = {
     "docstore.search.answers": 5,
     "docstore.search.commands": 12,
     "docstore.search": 7,
-    "docstore.serving.aio": 7,
     "docstore.sweep": 8,
     "docstore.archives": 9,
     "docstore.reports": 9,
@@ -54,8 +53,7 @@ LAYERS = {
 NEEDS = {
     "docstore.scrapy": "scrapy",
     "docstore.search": "tantivy",
-    "docstore.serving.aio": "aiohttp",
-    "docstore.serving": "litestar",
+    "docstore.serving": "uvicorn",
     "docstore.cluster.spark": "pyarrow",
     "docstore.archives.arrow": "pyarrow",
 }
@@ -73,7 +71,6 @@ ONLY_IMPORTER = {
         "docstore.serving.messages",
         "docstore.serving.request",
     },
-    "litestar": {f"docstore.serving.{name}" for name in ("app", "messages", "page", "request", "routes", "run")},
     "pypdf": {"docstore.text.pdf"},
     "tantivy": {"docstore.search"},
     "uvicorn": {"docstore.serving.run"},
@@ -141,15 +138,28 @@ def package(module: str) -> str:
     return known[0]
 
 
+def nodes(tree: ast.AST, *, in_functions: bool) -> Iterator[ast.AST]:
+    """All nodes of a tree; without those in functions, which do not run while the module is imported."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        if in_functions or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from nodes(node, in_functions=in_functions)
+
+
 @functools.cache
-def imports(path: Path, *, by_name: bool = True) -> tuple[tuple[int, str], ...]:
-    """(line, module) of every import, also those under TYPE_CHECKING and by name: they are knowledge as well."""
-    return tuple(read_imports(path, by_name))
+def imports(path: Path, *, later: bool = True) -> tuple[tuple[int, str], ...]:
+    """(line, module) of every import: they are knowledge, also those for the type checker, in functions and by name.
+
+    Args:
+        path: of the module.
+        later: also the imports in functions, and the names of modules in tables.
+    """
+    return tuple(read_imports(path, later))
 
 
-def read_imports(path: Path, by_name: bool) -> Iterator[tuple[int, str]]:
+def read_imports(path: Path, later: bool) -> Iterator[tuple[int, str]]:
     known = {name for name, _ in modules()}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(ast.parse(path.read_text(encoding="utf-8")), in_functions=later):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -158,7 +168,7 @@ def read_imports(path: Path, by_name: bool) -> Iterator[tuple[int, str]]:
                 inner = PACKAGE.parent / Path(*node.module.split("."), alias.name + ".py")
                 is_module = inner.exists() or inner.with_suffix(".pyi").exists()
                 yield node.lineno, f"{node.module}.{alias.name}" if is_module else node.module
-        elif by_name and isinstance(node, ast.Constant) and node.value in known and node.value != "docstore":
+        elif later and isinstance(node, ast.Constant) and node.value in known and node.value != "docstore":
             yield node.lineno, node.value
 
 
@@ -182,7 +192,7 @@ LOADED_LATER = {
     ("docstore.cli.stats", "docstore.lab.textstats"),
     ("docstore.cli.stats", "docstore.lab.pictures"),
 }
-"""Imports for the type checker alone, and what an address or an option names, in a table of names."""
+"""Imports of a higher layer: for the type checker alone, in the method that needs an extra, and by name."""
 
 
 def test_imports_only_point_down() -> None:
@@ -201,9 +211,7 @@ def test_imports_only_point_down() -> None:
 def test_there_are_no_import_cycles() -> None:
     names = {module for module, _ in modules()}
     graph = {
-        module: {
-            name for _, name in imports(path, by_name=False) if name in names and (module, name) not in LOADED_LATER
-        }
+        module: {name for _, name in imports(path, later=False) if name in names and (module, name) not in LOADED_LATER}
         for module, path in modules()
     }
     done: set[str] = set()

@@ -24,7 +24,7 @@ from docstore.model.plain import TIMES
 from docstore.reading import cells, collapse, documents, snippet
 from docstore.reports import dedup, measures
 from docstore.search import answers as search
-from docstore.serving import aio, routes
+from docstore.serving import routes
 from docstore.serving.client import RemoteCells, RemoteStore
 from docstore.serving.client_calls import About, Job, Limits, Listed, Rejected
 from docstore.serving.settings import Settings
@@ -58,7 +58,7 @@ def table() -> list[tuple[set[str], set[str]]]:
 
 def parameters(function: Any) -> Iterator[tuple[str, Any]]:
     for name, parameter in inspect.signature(function).parameters.items():
-        if name not in ("self", "request", "service") and parameter.kind is not parameter.VAR_KEYWORD:
+        if name not in ("self", "context", "_context", "service") and parameter.kind is not parameter.VAR_KEYWORD:
             yield name, parameter.annotation
 
 
@@ -71,25 +71,21 @@ def names() -> dict[str, set[str]]:
                 found[action.option_strings[-1].removeprefix("--").removeprefix("no-").replace("-", "_")].add(
                     f"docstore {command.name}"
                 )
-    for kind in (DocumentStore, RemoteStore, aio.AsyncStore, cells.CellStore, RemoteCells):
+    for kind in (DocumentStore, RemoteStore, cells.CellStore, RemoteCells):
         for method, value in inspect.getmembers(kind, callable):
             if not method.startswith("_"):
                 found[method].add(kind.__name__)
                 for name, _ in parameters(value):
                     found[name].add(f"{kind.__name__}.{method}")
-    for function in (open_store, docstore.connect, aio.connect):
+    for function in (open_store, docstore.connect):
         for name, _ in parameters(function):
             found[name].add(function.__name__)
     for record in RECORDS:
         for name in (*fields(record), *(method for method in vars(record) if method == "asdict")):
             found[name].add(record.__name__)
-    for handler in (*routes.WHOLE, *routes.OPERATIONS, *routes.PAGES, *routes.CELLS, *routes.JOBS):
-        function = handler.fn
-        for name, annotation in parameters(getattr(function, "message", function)):
-            query = next(
-                (one.name for one in getattr(annotation, "__metadata__", ()) if getattr(one, "name", None)), ""
-            )
-            found[query or name].add(f"{sorted(handler.paths)}")
+    for route in (*routes.WHOLE, *routes.OPERATIONS, *routes.PAGES, *routes.CELLS, *routes.JOBS):
+        for name, _ in parameters(route.function):
+            found[name].add(route.path)
     return found
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import brotli
@@ -22,6 +21,11 @@ from docstore.model.types import Headers
 
 _STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
 _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
+_EMPTY_LINES = re.compile(rb"(?:\r?\n){0,8}")
+"""What some servers send before the status line; RFC 9112 (2.2) asks a reader to skip it."""
+_INTERIM_LIMIT = 64
+_CONNECTED = re.compile(rb"\S+[ \t]+200[ \t]+connection[ \t]+established", re.IGNORECASE)
+"""The status line with which a proxy answers CONNECT, before the answer of the server itself."""
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
@@ -29,7 +33,13 @@ _STEP_BYTES = 1 << 20
 _WITHOUT_BODY = frozenset({204, 304})
 """Responses with these statuses declare the length of a body that they do not send."""
 _SOURCE_STEP_BYTES = 64 * 1024
+_FIRST_STEP_BYTES = 512
+"""Steps of a member grow from here, because what a step has of the next members is read again for each."""
 _ZSTD_STEP_BYTES = 128
+MEMBERS_LIMIT = 10_000
+"""Gzip members or zstd frames in a body; a file with a member for every 64 KB has 4,096.  Each costs some 10 us."""
+CODINGS_LIMIT = 5
+"""Content codings of a body, as in curl: each may unpack all of it."""
 
 ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers that say how a body was sent.  An export has it decoded, so it renames those that do not match."""
@@ -77,28 +87,46 @@ def parse_fields(head: bytes) -> list[tuple[str, str]]:
 @cache
 def _parser() -> Any:
     """The parser of warcio, which most archives do not need."""
-    return import_module("warcio.statusandheaders").StatusAndHeadersParser([], verify=False)
+    from warcio.statusandheaders import StatusAndHeadersParser
+
+    return StatusAndHeadersParser([], verify=False)
 
 
 def has_status_line(block: bytes) -> bool:
-    """Whether a block begins as an HTTP response does."""
-    return _ANY_STATUS_LINE.match(block) is not None or _STATUS_LINE.match(block) is not None
+    """Whether a block begins as an HTTP response does, perhaps after empty lines."""
+    begin = _after_empty_lines(block, 0)
+    return _ANY_STATUS_LINE.match(block, begin) is not None or _STATUS_LINE.match(block, begin) is not None
+
+
+def _after_empty_lines(block: bytes, begin: int) -> int:
+    matched = _EMPTY_LINES.match(block, begin)
+    return matched.end() if matched else begin
 
 
 def parse_head(block: bytes) -> tuple[int, Headers, int]:
-    """Status, headers, and where the body begins.
+    """Status, headers, and where the body begins, of the last head of a block.
+
+    Crawlers also save what comes before the answer: interim responses (RFC 9110, 15.2: 100, 102, 103) and the answer
+    of a proxy to CONNECT.  Such a head is skipped if another head follows it at once.
 
     Raises:
         Refused: no three-digit status, or a header without end.
     """
-    status_line = _STATUS_LINE.match(block)
-    if status_line is None:
-        raise Refused(f"HTTP response without a status: {block[:40].splitlines()[0]!r}")
-    end = _HEADER_END.search(block, status_line.end() - 1, HEADER_LIMIT_BYTES)
-    if end is None and len(block) > HEADER_LIMIT_BYTES:
-        raise Refused(f"HTTP header longer than {HEADER_LIMIT_BYTES} bytes")
-    body_start = end.end() if end else len(block)
-    return int(status_line[1]), tuple(parse_fields(block[:body_start])), body_start
+    begin = _after_empty_lines(block, 0)
+    for _ in range(_INTERIM_LIMIT):
+        status_line = _STATUS_LINE.match(block, begin)
+        if status_line is None:
+            raise Refused(f"HTTP response without a status: {[*block[begin : begin + 40].splitlines(), b''][0]!r}")
+        end = _HEADER_END.search(block, status_line.end() - 1, begin + HEADER_LIMIT_BYTES)
+        if end is None and len(block) - begin > HEADER_LIMIT_BYTES:
+            raise Refused(f"HTTP header longer than {HEADER_LIMIT_BYTES} bytes")
+        body_start = end.end() if end else len(block)
+        following = _after_empty_lines(block, body_start)
+        is_before_answer = status_line[1].startswith(b"1") or _CONNECTED.match(status_line[0]) is not None
+        if not (is_before_answer and _STATUS_LINE.match(block, following)):
+            return int(status_line[1]), tuple(parse_fields(block[begin:body_start])), body_start
+        begin = following
+    raise Refused(f"HTTP response after more than {_INTERIM_LIMIT} heads of interim responses")
 
 
 def as_received(headers: Headers) -> Headers:
@@ -151,7 +179,10 @@ def parse_message(
         whole = len(body) == declared_bytes
         if len(body) < declared_bytes and status not in _WITHOUT_BODY and not truncated:
             flaw = f"body of {len(body)} bytes, but its Content-Length is {declared_bytes}"
-    for coding in reversed(names.get("content-encoding", "").lower().split(",")):
+    codings = names.get("content-encoding", "").lower().split(",")
+    if len(codings) > CODINGS_LIMIT:
+        raise Refused(f"{len(codings)} content codings, more than the limit of {CODINGS_LIMIT}")
+    for coding in reversed(codings):
         decoder = _DECODERS.get(coding.strip())
         if decoder is None:
             if coding.strip() in {"", "identity"}:
@@ -160,6 +191,18 @@ def parse_message(
         body = decoder(body, truncated, limit_bytes)
     check_length(body, limit_bytes)
     return status, as_received(headers), body, whole, flaw
+
+
+def http_length(block: bytes) -> int | None:
+    """Length of a message by its own header, from its first byte through its body; None if the header has none."""
+    try:
+        _, headers, body_start = parse_head(block)
+    except Refused:
+        return None
+    names = {name.lower(): value.strip() for name, value in reversed(headers)}
+    declared = names.get("content-length", "")
+    is_plain = declared.isascii() and declared.isdigit() and "transfer-encoding" not in names
+    return body_start + int(declared) if is_plain else None
 
 
 def check_length(body: bytes, limit_bytes: int) -> None:
@@ -216,20 +259,30 @@ def _append(output: io.BytesIO, piece: bytes, limit_bytes: int) -> None:
     output.write(piece)
 
 
+def _counted(members: int) -> int:
+    """The number of members with the next one, within the limit."""
+    if members == MEMBERS_LIMIT:
+        raise Refused(f"body in more than {MEMBERS_LIMIT} gzip members or zstd frames")
+    return members + 1
+
+
 def _broken(coding: str, count: int) -> Refused:
     return Refused(f"Content-Encoding {coding} breaks after {count} decoded bytes")
 
 
 def _inflate(body: bytes, window_bits: int, coding: str, truncated: bool, limit_bytes: int) -> bytes:
     output = io.BytesIO()
-    at = 0
+    at = members = 0
     while at < len(body):
+        members = _counted(members)
         inflater = zlib.decompressobj(window_bits)
         member, begin = output.tell(), at
+        step_bytes = _FIRST_STEP_BYTES
         try:
             while at < len(body) and not inflater.eof:
-                source = body[at : at + _SOURCE_STEP_BYTES]
+                source = body[at : at + step_bytes]
                 at += len(source)
+                step_bytes = min(2 * step_bytes, _SOURCE_STEP_BYTES)
                 while source and not inflater.eof:
                     _append(output, inflater.decompress(source, _STEP_BYTES), limit_bytes)
                     source = inflater.unconsumed_tail
@@ -309,8 +362,9 @@ def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
 
 def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
     output = io.BytesIO()
-    at = 0
+    at = frames = 0
     while body.startswith(ZSTD_MAGIC, at):
+        frames = _counted(frames)
         frame = zstandard.ZstdDecompressor(max_window_size=min(_ZSTD_WINDOW_BYTES, limit_bytes)).decompressobj()
         while not frame.eof and at < len(body):
             # Small steps bound what one call can unpack: four bytes may be a block of 128 KB.

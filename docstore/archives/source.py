@@ -502,10 +502,13 @@ class Source:
             if position is not None:
                 self.seek(position)
                 return
-            looked = max(self.tell(), self._start + len(self._buffer) - _OVERLAP_BYTES)
+            end = self.buffer_end()
+            looked = max(self.tell(), end - _OVERLAP_BYTES)
             if self.leaves_bomb(begin) or not self._fill():
                 self._at = len(self._buffer)
                 return
+            while self.buffer_end() < end + _OVERLAP_BYTES and self._fill():
+                pass  # chunks may be of one byte, and for each search the overlap is read again
             # One byte before, so that the pattern sees where a line begins.
             self._at = max(self._at, looked - self._start - 1)
             if self._at > 8 * CHUNK_BYTES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
 import tempfile
@@ -90,6 +89,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             args.crawl or "",
             args.keep_encoded,
             args.base or "",
+            args.windows_names,
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages
@@ -160,7 +160,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines.append(("stored", "nothing: dry run"))
     else:
         lines.append(("stored", f"{report.stored}  {output.size(report.body_bytes)}{_kept(report)}"))
-    for name in ("known", "rejected", "records"):
+    for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
     lines += [
@@ -203,7 +203,7 @@ def run_export(args: argparse.Namespace) -> int:
     if to_stdout and args.format in ("warc", PARQUET) and sys.stdout.isatty():
         raise InvalidArgument(f"a {args.format} file is binary and stdout is a terminal; name a file with --output")
     if args.format == PARQUET:
-        arrow = importlib.import_module("docstore.archives.arrow")  # before a file is made: pyarrow may be missing
+        from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
     if args.dropped and not args.collapse:
         raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
     written = [Path(name).resolve() for name in (args.output, args.cdxj, args.dropped) if name and name != "-"]
@@ -236,7 +236,9 @@ def run_export(args: argparse.Namespace) -> int:
         else:
             writer = WRITERS[args.format](stream, args.body)
             if args.cdxj:
-                index = importlib.import_module("docstore.archives.wacz").CdxjIndex(Path(args.output).name)
+                from docstore.archives.wacz import CdxjIndex
+
+                index = CdxjIndex(Path(args.output).name)
                 index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
                 writer = WarcExport(stream, SOFTWARE, index.add)
             report = export(
@@ -273,8 +275,9 @@ class _NothingMatchesError(Exception):
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
     """Decide which of the selected pages stay; list the others in the file `dropped`, if it is named."""
-    clusters = importlib.import_module("docstore.sweep.clusters")  # imports numpy, which a plain export does not need
-    survivors: Survivors = clusters.Survivors(store)
+    from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
+
+    survivors = Survivors(store)
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)
     if dropped:

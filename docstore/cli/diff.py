@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, output
 from docstore.cli.opening import open_named, stored_url
+from docstore.model.analysis import BITS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema
@@ -21,7 +22,6 @@ from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
 from docstore.text.readers import is_html
 from tests.reference import charset
 from tests.reference.charset import TEXT_LIMIT_BYTES
-from tests.reference.fingerprints import BITS
 
 if TYPE_CHECKING:
     from docstore.attach import Store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
@@ -76,9 +75,10 @@ def open_files(
 def note_slow_kernel(store: Store) -> None:
     """Warn before the first page if this process analyses pages with the Python reference."""
     if isinstance(store, DocumentStore):
+        from docstore.dedup.kernel import Kernel  # numpy comes with it
+
         schema = store.schema
-        kernels = import_module("docstore.dedup.kernel")  # numpy comes with it
-        kernels.Kernel(schema.extractor, schema.shingle_words, schema.checksum).warn_if_slow()
+        Kernel(schema.extractor, schema.shingle_words, schema.checksum).warn_if_slow()
 
 
 def refuse_server(address: str, why: str) -> None:

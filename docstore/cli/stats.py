@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,6 @@ from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from docstore.reports.dedup import DedupStats
-    from docstore.reports.survey import Survey
 
 
 SHOWN_GROUPS = 20
@@ -45,7 +43,9 @@ def run_stats(args: argparse.Namespace) -> int:
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by needs --dedup")
     if args.words:
-        return int(import_module("docstore.lab.textstats").run(args))
+        from docstore.lab import textstats
+
+        return textstats.run(args)
     if args.host is not None or args.limit is not None:
         raise InvalidArgument("--host and --limit need --words")
     if args.png is not None and not args.dedup:
@@ -111,18 +111,21 @@ def _text(name: str, value: object) -> str:
 
 def _run_dedup(args: argparse.Namespace) -> int:
     """Print statistics of duplicates."""
-    dedupstats = import_module("docstore.reports.dedup")
+    from docstore.reports.dedup import DedupStats, dedup_stats
+
     with open_named(args) as store:
-        stats: DedupStats
         if isinstance(store, DocumentStore):
-            stats = dedupstats.dedup_stats(store, args.by, args.crawl or "")
+            stats = dedup_stats(store, args.by, args.crawl or "")
         else:
-            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, dedupstats.DedupStats)
-        pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
+            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, DedupStats)
+        if args.png is not None:
+            from docstore.lab import pictures
+
+            pairs = pictures.plotted_pairs(store)
     if args.by == "pattern":
         return _print_patterns(args, stats)
     if args.png is not None:
-        arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
+        arguments.write_file(args.png, pictures.simhash_png(pairs))
     if args.json:
         output.json_line(stats.asdict())
         return EXIT_OK
@@ -190,16 +193,17 @@ def run_report(args: argparse.Namespace) -> int:
         raise InvalidArgument("name the page to write, such as `docstore report report.html`, or use --json")
     if args.file == "-" and args.json:
         raise InvalidArgument("--json prints the figures on stdout; write the page to a file")
-    surveys = import_module("docstore.reports.survey")
+    from docstore.reports.html import report_html
+    from docstore.reports.survey import Survey, survey
+
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = output.progress_of_stages(args, stack)
-        made: Survey
         if isinstance(store, DocumentStore):
-            made = surveys.survey(store, None if show is None else partial(show, "pages"))
+            made = survey(store, None if show is None else partial(show, "pages"))
         else:
-            made = store.run_job("report", {}, surveys.Survey, show)
-    page = b"" if args.file is None else import_module("docstore.reports.html").report_html(made).encode()
+            made = store.run_job("report", {}, Survey, show)
+    page = b"" if args.file is None else report_html(made).encode()
     if args.file == "-":
         output.write_bytes(page)
     elif args.file is not None:

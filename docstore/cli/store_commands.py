@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 from docstore.cli import arguments
 from docstore.cli.arguments import declare
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from docstore.model.types import ColumnFamily, GCPolicy
 
@@ -134,13 +133,15 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _family(text: str) -> ColumnFamily:
-    parsed: ColumnFamily = import_module("docstore.cli.stores").family(text)
-    return parsed
+    from docstore.cli.stores import family
+
+    return family(text)
 
 
 def _gc_policy(text: str) -> GCPolicy:
-    parsed: GCPolicy = import_module("docstore.cli.stores").gc_policy(text)
-    return parsed
+    from docstore.cli.stores import gc_policy
+
+    return gc_policy(text)
 
 
 def _share_or_none(text: str) -> float | None:
@@ -255,6 +256,11 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--base URL",
         "URL of the folder of --mirror; https:// alone if the folders in it are named by hosts",
+    )
+    declare(
+        parser,
+        "--windows-names",
+        "with --mirror: wget wrote the names for Windows, so an @ in a file name begins the query",
     )
     declare(
         parser,
@@ -452,9 +458,9 @@ TEXTS_WITHOUT_BODIES = "jsonl"
 
 CHECK_DESCRIPTION = """\
 Read and verify every value of a store.  Print what is damaged, and the next
-step.  No output and exit code 0 if there is no damage, else 5.  Changes
-nothing, except with --repair, and with --acknowledge: losses that an open
-detected are reported until then."""
+step.  No output and exit code 0 if there is no damage, else 5.  Changes no
+byte of the folder, except with --repair, --accept-loss and --acknowledge:
+losses that an open detected are reported until then."""
 
 CHECK_EXAMPLES = """\
 docstore check
@@ -470,6 +476,11 @@ def add_check_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--repair",
         "first repair what cannot be read, from captures that have the same bytes; not through a server",
+    )
+    declare(
+        parser,
+        "--accept-loss",
+        "first delete the captures whose segment is missing or cut, if it does not come back; they are listed",
     )
     arguments.add_progress(parser)
     arguments.add_store(parser, "one JSON object a line: one a finding, {where, what, remedy}", read_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +25,12 @@ from docstore.model.format import (
 )
 from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Page
+from docstore.reports import check
 from docstore.storage.files import Files
 from docstore.storage.reports import CompactionReport, Problem
 from docstore.store import DocumentStore
 from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
+from docstore.tablets.layout import Layout
 from docstore.tablets.leftovers import segment_of_name
 
 if TYPE_CHECKING:
@@ -43,10 +44,14 @@ def run_check(args: argparse.Namespace) -> int:
         raise InvalidArgument("--acknowledge writes to the store; omit --read-only")
     if args.repair and (args.read_only or args.acknowledge):
         raise InvalidArgument("--repair writes to the store, and cannot be combined with --read-only or --acknowledge")
+    if args.accept_loss:
+        if args.read_only:
+            raise InvalidArgument("--accept-loss writes to the store; omit --read-only")
+        refuse_other_backend(args.store, "only a directory has segments")
+        Layout(args.store).open(create=False, schema=None, accept_loss=True).close()
     count = 0
     with ExitStack() as stack:
-        writes = args.acknowledge or args.repair
-        store = open_or_attach(args.store, read_only=False if writes else args.read_only)
+        store = open_or_attach(args.store, read_only=not (args.acknowledge or args.repair))
         stack.callback(store.close)
         if args.repair:
             if not isinstance(store, DocumentStore):
@@ -59,9 +64,7 @@ def run_check(args: argparse.Namespace) -> int:
                 "again, or restore them"
             )
         problems = (
-            import_module("docstore.reports.check").losses(
-                store.opened if isinstance(store, DocumentStore) else store.losses()
-            )
+            check.losses(store.opened if isinstance(store, DocumentStore) else store.losses())
             if args.acknowledge
             else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )
@@ -71,6 +74,8 @@ def run_check(args: argparse.Namespace) -> int:
                 output.json_line(problem._asdict())
             else:
                 output.styled_line([f"{problem.where}: {problem.what}; {problem.remedy}"], 2)
+        for remark in store.opened.remarks() if isinstance(store, DocumentStore) else ():
+            output.note(f"{remark.where}: {remark.what}; {remark.remedy}")
         if args.acknowledge:
             store.acknowledge_lost()
     if args.acknowledge:
@@ -84,7 +89,7 @@ def run_check(args: argparse.Namespace) -> int:
 def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
     """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
-        yield from import_module("docstore.reports.check").check(store.opened, on_row)  # numpy comes with it
+        yield from check.check(store.opened, on_row)
         return
     result = store.run_job("check", {}, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
     for fields in result["problems"]:
@@ -167,11 +172,13 @@ SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 
 def run_salvage(args: argparse.Namespace) -> int:
+    from docstore.archives import export
+    from docstore.tablets.salvage import Salvage
+
     refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
-    export = import_module("docstore.archives.export")
-    salvage = import_module("docstore.tablets.salvage").Salvage(Path(args.store), only_set_aside=args.set_aside)
+    salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
     late = 0
     with arguments.replaced(Path(args.output)) as stream:
         writer = export.WRITERS[args.format](stream, True)
@@ -235,7 +242,9 @@ def _dump_lines(path: Path) -> Iterator[str]:
     if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
         yield from dump_dictionary(raw)
     elif path.name.endswith(RUN_SUFFIX) or raw.startswith(RUN_MAGIC):
-        yield from import_module("docstore.dedup.runs").dump_run(raw)  # imports numpy, which no other file needs
+        from docstore.dedup.runs import dump_run  # imports numpy, which no other file needs
+
+        yield from dump_run(raw)
     elif path.name in _PLAIN:
         yield from raw.decode("utf-8", "backslashreplace").splitlines()
     else:

@@ -1,7 +1,7 @@
 """What the compiled module offers; its callers are `kernel` and those in `tablets/`, and say what each value
 means."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,9 +32,20 @@ def has_words(text: bytes, folded: str, least: int, share: int) -> bool | None: 
 def shared_members(
     starts: NDArray[np.uint64], members: NDArray[np.uint64], first: NDArray[np.uint64], second: NDArray[np.uint64]
 ) -> bytes: ...
+def sketch_similarity(first: bytes, second: bytes) -> float: ...
+def sketches_of_sets(starts: NDArray[np.uint64], members: NDArray[np.uint64]) -> bytes: ...
 
 class Texts:
-    """`dedup.texts.Texts` in native code."""
+    """Sketches and shingle sets by text number, of the last texts: what a page is compared with in one step.
+
+    Sketches go first in first out; one that is put again keeps its place.  Of the sets those stay that were asked for
+    last.  They belong to a text, so what is held stays true whatever becomes of the pages that have it.
+
+    Args:
+        limit: most sketches held.
+        bounds: by which a sketch rules out a text; see `detector.SketchBounds`.
+        limit_bytes: of the sets held; the last one always is.
+    """
 
     def __init__(self, limit: int, bounds: tuple[float, float, float], limit_bytes: int) -> None: ...
     @property
@@ -72,11 +83,20 @@ class Postings:
         limit: int,
         looks: tuple[int, int, int, int],
         batch: Postings | None,
-    ) -> tuple[list[int], int, bool, list[int], bool, bytes]: ...
-    def packed(self) -> bytes: ...
+    ) -> Proposed: ...
+    def sorted(self, limit: int) -> bytes: ...
     def texts(self) -> bytes: ...
 
-def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]: ...
+Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]
+"""The fields of `buckets.Proposal`."""
+
+def propose(
+    asked: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], int, int],
+    limit: int,
+    looks: tuple[int, int, int, int],
+    find: Callable[[bytes], tuple[NDArray[np.int64], NDArray[np.uint64]]],
+) -> Proposed: ...
+def posting_rows(body_checksum: bytes, text_checksum: bytes, title: bytes) -> list[bytes]: ...
 
 class Packed:
     """Bytes to be read through a memoryview."""
@@ -90,30 +110,41 @@ def encode_slices(packed: NDArray[np.uint64], slice_bits: int, place_bits: int) 
 def merge_slices(
     runs: list[RunView], texts: list[int], shape: tuple[int, int], limit: int, first: int, count: int
 ) -> Slices: ...
+def prune_slices(
+    run: RunView, places: NDArray[np.uint64], texts: int, shape: tuple[int, int], limit: int, first: int, count: int
+) -> Slices: ...
 
 class FrameDictionary:
     """A dictionary of zstd frames; its caller is `tablets.codec`."""
 
-    def __init__(self, content: bytes) -> None: ...
+    def __init__(self, content: bytes, level: int) -> None: ...
     @property
     def memory_bytes(self) -> int: ...
-    def frame(self, value: bytes, limit: int | None = None) -> bytes | None: ...
-    def frames(self, body: bytes, text: bytes, limit: int | None = None) -> tuple[bytes, bytes] | None: ...
 
-def delta_frame(value: bytes, base: bytes, limit: int | None = None) -> bytes | None: ...
+def encode_value(
+    raw: bytes,
+    bases: Iterator[tuple[bytes, bytes, int]],
+    dictionary: FrameDictionary | None,
+    body: bytes,
+    costs: tuple[int, int, int, int],
+    level: int,
+    compares: bool,
+) -> tuple[int, int, bytes, bytes]: ...
 def encode_values(
-    tasks: Sequence[tuple[bytes, Sequence[bytes | int], FrameDictionary | None, bytes, bytes, int, int]], threads: int
-) -> list[tuple[int, int, bytes, bytes] | None]: ...
+    tasks: Sequence[tuple[bytes, Sequence[bytes | int], FrameDictionary | None, bytes, bytes, int, int]],
+    on_body: tuple[int, int],
+    threads: int,
+) -> list[tuple[int, int, bytes, bytes]]: ...
 
 class RecordEncoder:
-    """`tablets.record.encode_records` in native code; what marks things is handed in."""
+    """Makes the bytes of `tablets.record.encode_records`; what marks things is handed in."""
 
-    def __init__(self, marks: tuple[int, int, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
+    def __init__(self, marks: tuple[int, bytes, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
     def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[bytes, list[bytes]] | None: ...
 
 def sort_fields(
     columns: tuple[tuple[str, bytes], ...], fields: tuple[str | bytes, ...], limit: int
-) -> tuple[dict[tuple[str, bytes], bytes], dict[tuple[str, bytes], bytes]] | None: ...
+) -> tuple[dict[tuple[str, bytes], bytes], dict[tuple[str, bytes], bytes]]: ...
 def put_cells(
     put: Callable[[bytes, bytes], None],
     rows: Sequence[Any],
@@ -133,8 +164,8 @@ def encode_capture(
     arrived: int,
     confirms: int,
     body_name: bytes,
-) -> bytes | None: ...
-def encode_headers(headers: Headers, names: dict[str, int], values: dict[str, int]) -> bytes | None: ...
+) -> bytes: ...
+def encode_headers(headers: Headers, names: dict[str, int], values: dict[str, int]) -> bytes: ...
 def decode_headers(value: bytes, names: tuple[str, ...], values: tuple[str, ...]) -> Headers | None: ...
 def value_place(envelope: bytes) -> tuple[int, int, int] | None: ...
 def decode_value(

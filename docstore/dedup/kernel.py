@@ -32,7 +32,7 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from blake3 import blake3
@@ -41,22 +41,20 @@ from numpy.typing import NDArray
 from docstore import compiled
 from docstore.compiled import docstore_native
 from docstore.model import format as disk
-from docstore.model.analysis import Analysis, Link, TextKeys
+from docstore.model.analysis import BINS, IN_ORDER, Analysis, Link
 from docstore.model.capture import encode_entries
 from docstore.model.errors import InvalidArgument
+from docstore.model.sets import Numbers, Sets
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
 from tests.reference import analysis as reference
-from tests.reference import fingerprints, page, postings, texts
-from tests.reference.fingerprints import Numbers, Sets
+from tests.reference import page
 from tests.reference.words import words as reference_words
 
 NATIVE: Final = "native"
 REFERENCE: Final = "reference"
 NATIVE_EXTRACTORS: Final = frozenset({"visible", "combined", "scored"})
 """Those that native code has."""
-Texts: TypeAlias = "texts.Texts | docstore_native.Texts"
-Postings: TypeAlias = "postings.Postings | docstore_native.Postings"
 
 _TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
 _SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
@@ -292,7 +290,7 @@ class Kernel:
         checksum: str = "blake3",
         prefer: Literal["native", "reference"] | None = None,
         *,
-        order: bytes = fingerprints.IN_ORDER,
+        order: bytes = IN_ORDER,
         vocabulary: str = "",
     ) -> None:
         """Fix the choice.
@@ -302,7 +300,7 @@ class Kernel:
             shingle_words: words in a shingle.
             checksum: of the body, by its name in a schema.
             prefer: insist on one code; None takes native code where there is any.
-            order: of the bins that make bands; see `fingerprints.band_keys`.
+            order: of the bins that make bands; see `bin_order`.
             vocabulary: of a schema: where XML of the user's own has its text.
 
         Raises:
@@ -390,24 +388,15 @@ class Kernel:
         starts = np.cumsum([0, *map(len, made)], dtype=np.int64)
         return Sets(starts, np.concatenate([np.empty(0, np.uint64), *made])), np.array(word_counts, np.int64)
 
-    def text_keys(self, text: str) -> TextKeys:
-        """What a main text is posted under, as its page's analysis has it."""
+    def analyse_text(self, text: str) -> Analysis:
+        """The fingerprints of a main text, as the analysis of its page has them; without a checksum of the body."""
+        declared = Analysis(True, b"", main_bytes=text.encode("utf-8", "surrogatepass"))
         if self._native is not None:
             try:
-                found = self._with_fingerprints(Analysis(True, b"", main_bytes=text.encode()))
-                return TextKeys(found.shingle_count, found.band_keys, found.fingerprints, found.runs)
+                return self._with_fingerprints(declared)
             except (UnicodeEncodeError, RuntimeError):
                 pass
-        return reference.text_keys(text, self._shingle_words, self._order)
-
-    def texts_held(self, limit: int, bounds: texts.SketchBounds, limit_bytes: int) -> Texts:
-        """An empty cache of texts; see `texts.Texts`."""
-        held = texts.Texts if self._native is None else docstore_native.Texts
-        return held(limit, bounds, limit_bytes)
-
-    def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
-        """How many shingles two sets share."""
-        return fingerprints.overlap(first, second) if self._native is None else docstore_native.overlap(first, second)
+        return reference.with_fingerprints(declared, self._shingle_words, self._order)
 
     def _of_native(
         self,
@@ -458,9 +447,14 @@ class Kernel:
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
-    """What each pair of sets of hashes shares, (pairs,) int64; see `fingerprints.shared_members`."""
-    if compiled.WHY_NOT:
-        return fingerprints.shared_members(sets, first, second)
+    """Count the members that each pair of sets shares; exact.
+
+    Args:
+        sets: members are uint64 hashes.
+        first, second: (pairs,) numbers of sets.
+    Returns:
+        (pairs,) int64.
+    """
     chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     few = sets.take(chosen)  # native code is given the sets of these pairs alone
     starts, members = few.starts.astype(np.uint64), few.members.astype(np.uint64, copy=False)
@@ -468,18 +462,32 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     return np.frombuffer(docstore_native.shared_members(starts, members, left, right), np.int64)
 
 
+def sketches_of_sets(sets: Sets) -> NDArray[np.uint8]:
+    """The sketches of sets of hashes, (sets * BINS,) uint8: a byte a bin; zeros for an empty set."""
+    members = np.ascontiguousarray(sets.members, np.uint64)
+    return np.frombuffer(docstore_native.sketches_of_sets(sets.starts.astype(np.uint64), members), np.uint8)
+
+
 # --- postings
 
 
-def postings_code() -> Any:
-    """The code of postings and their runs: the class `Postings` of `reference.postings`, and what follows it there."""
-    return postings if compiled.WHY_NOT else docstore_native
-
-
 def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
-    """The rows of postings of a page; see `reference.postings.posting_rows`."""
-    try:
-        rows: list[bytes] = postings_code().posting_rows(body_checksum, text_checksum, title)
-    except UnicodeEncodeError:  # a lone surrogate
-        return postings.posting_rows(body_checksum, text_checksum, title)
-    return rows
+    """The rows of postings of a page: by its body, its text, and its text with the words of its title.
+
+    Args:
+        body_checksum: or its prefix.
+        text_checksum: b"" for a text that is not compared: then there is only the first row.
+        title: of the page.
+    """
+    return docstore_native.posting_rows(body_checksum, text_checksum, title.encode("utf-8", "surrogatepass"))
+
+
+def bin_order(secret: bytes) -> bytes:
+    """The order in which bins make bands, which a store's secret chooses; as they come for b"".
+
+    Each bin is in it once: where a band takes the n-th bin, it takes the n-th of this order.
+    """
+    if not secret:
+        return IN_ORDER
+    drawn = np.frombuffer(blake3(secret).digest(8 * BINS), "<u8")
+    return np.argsort(drawn, kind="stable").astype(np.uint8).tobytes()

@@ -10,9 +10,9 @@ import math
 from dataclasses import asdict, dataclass
 
 from docstore.cli import output
+from docstore.model.analysis import BAND_WIDTH, BANDS
 from docstore.model.errors import EXIT_OK, InvalidArgument
 from docstore.sweep.candidates import check_positive, check_probability, false_candidate_probability, miss_probability
-from tests.reference.fingerprints import BAND_WIDTH, BANDS
 
 CURVE = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 # --- the store ---
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Version of the whole store directory; a higher one is refused with UnsupportedFormat."""
 
 FORMAT_FILE = "FORMAT"
@@ -164,10 +164,10 @@ INLINE_LIMIT_BYTES = 512
 # --- segments ---
 
 SEGMENT_MAGIC = b"DSSEGMNT"
-SEGMENT_FORMAT_VERSION = 2
-SEGMENT_HEADER = "<8sHHQ"
-"""magic, format version, reserved (0), segment number; then CRC-32 of the bytes before it."""
-SEGMENT_HEADER_BYTES = 24
+SEGMENT_FORMAT_VERSION = 3
+SEGMENT_HEADER = "<8sHHQ16s"
+"""magic, format version, reserved (0), segment number, identity of the store; then CRC-32 of the bytes before it."""
+SEGMENT_HEADER_BYTES = 40
 SEGMENT_SUFFIX = ".seg"
 
 RECORD_MAGIC = 0xD5

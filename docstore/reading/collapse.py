@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
-from docstore.model.plain import Plain
+from docstore.model.plain import asdict
 from docstore.model.types import SAME_PAGE, Cell, ReadSpec, Verdict, VerdictKind
 from docstore.storage.captures import LiveCapture
 
 
-@dataclass(frozen=True, slots=True)
-class Similar(Plain):
+class Similar(NamedTuple):
     """A live page like another.
 
     Attributes:
@@ -42,22 +40,25 @@ class Similar(Plain):
     contains: float
     reason: str = ""
 
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
+
 
 class Loss(enum.StrEnum):
     """What became of the page that another was rejected for."""
 
     GONE = "gone"
-    """It was deleted, a policy hides it, or it cannot be seen for another reason."""
+    """It was deleted, a policy hides it or has dropped its body, or it cannot be seen for another reason."""
     CHANGED = "changed"
     """Its URL shows something else now; the old version can still be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan(Plain):
+class Orphan(NamedTuple):
     """A page that was rejected as a duplicate of a page that does not show that content any more.
 
     Attributes:
-        url: of the page that was rejected, and not stored since.
+        url: of the page that was rejected; its body is in no other capture of this URL.
         timestamp: of its capture, in microseconds since 1970.
         checksum: of its body: scheme byte and digest; b"" where a policy hides it.
         verdict: for which it was rejected.
@@ -69,6 +70,10 @@ class Orphan(Plain):
     checksum: bytes
     verdict: Verdict
     loss: Loss
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 # --- one result a cluster

@@ -14,13 +14,15 @@ from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer
+from docstore.model.pointers import PagePointer, normal_digest
 from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import kernel_of, open_buckets
+from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import Table
+from docstore.storage.values import is_absent
 
 GOOD_STATUS = 200
 """Of a page that is not stored and asks for others like it."""
@@ -83,11 +85,12 @@ class IndexQueries:
     def find(self, payload_digest: str, docno: str, after: PagePointer | None) -> Iterator[Document]:
         """See `DocumentStore.find`."""
         kind, name = (POSTING_DOCNO, docno) if docno else (POSTING_PAYLOAD_DIGEST, payload_digest)
+        wanted = normal_digest(payload_digest)
         for pointer in self._index().pages_named(kind, name, after):
             found = self._reader.live(pointer)
             if found is None or (docno and found.newest.docno != docno):
                 continue
-            if not payload_digest or found.newest.payload_digest == payload_digest:
+            if not wanted or normal_digest(found.newest.payload_digest or "") == wanted:
                 yield found
 
     def _index(self) -> HashIndex:
@@ -124,15 +127,40 @@ def orphans(table: Table, values: Values) -> Iterator[Orphan | None]:
     """Orphans of a store, in row-key order; one scan of the captures, no body is read.  None for each other row."""
     pages = StoredPages(table, values)
     for row in table.scan_captures():
-        newest = next((one for one in table.row_captures(row.cells) if capture.VERDICT in one.columns), None)
-        if newest is None or newest.kind != CAPTURE_REJECTED:
+        captures = [one for one in table.row_captures(row.cells) if capture.VERDICT in one.columns]
+        # Bodies that the row itself keeps, or that are listed already.
+        kept = {one.checksum for one in captures if one.kind != CAPTURE_REJECTED and _keeps_body(one)}
+        has_found = False
+        for one in captures:
+            if one.kind != CAPTURE_REJECTED or one.checksum in kept:
+                continue
+            verdict = capture.decode_verdict(values.fetch(one.columns[capture.VERDICT]))
+            of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
+            original = pages.capture(of)
+            if (
+                original is None
+                or pages.page(of) is None
+                or not (_keeps_body(original) or _had_text_alone(original, values))
+            ):
+                loss = Loss.GONE
+            elif one is captures[0] and not pages.stands(of):
+                loss = Loss.CHANGED
+            else:
+                continue
+            has_found = True
+            kept.add(one.checksum)
+            checksum = values.fetch(one.columns[capture.CHECKSUM]) if capture.CHECKSUM in one.columns else b""
+            yield Orphan(url_of(row.row_key), one.timestamp, checksum, capture.shown_verdict(verdict), loss)
+        if not has_found:
             yield None
-            continue
-        verdict = capture.decode_verdict(values.fetch(newest.columns[capture.VERDICT]))
-        of = PagePointer(verdict.of_timestamp, verdict.of_row_key)
-        if pages.stands(of):
-            yield None
-            continue
-        loss = Loss.GONE if pages.page(of) is None else Loss.CHANGED
-        checksum = values.fetch(newest.columns[capture.CHECKSUM]) if capture.CHECKSUM in newest.columns else b""
-        yield Orphan(url_of(row.row_key), newest.timestamp, checksum, capture.shown_verdict(verdict), loss)
+
+
+def _keeps_body(shown: LiveCapture) -> bool:
+    body = shown.columns.get(capture.BODY)
+    return body is not None and not is_absent(body)
+
+
+def _had_text_alone(original: LiveCapture, values: Values) -> bool:
+    """Whether a page was stored without its body at the writer's request: so were those that were rejected for it."""
+    verdict = original.columns.get(capture.VERDICT)
+    return verdict is not None and capture.decode_verdict(values.fetch(verdict)).stored == capture.STORED_TEXT

@@ -22,9 +22,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.analysis import BINS
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SKETCH_BIN_BITS
-from tests.reference.fingerprints import BINS, Numbers, distinct, spans
+from docstore.model.sets import Numbers, distinct, spans
 
 ROUNDING = 1e-9
 """Subtracted before rounding up, so that a float error never asks for one member too many; the final test is exact."""

@@ -18,6 +18,7 @@ from docstore.model.format import (
     CODEC_ZSTD_DICTIONARY,
     DICTIONARY_HEADER_BYTES,
     DICTIONARY_ROW_PREFIX,
+    IDENTITY_BYTES,
     MANIFEST_FAMILY,
     MANIFEST_SEGMENT_PREFIX,
     RECORD_COLUMNS,
@@ -97,6 +98,7 @@ def dump_segment(handle: ReadFile, number: int) -> Iterator[str]:
     yield "segment header"
     if len(header.raw) == SEGMENT_HEADER_BYTES:
         header.take_fields(_SEGMENT_FIELDS)
+        header.take(IDENTITY_BYTES, "identity of the store")
         header.take_fields((("CRC-32 of the header", "<I"),))
     else:
         header.take(len(header.raw), "cut off")

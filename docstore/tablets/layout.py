@@ -1,8 +1,10 @@
 """The directory of a store: making, opening, recovering and closing it, as a `Backend`.
 
 Open takes the lock, checks FORMAT, opens the engine, loads the manifest, and recovers segments against their committed
-lengths.  If bytes of committed rows are missing (power loss at a durability below `sync`, or a truncated file), the
-captures that need them are dropped and listed (`losses`).  If records show that rows are missing (LevelDB's files were
+lengths.  If bytes of committed rows are missing that were never synced (power loss at a durability below `sync`), the
+captures that need them are dropped and listed (`losses`).  If synced bytes are missing, because a file is away, cut or
+empty, no row is dropped: the store opens for reading only, until the file is back or the loss is accepted.  If records
+show that rows are missing (LevelDB's files were
 truncated or replaced by older ones), the loss is recorded and the records are set aside.
 """
 
@@ -11,14 +13,20 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from docstore.model.capture import BODY, MAIN
-from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
+from docstore.model.errors import (
+    CommitUnknown,
+    CorruptionError,
+    InvalidArgument,
+    StorageError,
+    StoreUnavailable,
+    UnsupportedFormat,
+)
 from docstore.model.format import (
     BAND_SECRET_BYTES,
     BAND_SECRET_ROW,
@@ -42,7 +50,7 @@ from docstore.model.format import (
 from docstore.model.plain import asdict
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.files import (
     PRIVATE,
     Files,
@@ -53,7 +61,6 @@ from docstore.storage.files import (
     translated,
 )
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.storage.reports import Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
@@ -73,17 +80,22 @@ from docstore.tablets.losses import (
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Damage, SegmentNames, walk_records
 from docstore.tablets.reserve import Reserve
-from docstore.tablets.segment import ValueLog
+from docstore.tablets.segment import LostRange, ValueLog
 from docstore.tablets.values import LocalValues
 from docstore.version import __version__
 
 if TYPE_CHECKING:
     from docstore.storage.port import Backend
-    from docstore.storage.reports import BackupReport, CompactionReport
+    from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 
 
 SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
 RESTORE = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
+
+PUT_BACK = (
+    "no page was dropped: put the whole file back; or read the other pages with --read-only, restore a backup, or give "
+    "up the pages in it with `docstore check --accept-loss`"
+)
 
 _MADE_BEFORE_FORMAT = frozenset(
     (LOCK_FILE, ENGINE_DIRECTORY, SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY, FORMAT_FILE + ".new", "lost+found")
@@ -101,6 +113,8 @@ class LocalBackend:
             would change; removed at close.
         reserve: disk space for work that frees space on a full disk.
         set_aside: files in the folder `set-aside`, with records that no row names.
+        unfinished: files there with records of commits that may never have been made.
+        missing: synced bytes of segments that are not there; then the store is open for reading only.
     """
 
     path: Path
@@ -118,9 +132,11 @@ class LocalBackend:
     lost: tuple[LostVersion, ...]
     lost_commits: tuple[LostCommits, ...]
     set_aside: tuple[SetAside, ...]
+    unfinished: tuple[SetAside, ...]
     runs: RunStorage | None
     scratch: Path | None
     reserve: Reserve
+    missing: tuple[LostRange, ...] = ()
     index: Any = None
     lower: Backend | None = None
 
@@ -133,8 +149,9 @@ class LocalBackend:
 
     def overlay(self) -> Backend:
         """See `Backend`."""
-        overlay: Backend = import_module("docstore.tablets.dry_run").open_overlay(self)
-        return overlay
+        from docstore.tablets.dry_run import open_overlay
+
+        return cast("Backend", open_overlay(self))
 
     def compact(
         self,
@@ -147,15 +164,17 @@ class LocalBackend:
         **options: Any,
     ) -> CompactionReport:
         """See `Backend`."""
-        job = import_module("docstore.tablets.compaction.job")
-        compaction = job.Compaction(self, table, committer, prune, **options)
+        from docstore.tablets.compaction.job import Compaction
+
+        compaction = Compaction(self, table, committer, prune, **options)
         report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
 
     def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         """See `Backend`."""
-        report: BackupReport = import_module("docstore.tablets.backup").backup(self, committer, folder, on_progress)
-        return report
+        from docstore.tablets.backup import backup
+
+        return backup(self, committer, folder, on_progress)
 
     def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
@@ -163,9 +182,9 @@ class LocalBackend:
             with committer.lock:
                 self.bodies.flush()
                 rows = self.manifest.segments()
-            segments = import_module("docstore.tablets.compaction.segments")
-            stats: dict[str, dict[str, int]] = segments.codec_totals(self.bodies, rows)
-            return stats
+            from docstore.tablets.compaction.segments import codec_totals
+
+            return codec_totals(self.bodies, rows)
 
     def acknowledge(self) -> None:
         """See `Backend`."""
@@ -178,6 +197,11 @@ class LocalBackend:
 
     def problems(self) -> Iterator[Problem]:
         """See `Backend`: errors of the manifest, missing names of segments, and files set aside."""
+        from docstore.storage.reports import Problem
+
+        for item in self.missing:
+            what = f"expected {item.end} bytes, found {item.reason}; pages in it cannot be read"
+            yield Problem(str(self.bodies.path(item.segment).relative_to(self.path)), what, PUT_BACK)
         for problem in self.manifest.problems():
             yield Problem("manifest", problem, "report this with the output of `docstore stats --json`")
         for segment in self.manifest.segments():
@@ -189,6 +213,12 @@ class LocalBackend:
                 yield Problem(f"segment {segment.number}", what, "report this: compaction may free a base too early")
         for file in self.set_aside:
             yield Problem(f"{SET_ASIDE_DIRECTORY}/{file.name}", self._salvageable(file), SALVAGE)
+
+    def remarks(self) -> Iterator[Problem]:
+        """See `Backend`: records of commits that were not finished, or were lost with the end of LevelDB's log."""
+        for file in self.unfinished:
+            what = f"a commit that a crash stopped, or that LevelDB's log has lost: {self._salvageable(file)}"
+            yield Problem(f"{SET_ASIDE_DIRECTORY}/{file.name}", what, SALVAGE)
 
     def _salvageable(self, file: SetAside) -> str:
         """What a salvage would find in a file of records that no row names."""
@@ -214,8 +244,16 @@ class LocalBackend:
                 stack.callback(_remove_tree, self.scratch)
             stack.callback(self.engine.close)
             stack.callback(self.bodies.close)
+            if not self.is_read_only:
+                stack.callback(self._record_synced)
             if self.index is not None:
                 stack.callback(self.index.close)
+
+    def _record_synced(self) -> None:
+        """Record that all values are synced: below durability `sync`, an open drops those that are missing if not."""
+        with suppress(StorageError, CommitUnknown):  # on a full disk, values are in their file all the same
+            self.bodies.sync()
+            self.manifest.record_synced(self.bodies.progress(), Durability.FLUSH)
 
     @property
     def is_read_only(self) -> bool:
@@ -294,13 +332,16 @@ class Layout:
         """The process named in the lock file; it may have ended."""
         return read_holder(self._path / LOCK_FILE)
 
-    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> LocalBackend:
+    def open(
+        self, *, create: bool, schema: Schema | None, read_only: bool | None = False, accept_loss: bool = False
+    ) -> LocalBackend:
         """Open the store.
 
         Args:
             create: make it if there is none.
             schema: for a new store; an existing one must have the same.
             read_only: change nothing in its folder; None: only if it cannot be written to.
+            accept_loss: drop what needs synced bytes of segments that are not there.
         Raises:
             StoreUnavailable: there is none, or another process holds it.
             UnsupportedFormat: written by a newer docstore.
@@ -329,7 +370,9 @@ class Layout:
             self._check_format()
             engine_folder, index, scratch = self._path / ENGINE_DIRECTORY, self._path / INDEX_DIRECTORY, None
             if read_only:
-                scratch = Path(import_module("tempfile").mkdtemp(prefix="docstore-read-"))
+                from tempfile import mkdtemp
+
+                scratch = Path(mkdtemp(prefix="docstore-read-"))
                 undo.callback(_remove_tree, scratch)
                 copy_to_read(engine_folder, scratch / ENGINE_DIRECTORY)
                 _link_runs(index, scratch / INDEX_DIRECTORY)
@@ -346,9 +389,14 @@ class Layout:
                 raise self._missing(SEGMENT_DIRECTORY)
             files.make_folder(segments)
             aside = self._path / SET_ASIDE_DIRECTORY
-            bodies = ValueLog(files, segments, aside=aside, read_only=read_only)
+            bodies = ValueLog(files, segments, identity=identity, aside=aside, read_only=read_only)
             undo.callback(bodies.close)
+            missing = () if accept_loss else bodies.missing(manifest.segments())
+            if missing and not read_only:
+                raise self._incomplete(bodies, missing)
             recovery = bodies.recover(manifest.segments(), manifest.next_segment, manifest.group)
+            away = {item.segment for item in missing}
+            recovery = recovery._replace(lost=tuple(item for item in recovery.lost if item.segment not in away))
             if recovery.lost:
                 drop_lost(engine, bodies, manifest, recovery)
             manifest.record_recovery(recovery, Durability.SYNC)
@@ -363,6 +411,7 @@ class Layout:
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
+        listed = list_set_aside(self._files, aside)
         return LocalBackend(
             self._path,
             lock,
@@ -378,10 +427,12 @@ class Layout:
             band_secret,
             lost_versions(engine),
             lost_commits(engine),
-            tuple(list_set_aside(self._files, aside)),
+            tuple(file for file in listed if not file.is_unfinished),
+            tuple(file for file in listed if file.is_unfinished),
             RunStorage(engine, index, files),
             scratch,
             reserve,
+            missing,
         )
 
     def _cannot_be_written(self) -> bool:
@@ -415,6 +466,17 @@ class Layout:
             expected=name,
             found="none",
             remedy=f"put it back, {RESTORE}",
+        )
+
+    def _incomplete(self, bodies: ValueLog, missing: Sequence[LostRange]) -> CorruptionError:
+        first, *others = missing
+        path = str(bodies.path(first.segment))
+        return CorruptionError(
+            "a segment is missing or cut" if not others else f"{len(missing)} segments are missing or cut, the first",
+            path=path,
+            expected=f"{first.end} bytes",
+            found=first.reason,
+            remedy=PUT_BACK,
         )
 
     def _check_format(self) -> None:
@@ -457,7 +519,9 @@ class Layout:
 
 
 def _remove_tree(folder: Path) -> None:
-    import_module("shutil").rmtree(folder, ignore_errors=True)  # loaded here to keep a cold read fast
+    from shutil import rmtree  # loaded here to keep a cold read fast
+
+    rmtree(folder, ignore_errors=True)
 
 
 def _link_runs(index: Path, copy: Path) -> None:

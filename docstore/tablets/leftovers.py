@@ -2,10 +2,14 @@
 
 A group's records are durable before its rows are committed.  So a crash leaves records without rows, of at most one
 group: the next after the last commit, because a group begins only after the last one is committed.  Before the records
-of each group is a mark with the group's number.  Records after the mark of the next commit, or of an earlier number (a
-group that failed and was written again), are garbage and are removed.  A mark with a higher number, or records without
-a mark, show that rows were lost: LevelDB's log or MANIFEST was truncated, or its files were replaced by older ones.
-Such records are never destroyed.
+of each group is a mark with the group's number.  Records after the mark of an earlier number (a group that failed and
+was written again) are garbage and are removed.  A mark with a higher number, or records without a mark, show that rows
+were lost: LevelDB's log or MANIFEST was truncated, or its files were replaced by older ones.  Such records are never
+destroyed.
+
+Records after the mark of the next commit are of a group that was not finished, or of the last commit, if LevelDB's log
+has lost its end: nothing tells which.  So they are kept, too, and listed, but are no finding: the files of the last
+`MOST_UNFINISHED` opens that found such records, if the disk has room.
 
 Compaction writes segments of copies, which get a manifest row when they are complete.  One without a row is garbage as
 long as its source segments exist; these are removed only after all changes are durable.
@@ -28,6 +32,8 @@ from docstore.storage.files import Files, ReadFile
 from docstore.tablets.record import Damage, Record, copied_segments, marked_group, walk_records
 
 COPY_BYTES = 1 << 20
+MOST_UNFINISHED = 4
+_UNFINISHED = "-unfinished"
 
 
 class Surplus(NamedTuple):
@@ -62,11 +68,15 @@ class SetAside(NamedTuple):
         name: of the file.
         segment: number of the segment that its records were written to.
         length_bytes: of the file.
+        is_unfinished: its group may never have been committed.
+        start: where its records began in the segment.
     """
 
     name: str
     segment: int
     length_bytes: int
+    is_unfinished: bool = False
+    start: int = 0
 
 
 def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> Surplus:
@@ -101,13 +111,13 @@ def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Coll
     return Surplus(last_group, is_explained, holds_next, is_whole and is_known and marks == 1 and not records)
 
 
-def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path) -> str:
+def set_aside(files: Files, path: Path, segment: int, start: int, folder: Path, *, is_unfinished: bool = False) -> str:
     """Save a segment from an offset to its end in another folder, durably; returns the name of the new file.
 
     A whole segment is moved.  A part is copied after the segment's header, as a segment with the same number.
     """
     files.make_folder(folder)
-    name = f"{segment:08d}-{start}{SEGMENT_SUFFIX}"
+    name = f"{segment:08d}-{start}{_UNFINISHED * is_unfinished}{SEGMENT_SUFFIX}"
     if start == 0:
         files.rename(path, folder / name)
         files.sync_folder(folder)
@@ -141,13 +151,23 @@ def list_set_aside(files: Files, folder: Path) -> list[SetAside]:
     for name in files.names(folder):
         segment = segment_of_name(name)
         if segment is not None:
-            listed.append(SetAside(name, segment, files.length_bytes(folder / name)))
+            stem = name.removesuffix(SEGMENT_SUFFIX)
+            start = int(stem.removesuffix(_UNFINISHED).partition("-")[2])
+            length_bytes = files.length_bytes(folder / name)
+            listed.append(SetAside(name, segment, length_bytes, stem.endswith(_UNFINISHED), start))
     return listed
+
+
+def remove_unfinished(files: Files, folder: Path, kept: int = MOST_UNFINISHED) -> None:
+    """Remove all but the newest files of groups that may never have been committed."""
+    unfinished = [file.name for file in list_set_aside(files, folder) if file.is_unfinished]
+    for name in unfinished[: max(0, len(unfinished) - kept)]:
+        files.unlink(folder / name)
 
 
 def segment_of_name(name: str) -> int | None:
     """The segment's number in the name of a file that was set aside; None for another file."""
-    number, dash, offset = name.removesuffix(SEGMENT_SUFFIX).partition("-")
+    number, dash, offset = name.removesuffix(SEGMENT_SUFFIX).removesuffix(_UNFINISHED).partition("-")
     is_name = name.endswith(SEGMENT_SUFFIX) and dash and number.isdecimal() and offset.isdecimal()
     return int(number) if is_name else None
 

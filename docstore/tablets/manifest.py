@@ -322,6 +322,14 @@ class Manifest:
 
     # --- segments, outside of groups ---
 
+    def record_synced(self, progress: Sequence[SegmentProgress], durability: Durability) -> None:
+        """Record how far segments are synced, if that is not recorded; see `add_to` for `progress`."""
+        self._sealed_segments, begun_or_ended = self._changed_segments(progress)
+        if self._sealed_segments:
+            plan = Plan().write(Stage.NUMBERS, [self._counters(segments=self._sealed_segments)])
+            apply(self._engine, plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended)), durability)
+            self._drop_sealed()
+
     def write_segment(self, row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
         """Write a segment's row, and the names in its records, at once: for compaction, and after recovery."""
         plan = Plan().write(Stage.NUMBERS, [self._counters(segments={row.number: row})])

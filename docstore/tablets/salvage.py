@@ -129,8 +129,7 @@ class Salvage:
                 yield int(stem), -1, segments / name
         aside = folder / SET_ASIDE_DIRECTORY
         for file in list_set_aside(self._files, aside):
-            begin = int(file.name.removesuffix(SEGMENT_SUFFIX).partition("-")[2])
-            yield file.segment, begin, aside / file.name
+            yield file.segment, file.start, aside / file.name
 
     def captures(self) -> Iterator[Salvaged]:
         """All captures with a salvaged body or text, by row key and time."""

@@ -21,6 +21,7 @@ from zlib import crc32
 from docstore.model.errors import CorruptionError, StorageError, UnsupportedFormat
 from docstore.model.format import (
     CODEC_ZSTD_BODY,
+    IDENTITY_BYTES,
     SEGMENT_ACTIVE,
     SEGMENT_DRAINING,
     SEGMENT_FORMAT_VERSION,
@@ -31,18 +32,17 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
-from docstore.tablets.leftovers import Surplus, judge, list_set_aside, set_aside
+from docstore.tablets.leftovers import Surplus, judge, list_set_aside, remove_unfinished, set_aside
 from docstore.tablets.record import (
     Damage,
-    EncodeRecords,
     Record,
     Ref,
     decode_record,
     decode_ref,
     encode_record,
+    encode_records,
     encode_ref,
     group_mark,
-    record_encoder,
     walk_records,
 )
 
@@ -50,21 +50,26 @@ _HEADER = Struct(SEGMENT_HEADER)
 _CRC = Struct("<I")
 
 
-def encode_header(segment: int) -> bytes:
+FOREIGN = "a segment of another store"
+
+
+def encode_header(segment: int, identity: bytes) -> bytes:
     """The first bytes of a segment."""
-    header = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_FORMAT_VERSION, 0, segment)
+    header = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_FORMAT_VERSION, 0, segment, identity)
     return header + _CRC.pack(crc32(header))
 
 
-def header_damage(header: bytes, segment: int) -> str:
+def header_damage(header: bytes, segment: int, identity: bytes) -> str:
     """What is wrong with the first bytes of a segment, in words; "" if nothing is."""
     if len(header) < SEGMENT_HEADER_BYTES:
         return f"segment header is cut off after {len(header)} bytes"
     if _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
         return "segment header fails its CRC"
-    magic, _, _, number = _HEADER.unpack_from(header)
+    magic, _, _, number, of_store = _HEADER.unpack_from(header)
     if magic != SEGMENT_MAGIC:
         return f"not a segment: it begins with {magic!r}"
+    if of_store != identity:
+        return FOREIGN
     return "" if number == segment else f"segment {number} lies under the name of segment {segment}"
 
 
@@ -77,7 +82,7 @@ def refuse_other_format(handle: ReadFile, path: Path) -> None:
     header = handle.read(SEGMENT_HEADER_BYTES, 0)
     if len(header) < SEGMENT_HEADER_BYTES or _CRC.unpack_from(header, _HEADER.size)[0] != crc32(header[: _HEADER.size]):
         return  # damage, which `check` reports; each record has a checksum of its own
-    magic, version, _, _ = _HEADER.unpack_from(header)
+    magic, version = _HEADER.unpack_from(header)[:2]
     if magic == SEGMENT_MAGIC and version != SEGMENT_FORMAT_VERSION:
         raise UnsupportedFormat(
             f"{path} has segment format {version}, this docstore knows {SEGMENT_FORMAT_VERSION}; "
@@ -203,6 +208,7 @@ class ValueLog:
         folder: of the segments; must exist.
         limit_bytes: size at which the next group starts another segment.
         open_segments: most open read descriptors.
+        identity: of the store: each segment has it in its header.
         aside: folder for segments that are set aside; made when needed.
         read_only: `recover` changes nothing, and nothing is appended.
     """
@@ -212,11 +218,13 @@ class ValueLog:
         files: Files,
         folder: Path,
         *,
+        identity: bytes = bytes(IDENTITY_BYTES),
         aside: Path | None = None,
         read_only: bool = False,
         limit_bytes: int = SEGMENT_LIMIT_BYTES,
         open_segments: int = OPEN_SEGMENTS,
     ) -> None:
+        self.identity = identity
         self._files = files
         self._folder = folder
         self._aside = folder / SET_ASIDE_DIRECTORY if aside is None else aside
@@ -235,9 +243,22 @@ class ValueLog:
         self._next_number = 1
         self._group = 0
         self._pins = 0
-        self._encode: EncodeRecords | None = None
 
     # --- opening ---
+
+    def missing(self, rows: Iterable[SegmentRow]) -> tuple[LostRange, ...]:
+        """Bytes of segments that have survived an fsync and are not there now: files are away, cut or empty.
+
+        No crash leaves this.  The files may come back, so nothing that refers to them may be dropped for it.
+        """
+        found = []
+        for row in rows:
+            path = self.path(row.number)
+            length_bytes = self._files.length_bytes(path) if self._files.exists(path) else None
+            if row.state != SEGMENT_DRAINING and (length_bytes or 0) < row.synced_bytes:
+                what = "no file" if length_bytes is None else f"{length_bytes} bytes"
+                found.append(LostRange(row.number, length_bytes or 0, row.committed_bytes, what))
+        return tuple(found)
 
     def recover(self, rows: Iterable[SegmentRow], next_number: int = 1, group: int = 0) -> Recovery:
         """Make the folder agree with the manifest, and prepare for appends.
@@ -275,12 +296,18 @@ class ValueLog:
             else:
                 lost.append(LostRange(row.number, 0, row.committed_bytes, "the file is missing"))
         last_group = max((rest.last_group for rest in surplus.values()), default=0)
+        is_moved = False
         for number, rest in () if self._read_only else surplus.items():
             row_of = by_number.get(number)
             start = 0 if row_of is None else row_of.committed_bytes
             path = self.path(number)
             if not rest.is_leftover(group, last_group):
                 aside.append(set_aside(self._files, path, number, start, self._aside))
+            elif rest.holds_next:
+                with suppress(StorageError):  # on a full disk they go: most likely, their commit was not made
+                    is_moved |= start == 0
+                    set_aside(self._files, path, number, start, self._aside, is_unfinished=True)
+                    remove_unfinished(self._files, self._aside)
             if row_of is None:
                 if self._files.exists(path):
                     orphans.append(path.name)
@@ -288,7 +315,7 @@ class ValueLog:
             elif not (rest.is_mark and row_of.state == SEGMENT_ACTIVE):
                 cut.append((number, self._files.length_bytes(path) - start))
                 self._files.truncate(path, start)
-        if orphans or aside:
+        if orphans or aside or is_moved:
             self._files.sync_folder(self._folder)
         used = [*by_number, *(file.segment for file in list_set_aside(self._files, self._aside))]
         self._next_number = max(next_number, *(number + 1 for number in used), 1)
@@ -297,9 +324,16 @@ class ValueLog:
             self._reopen(active[0], surplus.get(active[0].number))
         return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group)
 
+    def _refuse_foreign(self, handle: ReadFile, segment: int) -> None:
+        """Refuse a segment of another store: it may have records where refs of this store point."""
+        if header_damage(handle.read(SEGMENT_HEADER_BYTES, 0), segment, self.identity) == FOREIGN:
+            remedy = "move it away, and put back the file of this store or restore a backup"
+            raise CorruptionError(FOREIGN, path=str(self.path(segment)), offset=0, remedy=remedy)
+
     def _judge(self, number: int, start: int, group: int, existing: Collection[int]) -> Surplus:
         handle = self._files.open_read(self.path(number))
         refuse_other_format(handle, self.path(number))
+        self._refuse_foreign(handle, number)
         return judge(handle, number, start, group, existing)
 
     def _verify(self, row: SegmentRow, length_bytes: int) -> list[LostRange]:
@@ -324,7 +358,7 @@ class ValueLog:
 
     def _reopen(self, row: SegmentRow, closing: Surplus | None) -> None:
         header = self._files.open_read(self.path(row.number)).read(SEGMENT_HEADER_BYTES, 0)
-        if row.committed_bytes >= self._limit_bytes or header_damage(header, row.number):
+        if row.committed_bytes >= self._limit_bytes or header_damage(header, row.number, self.identity):
             return
         active = _Active(row.number, self._files.open_append(self.path(row.number), create=False), folder_synced=True)
         active.synced_bytes = min(row.synced_bytes, row.committed_bytes)
@@ -358,9 +392,7 @@ class ValueLog:
                 active = self._roll()
             self._mark_group(active)
             active.closed_bytes = None
-            if self._encode is None:
-                self._encode = record_encoder()
-            encoded, refs = self._encode(records, active.number, active.tail_bytes)
+            encoded, refs = encode_records(records, active.number, active.tail_bytes)
             active.pending += encoded
             if len(active.pending) >= BUFFER_LIMIT_BYTES:
                 self._flush()
@@ -435,7 +467,7 @@ class ValueLog:
         self._next_number += 1  # also if creating fails: that file has no row and is removed at open
         file = self._files.open_append(self.path(number), create=True)
         active = _Active(number, file, folder_synced=False)
-        active.pending += encode_header(number)
+        active.pending += encode_header(number, self.identity)
         self._written_bytes = 0
         self._active_number = number
         self._active = active
@@ -558,9 +590,12 @@ class ValueLog:
             start: offset of the first record; 0 also checks the segment's header.
             end: stop there; None for the end of the file.
         """
+        if not self._files.exists(self.path(segment)):
+            yield start, Damage(start if end is None else end, "the file is missing")
+            return
         handle = self._files.open_read(self.path(segment))
         if start < SEGMENT_HEADER_BYTES:
-            reason = header_damage(handle.read(SEGMENT_HEADER_BYTES, 0), segment)
+            reason = header_damage(handle.read(SEGMENT_HEADER_BYTES, 0), segment, self.identity)
             if reason:
                 yield 0, Damage(SEGMENT_HEADER_BYTES, reason)
             start = SEGMENT_HEADER_BYTES
@@ -593,6 +628,7 @@ class ValueLog:
                 raise CorruptionError(
                     "a segment is missing", path=str(self.path(segment)), expected="the file", found="none"
                 ) from error
+            self._refuse_foreign(handle, segment)
             while len(self._handles) >= self._open_segments:
                 self._evict()
             self._handles[segment] = handle

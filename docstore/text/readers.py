@@ -36,7 +36,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_tz
 from html import escape
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from docstore.model.capture import Entry
@@ -55,6 +54,10 @@ SHELL_WORDS: Final = 50
 JSON_LD_LIMIT_BYTES: Final = 1 << 20
 
 _GZIP: Final = b"\x1f\x8b\x08"
+MEMBERS_LIMIT: Final = 10_000
+"""Members of a gzip file that are unpacked; the rest is left out."""
+_FIRST_STEP_BYTES: Final = 512
+_LAST_STEP_BYTES: Final = 64 << 10
 _PDF: Final = b"%PDF-"
 _BINARY_STARTS: Final = (_PDF, b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
 _HEAD_BYTES: Final = 1024
@@ -151,8 +154,9 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
     is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
     if is_xml or is_list or (not media_type and _starts_xml(head)):
-        text: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
-        return text  # lxml is imported only for XML
+        from docstore.text.vocabulary import read as read_xml  # lxml is imported only for XML
+
+        return read_xml(body, content_type, vocabulary)
     reader = READERS.get("application/json" if media_type.endswith("+json") else media_type or "text/plain")
     return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
 
@@ -165,18 +169,22 @@ def _starts_xml(head: bytes) -> bool:
 
 
 def _unpacked(body: bytes) -> bytes:
-    """The first `TEXT_LIMIT_BYTES` of a gzip file, up to the first damage."""
-    unpacked = b""
-    while body.startswith(_GZIP) and len(unpacked) < TEXT_LIMIT_BYTES:
+    """The first `TEXT_LIMIT_BYTES` of a gzip file, of at most `MEMBERS_LIMIT` members and up to the first damage."""
+    unpacked = bytearray()
+    at = members = 0
+    while members < MEMBERS_LIMIT and body.startswith(_GZIP, at) and len(unpacked) < TEXT_LIMIT_BYTES:
         inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        members, step_bytes = members + 1, _FIRST_STEP_BYTES
         try:
-            unpacked += inflater.decompress(body, TEXT_LIMIT_BYTES - len(unpacked))
+            while at < len(body) and not inflater.eof and len(unpacked) < TEXT_LIMIT_BYTES:
+                source = inflater.unconsumed_tail + body[at : at + step_bytes - len(inflater.unconsumed_tail)]
+                at += len(source) - len(inflater.unconsumed_tail)
+                unpacked += inflater.decompress(source, TEXT_LIMIT_BYTES - len(unpacked))
+                step_bytes = min(2 * step_bytes, _LAST_STEP_BYTES)  # what it has of the next members is read again
         except zlib.error:
             break
-        if not inflater.unused_data or not unpacked:
-            break
-        body = inflater.unused_data
-    return unpacked
+        at -= len(inflater.unused_data)
+    return bytes(unpacked)
 
 
 def shown(source: str) -> str:
@@ -365,7 +373,8 @@ def pdf_text(body: bytes) -> Text | None:
     Raises:
         Unreadable: it is damaged, needs a password, or exceeds a limit.
     """
-    pdf = import_module("docstore.text.pdf")
+    from docstore.text import pdf
+
     if not pdf.is_installed():
         return None
     answer = pdf.read(body)

@@ -55,6 +55,11 @@ from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
 
 SUBMITTERS = 2
 """Threads for submitted pages: one prepares pages while the other waits for the disk."""
+SLOW_SECONDS = 2.0
+"""A submitted page whose analysis takes longer is overtaken by later pages."""
+HEAVY_BYTES = 256 << 10
+HEAVY_STARTS = (b"\x1f\x8b", b"%PDF")
+"""A submitted page that is so long, or begins so, is analysed alone, so that no other page waits in its group."""
 
 _Outcomes = list[PutResult | Exception]
 _Submitted = tuple[Page, WriteOptions, Future[PutResult]]
@@ -69,8 +74,10 @@ class PageWriter:
         self._lock = threading.Lock()
         self._submitted: deque[_Submitted] = deque()
         self._submitters = 0
-        self._preparing = threading.Lock()
-        """Held by a submitter from preparing pages until they are queued: so pages keep their order."""
+        """Submitters that are not slow."""
+        self._turn = threading.Lock()
+        """Held by a submitter from preparing pages until they are queued: so pages keep their order.  If that takes too
+        long, the next submitter makes another lock, and another submitter may begin."""
 
     def put(self, page: Page, options: WriteOptions) -> PutResult:
         """Write one page and return its result after the commit.
@@ -122,24 +129,29 @@ class PageWriter:
         return future
 
     def _write_submitted(self) -> None:
-        while True:
-            with self._preparing:
+        is_overtaken = False
+        while not is_overtaken:
+            turn = self._take_turn()
+            try:
                 taken = self._take_submitted()
                 if not taken:
                     return
-                try:
-                    prepared: list[Prepared] = []
-                    for shared, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
-                        prepared += self._prepare([page for page, _, _ in submitted], shared)
-                    request = Request(
-                        [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
-                        [options.policies for _, options, _ in taken],
-                    )
-                    self._queue.add(request)
-                except Exception as error:  # for the callers, not for this thread
-                    for _, _, future in taken:
-                        future.set_exception(error)
-                    continue
+                prepared: list[Prepared] = []
+                for shared, submitted in groupby(taken, lambda item: item[1]._replace(policies={})):
+                    prepared += self._prepare([page for page, _, _ in submitted], shared)
+                request = Request(
+                    [_without_anchors(page, item[1]) for page, item in zip(prepared, taken, strict=True)],
+                    [options.policies for _, options, _ in taken],
+                )
+                self._queue.add(request)
+            except Exception as error:  # for the callers, not for this thread
+                for _, _, future in taken:
+                    future.set_exception(error)
+                continue
+            finally:
+                with self._lock:
+                    is_overtaken = turn is not self._turn
+                    turn.release()
             self._queue.write(request)
             for (_, options, future), page, outcome in zip(taken, prepared, request.outcomes, strict=True):
                 try:
@@ -158,8 +170,26 @@ class PageWriter:
                 if future.set_running_or_notify_cancel():
                     taken.append((page, options, future))
                     taken_bytes += body_bytes(page)
+                    if _is_heavy(page):
+                        break
+                if taken and self._submitted and _is_heavy(self._submitted[0][0]):
+                    break
             self._submitters -= not taken
         return taken
+
+    def _take_turn(self) -> threading.Lock:
+        """The acquired lock of who prepares pages next."""
+        while True:
+            turn = self._turn
+            if turn.acquire(timeout=SLOW_SECONDS):
+                if turn is self._turn:
+                    return turn
+                turn.release()  # it was replaced meanwhile
+                continue
+            with self._lock:
+                if turn is self._turn and turn.locked():
+                    self._turn = threading.Lock()
+                    self._submitters -= 1
 
     def _prepare(self, pages: Sequence[Page], options: WriteOptions) -> list[Prepared]:
         prepared = self._preparer.prepare(pages, anchors=options.anchors or options.links, any_time=options.any_time)
@@ -173,6 +203,11 @@ class PageWriter:
         if not options.links:
             return request.outcomes
         return [_with_links(outcome, page, options) for outcome, page in zip(request.outcomes, prepared, strict=True)]
+
+
+def _is_heavy(page: Page) -> bool:
+    length_bytes = body_bytes(page)
+    return length_bytes > HEAVY_BYTES or (length_bytes > 0 and page.body.startswith(HEAVY_STARTS))
 
 
 def _as_page(page: Page | tuple[str, bytes]) -> Page:

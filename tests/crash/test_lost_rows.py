@@ -11,12 +11,15 @@ from pages import page, words
 
 import docstore
 from docstore import Page
+from docstore.model.errors import CorruptionError
 from docstore.model.format import RECORD_VALUE
 from docstore.reports.check import check
 from docstore.storage.files import Files
 from docstore.store import DocumentStore
-from docstore.tablets.leftovers import records_set_aside
+from docstore.tablets.layout import Layout
+from docstore.tablets.leftovers import MOST_UNFINISHED, records_set_aside
 from docstore.tablets.record import Damage, Record
+from docstore.tablets.salvage import Salvage
 from docstore.tablets.segment import ValueLog
 
 HTML = (("content-type", "text/html"),)
@@ -134,6 +137,10 @@ def test_rows_from_before_a_compaction_leave_its_segments_set_aside(tmp_path: Pa
     (number,) = (int(file.stem) for file in (tmp_path / "s" / "segments").glob("*.seg"))
     shutil.rmtree(tmp_path / "s" / "engine")
     (tmp_path / "engine").rename(tmp_path / "s" / "engine")
+    with pytest.raises(CorruptionError, match="put the whole file back"):
+        docstore.open(tmp_path / "s")
+    assert all_records(tmp_path / "s") == before
+    Layout(tmp_path / "s").open(create=False, schema=None, accept_loss=True).close()
     with docstore.open(tmp_path / "s") as store:
         assert [one.segment for one in store.opened.set_aside] == [number]
         assert len(store.lost) > 0  # the old rows refer to segments that are gone
@@ -146,9 +153,10 @@ def test_an_unmarked_segment_that_no_row_names_is_set_aside(tmp_path: Path) -> N
     """A segment of format 1, which has no marks: what cannot be told is kept."""
     with docstore.open(tmp_path / "s", create=True) as store:
         write(store, 0, 1)
+        identity = store.opened.identity
     record = Record(RECORD_VALUE, b"com,example)/", "page", b"body", T0, 0, b"", 5, b"stray")
     (tmp_path / "stray").mkdir()
-    other = ValueLog(Files(), tmp_path / "stray")
+    other = ValueLog(Files(), tmp_path / "stray", identity=identity)
     other.recover([], next_number=9)
     other.append([record])
     other.close()
@@ -206,3 +214,46 @@ def test_an_orderly_close_and_a_reading_session_change_no_segment(tmp_path: Path
         assert store.get("https://a.example/11") is not None
         assert [row.number for row in store.opened.manifest.segments()] == [1]
     assert segment.read_bytes().startswith(before)
+
+
+def test_the_last_commit_is_kept_if_leveldbs_log_has_lost_its_end(tmp_path: Path) -> None:
+    """Nothing tells it from a group that a crash stopped before its commit; its records are kept, and named."""
+    path = killed(tmp_path)
+    before = all_records(path)
+    log = max((path / "engine").glob("*.log"))
+    os.truncate(log, log.stat().st_size - 1)
+    with docstore.open(path) as store:
+        assert sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number)) == 55
+        assert store.opened.lost_commits == () == store.opened.set_aside
+        assert list(check(store.opened)) == []
+        (remark,) = store.opened.remarks()
+        assert "that LevelDB's log has lost" in remark.what
+        assert f"{GROUP} bodies and {GROUP} texts" in remark.what
+    assert all_records(path) == before
+    salvage = Salvage(path, only_set_aside=True)
+    assert sorted(one.url for one in salvage.captures() if one.body) == sorted(one.url for one in group(GROUPS - 1))
+    with docstore.open(path) as store:
+        assert len(list(store.opened.remarks())) == 1
+        write(store)
+    assert before <= all_records(path)
+
+
+def test_of_groups_that_crashes_stopped_the_last_few_are_kept(tmp_path: Path) -> None:
+    path = killed(tmp_path)
+    for _ in range(MOST_UNFINISHED + 2):
+        with docstore.open(path) as store:
+            write(store, GROUPS, 1)
+            for one in group(GROUPS):
+                store.delete(one.url)
+            shutil.copytree(path, tmp_path / "next")
+        log = max((tmp_path / "next" / "engine").glob("*.log"))
+        os.truncate(log, log.stat().st_size // 3)
+        shutil.rmtree(path)
+        (tmp_path / "next").rename(path)
+    with docstore.open(path) as store:
+        assert len(list(store.opened.remarks())) <= MOST_UNFINISHED
+        for one in group(0):
+            store.delete(one.url, purge=True)
+        store.compact()
+    with docstore.open(path) as store:
+        assert list(store.opened.remarks()) == [], "a purge leaves no copy of a page"

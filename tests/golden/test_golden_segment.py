@@ -1,4 +1,4 @@
-"""A small segment, byte by byte, as it is written since format 2.  `pytest --rewrite` writes the file anew."""
+"""A small segment, byte by byte, as it is written since format 3.  `pytest --rewrite` writes the file anew."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_every_byte_of_a_segment_is_described_once(tmp_path: Path) -> None:
 
 def test_a_damaged_segment_is_dumped_with_its_damage(tmp_path: Path) -> None:
     raw = bytearray.fromhex("".join(GOLDEN.read_text().partition("all bytes\n")[2].split()))
-    raw[30] ^= 1
+    raw[46] ^= 1
     (tmp_path / "00000007.seg").write_bytes(raw)
     lines = list(dump_segment(Files().open_read(tmp_path / "00000007.seg"), 7))
     assert "damage: no sound record header" in lines

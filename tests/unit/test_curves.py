@@ -10,9 +10,9 @@ import pytest
 
 from docstore.lab.tune import tune
 from docstore.model.errors import InvalidArgument
+from docstore.reports.measures import block_widths
 from docstore.sweep import candidates
 from tests import theory
-from tests.reference import fingerprints
 
 SEED = 20261120
 
@@ -99,7 +99,7 @@ def test_occupied_bins_match_balls_thrown_into_bins() -> None:
 
 @pytest.mark.parametrize(("blocks", "intact"), [(4, 1), (6, 3), (8, 2), (5, 1)])
 def test_pigeonhole_formula_matches_random_placements_of_differing_bits(blocks: int, intact: int) -> None:
-    widths = fingerprints.block_widths(blocks)
+    widths = block_widths(blocks)
     owner = np.repeat(np.arange(blocks), widths)
     rng = np.random.default_rng(SEED)
     trials = 20_000
@@ -122,7 +122,7 @@ def test_pigeonhole_formula_is_exact_on_a_small_fingerprint() -> None:
 
 
 def test_fewer_differing_bits_than_blocks_always_leave_one_intact() -> None:
-    widths = fingerprints.block_widths(6)
+    widths = block_widths(6)
     assert sum(widths) == 64
     assert all(theory.pigeonhole_probability(differing, widths, 3) == 1.0 for differing in range(4))
     assert theory.pigeonhole_probability(4, widths, 3) < 1.0
@@ -187,8 +187,8 @@ def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
         lambda: tune(0.5, 0.999, background=0.45, max_false_candidates=0.001),
         lambda: candidates.miss_probability(1.2, 4, 14),
         lambda: candidates.miss_probability(0.5, 0, 14),
-        lambda: theory.pigeonhole_probability(65, fingerprints.block_widths(4)),
-        lambda: fingerprints.block_widths(65),
+        lambda: theory.pigeonhole_probability(65, block_widths(4)),
+        lambda: block_widths(65),
         lambda: theory.containment_modulus(4, 5, 0.9, 0.95),
         lambda: theory.containment_recall(-1, 8),
         lambda: theory.sketch_estimate(0, 0, 8),

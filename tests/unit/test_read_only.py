@@ -128,7 +128,10 @@ def test_a_store_of_a_dead_writer_is_recovered_in_the_copy_alone(tmp_path: Path,
 
 
 def test_missing_bytes_are_dropped_in_the_copy_alone(tmp_path: Path, scratch: Path) -> None:
-    path = made(tmp_path / "s")
+    path = tmp_path / "s"
+    with docstore.open(made(tmp_path / "whole", 0), durability="flush") as store:
+        list(store.put_pages(some_pages(0, 40)))
+        shutil.copytree(tmp_path / "whole", path)
     (segment,) = (path / "segments").iterdir()
     segment.write_bytes(segment.read_bytes()[: segment.stat().st_size // 2])
     before = state(path)

@@ -66,11 +66,11 @@ def test_salvage_can_be_limited_to_files_set_aside(tmp_path: Path, capsys: pytes
     shutil.rmtree(tmp_path / "s" / "engine")
     (tmp_path / "engine").rename(tmp_path / "s" / "engine")
     terminal = Terminal(tmp_path / "s", capsys)
+    assert "set aside" in terminal("get", given[0].url).err
     answer = terminal("check")
     assert answer.code == 5
     assert "40 bodies" in answer.out
     assert "docstore tool salvage" in answer.out
-    assert "set aside" in terminal("get", given[0].url).err
     answer = terminal("tool", "salvage", "--set-aside", "--format", "jsonl", "--output", str(tmp_path / "out.jsonl"))
     assert answer.code == 0
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

@@ -59,7 +59,7 @@ from docstore.tablets.compaction.segments import (
 )
 from docstore.tablets.dictionaries import checksums_in_use, plan_for_tablet, tablet_dictionaries
 from docstore.tablets.layout import LocalBackend
-from docstore.tablets.leftovers import dictionaries_set_aside
+from docstore.tablets.leftovers import dictionaries_set_aside, remove_unfinished
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.segment import SegmentRow
 
@@ -214,6 +214,7 @@ class Compaction:
             is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
             if whole and is_clean and purged == self._purged():
                 plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")])])
+                remove_unfinished(opened.files, opened.path / SET_ASIDE_DIRECTORY, kept=0)
             committer.commit(plan)
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())

@@ -291,14 +291,14 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 20;
+const INTERFACE: u32 = 22;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
-    module.add_function(wrap_pyfunction!(encode::delta_frame, module)?)?;
+    module.add_function(wrap_pyfunction!(encode::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     records::add_to(module)?;
     module.add_function(wrap_pyfunction!(joined_words, module)?)?;

@@ -5,7 +5,8 @@
 use docstore_kernel::bytes;
 use docstore_kernel::page::is_space;
 use docstore_kernel::pairs::overlap as overlap_of;
-use docstore_kernel::sketches::{Bounds, Look};
+use docstore_kernel::sketch::{self, BINS};
+use docstore_kernel::sketches::{self, Bounds, Look};
 use docstore_kernel::texts::{self, Asking};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -88,6 +89,36 @@ impl AsRef<[u64]> for Shingles {
         // to the shingles of a text, with the GIL or without it.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u64>(), self.0.item_count()) }
     }
+}
+
+/// The estimate of the Jaccard coefficient of two sets from their sketches.
+#[pyfunction]
+fn sketch_similarity(first: &[u8], second: &[u8]) -> f64 {
+    sketches::similarity(first, second)
+}
+
+/// The sketches of sets, one after the other, a byte a bin; of an empty set zeros.
+///
+/// Set i has `members[starts[i]..starts[i + 1]]`.
+#[pyfunction]
+fn sketches_of_sets<'py>(
+    python: Python<'py>,
+    starts: PyBuffer<u64>,
+    members: PyBuffer<u64>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (starts, members) = (starts.to_vec(python)?, Shingles::new(python, members)?);
+    let bins = crate::detached(python, || {
+        let mut bins = Vec::with_capacity(starts.len() * BINS);
+        for ends in starts.windows(2) {
+            match members.as_ref().get(ends[0] as usize..ends[1] as usize)? {
+                [] => bins.resize(bins.len() + BINS, 0),
+                set => bins.extend_from_slice(&sketch::bins(&sketch::minima(set))),
+            }
+        }
+        Some(bins)
+    })?;
+    let bins = bins.ok_or_else(|| PyValueError::new_err("the members of a set are not there"))?;
+    Ok(PyBytes::new(python, &bins))
 }
 
 /// A page that asks: number and checksum of its text, sketch, count of shingles, shingles.
@@ -175,6 +206,8 @@ impl Texts {
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Texts>()?;
     module.add_function(wrap_pyfunction!(overlap, module)?)?;
+    module.add_function(wrap_pyfunction!(sketch_similarity, module)?)?;
+    module.add_function(wrap_pyfunction!(sketches_of_sets, module)?)?;
     module.add_function(wrap_pyfunction!(held_words, module)?)?;
     module.add_function(wrap_pyfunction!(has_words, module)?)
 }
