@@ -7,6 +7,12 @@ PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
+ifeq ($(shell command -v cargo),)  # tools/set_up.sh fetches a toolchain for this checkout alone
+export RUSTUP_HOME := $(CURDIR)/$(VENV)/rust/rustup
+export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo
+export PATH := $(CARGO_HOME)/bin:$(PATH)
+endif
+
 .PHONY: help demo wheel test-wheel test test-all test-clients test-cluster test-matrix native-test lint size bench site clean
 
 help:  ## list the targets
@@ -14,22 +20,22 @@ help:  ## list the targets
 
 NATIVE_SOURCES := $(wildcard native/Cargo.* native/*/Cargo.toml native/*/src/*.rs native/*/src/*/*.rs)
 
-$(STAMP): pyproject.toml $(NATIVE_SOURCES)
-	@$(SAYING) "making $(VENV)" $(PYTHON) -m venv $(VENV)
-	@$(SAYING) "bringing pip up to date" $(BIN)/python -m pip install --quiet --upgrade pip
-	@rm -f docstore/dedup/docstore_native.*.so  # one of another suffix would be loaded instead
-	@$(SAYING) "installing docstore and what it needs, and building its Rust kernel (a minute or two)" \
-		$(BIN)/python -m pip install --quiet -e '.[dev]'
-	@touch $(STAMP)
+$(VENV)/.demo: pyproject.toml $(NATIVE_SOURCES)
+	@sh tools/set_up.sh $(VENV) $(PYTHON) search
+	@touch $@
 
-demo: $(STAMP)  ## set up, ingest the sample crawl, look around
+$(STAMP): pyproject.toml $(NATIVE_SOURCES)
+	@sh tools/set_up.sh $(VENV) $(PYTHON) dev
+	@touch $(VENV)/.demo $@
+
+demo: $(VENV)/.demo  ## set up, ingest the sample crawl, look around
 	sh tools/demo.sh $(BIN)/docstore
 
 test: $(STAMP)  ## set up, run the tests
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" --durations=30 --durations-min=3
 
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
-	$(BIN)/python -m pytest -q -n auto --dist worksteal
+	DOCSTORE_EXAMPLES=all $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30 --durations-min=3
 
 test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
 	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients
@@ -47,22 +53,18 @@ test-matrix:  ## the engine and crash suites, and the mirror tests, under each o
 wheel:  ## sdist and wheel into dist/, checked; needs cargo (PROCESSORS="x86_64 aarch64": rustup target add, first)
 	sh tools/wheel.sh build $(PYTHON) $(PROCESSORS)
 
-test-wheel:  ## the wheel of dist/ under each of PYTHONS that is there, without compiler and cargo
+test-wheel:  ## the wheel of dist/ under each of PYTHONS that is there, without compiler and cargo; the sdist says what it needs
 	sh tools/wheel.sh test $(PYTHONS)
 
-native-test:  ## the native kernel's own tests and fuzz loop (FUZZ_EXECUTIONS=10000000 for more); needs cargo
-	@if command -v cargo >/dev/null; then \
-		cargo test --quiet --release --manifest-path native/Cargo.toml -- --include-ignored --nocapture; \
-	else \
-		echo "skipped: no cargo, so no native kernel"; \
-	fi
+native-test: $(STAMP)  ## the native kernel's own tests and fuzz loop (FUZZ_EXECUTIONS=10000000 for more)
+	cargo test --quiet --release --manifest-path native/Cargo.toml -- --include-ignored --nocapture
 
 lint: $(STAMP)  ## linters, formatter and type checker
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-size: $(STAMP)  ## lines, files and classes, and what one put passes
+size: $(STAMP)  ## lines of code, files and classes, and what one put passes
 	$(BIN)/python -m tools.size --folders
 
 bench: $(STAMP)  ## measure; prints tables of docs/benchmarks.md (BENCH_ARGS="--corpus DIR" for more pages)

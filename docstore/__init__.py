@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         VerdictKind,
     )
     from docstore.reading.documents import Document
-    from docstore.serving import aio as aio
     from docstore.serving.client import RemoteStore, connect
     from docstore.store import DocumentStore
     from docstore.store import open_store as open  # noqa: A004 - `docstore.open` reads as `gzip.open` does
@@ -55,8 +54,6 @@ else:
 
     def __getattr__(name: str) -> object:
         """A public name, loaded when it is first asked for, so that a command of the terminal loads what it needs."""
-        if name == "aio":  # needs the extra of that name
-            return import_module(f"{__name__}.serving.aio")
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         for module in (

@@ -7,7 +7,6 @@ lock file read, and the socket used that it names.
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -77,5 +76,6 @@ def token() -> str | None:
 
 
 def _connect(url: str, bearer: str | None) -> RemoteStore:
-    store: RemoteStore = import_module("docstore.serving.client").connect(url, token=bearer)
-    return store
+    from docstore.serving.client import connect
+
+    return connect(url, token=bearer)

@@ -5,7 +5,6 @@ An address is the path of a directory, or a URL with the scheme of another backe
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,6 @@ if TYPE_CHECKING:  # keeps a cold read fast
     from docstore.storage.port import Backend
 
 
-_MODULES = {"": "docstore.tablets.layout", "hbase": "docstore.cluster.backend"}
-"""By scheme of an address, "" for a path: the module whose class `Layout` makes and opens a store there."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -70,21 +67,26 @@ def store_exists(address: str | Path) -> bool:
 def _layout(address: str | Path) -> Any:
     matched = _SCHEME.match(str(address))
     scheme = matched[1].lower() if matched else ""
-    module = _MODULES.get(scheme)
-    if module is None:
-        raise InvalidArgument(
-            f"{address}: this docstore has no backend {scheme}://, only directories and hbase://; "
-            "give the path of a directory"
-        )
-    return importlib.import_module(module).Layout(address, check_schema=_check_schema)
+    if not scheme:
+        from docstore.tablets.layout import Layout
+
+        return Layout(address, check_schema=_check_schema)
+    if scheme == "hbase":
+        from docstore.cluster import backend
+
+        return backend.Layout(address, check_schema=_check_schema)
+    raise InvalidArgument(
+        f"{address}: this docstore has no backend {scheme}://, only directories and hbase://; "
+        "give the path of a directory"
+    )
 
 
 def _check_schema(schema: Schema) -> None:
     """Refuse a schema that cannot analyse pages, before the store is made.
 
     Raises:
-        InvalidArgument: no extractor or checksum has that name, or the library that it needs is not installed.
+        InvalidArgument: no extractor or checksum has that name, or the vocabulary cannot be read.
     """
-    kernel = importlib.import_module("docstore.dedup.kernel")  # loads numpy, which opening a store does not need
-    made = kernel.Kernel(schema.extractor, schema.shingle_words, schema.checksum, vocabulary=schema.vocabulary)
-    made.analyse(b"<p>A page.", "text/html")
+    from docstore.dedup.kernel import Kernel  # loads numpy, which opening a store does not need
+
+    Kernel(schema.extractor, schema.shingle_words, schema.checksum, vocabulary=schema.vocabulary)

@@ -1,34 +1,22 @@
-"""Native code: whether it is there, and whether it was built for this docstore.
-
-Only this file imports `docstore_native`, so all callers see the same answer.  Each caller has the same function in
-Python, which is slower.
-"""
+"""Native code, which is required: the only file that imports `docstore_native`, and only one that was built for it."""
 
 from __future__ import annotations
 
-__all__ = ["HOW_TO_GET", "INTERFACE", "WHY_NOT", "docstore_native"]
+__all__ = ["INTERFACE", "docstore_native"]
 
-INTERFACE = 20
+INTERFACE = 23
 """What native code offers and expects; native/python/src/lib.rs has the same number.  Raised where either changes, so
-that code built for another docstore is left alone and not called wrongly."""
+that code built for another docstore is refused and not called wrongly."""
 
-HOW_TO_GET = "install docstore from a wheel, or install cargo and run `pip install .` in a checkout of docstore"
-"""The end of each message that says why native code does not run."""
+_HOW_TO_GET = "install docstore from a wheel, or install cargo and run `pip install .` in a checkout of docstore"
 
 try:
     from docstore.dedup import docstore_native
 except ImportError as error:
-    docstore_native = None  # type: ignore[assignment]
-    WHY_NOT: str = (
-        "docstore_native is not built"
-        if isinstance(error, ModuleNotFoundError) or not str(error.name).endswith("docstore_native")
-        else f"docstore_native does not load: {error}"
-    )
-else:
-    _found = getattr(docstore_native, "INTERFACE", 0)
-    WHY_NOT = (
-        ""
-        if _found == INTERFACE
-        else f"docstore_native is of another docstore (interface {_found}, not {INTERFACE}): remove the file "
-        f"{getattr(docstore_native, '__file__', '')} and build it again"
+    raise ImportError(f"docstore needs its native kernel, docstore_native: {error}; {_HOW_TO_GET}") from error
+_found = getattr(docstore_native, "INTERFACE", 0)
+if _found != INTERFACE:
+    raise ImportError(
+        f"docstore_native was built for another docstore (interface {_found}, not {INTERFACE}): remove the file "
+        f"{getattr(docstore_native, '__file__', '')}, then {_HOW_TO_GET}"
     )

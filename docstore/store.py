@@ -1,12 +1,10 @@
 """The store: the public class that crawlers, search front ends and the terminal use.
 
-Reading needs neither the index nor a kernel.  So these, and numpy with them, are imported at the first write, which
-keeps a cold `docstore get` fast.
+Reading needs neither the index nor numpy: they are imported at the first write, which keeps a cold `docstore get` fast.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -129,11 +127,10 @@ class DocumentStore:
         self.schema = opened.schema
         self.lost = opened.lost
         self.unreadable = opened.values.unreadable
-        families = declared_families(opened.schema)
         self._table = Table(
             opened.engine,
             "pages",
-            families,
+            declared_families(opened.schema),
             clock,
             opened.values.same_value,
             captures=opened.schema.captures,
@@ -238,15 +235,15 @@ class DocumentStore:
 
         A task that is cancelled before its page is taken writes nothing; after that its page may be stored.
         """
+        import asyncio  # a caller with an event loop has loaded it
+
         page = page_of(url, body, headers, status, fetched_at, crawl)
-        asyncio = importlib.import_module("asyncio")  # a caller with an event loop has loaded it
         if self._writes is None:
             await asyncio.to_thread(self._writer)
         future = self.submit_page(
             page, policies=policies, anchors=anchors, links=links, any_time=any_time, keep_body=keep_body
         )
-        result: PutResult = await asyncio.wrap_future(future)
-        return result
+        return await asyncio.wrap_future(future)
 
     @checked
     def submit_page(
@@ -466,8 +463,10 @@ class DocumentStore:
                 "duplicates cannot be changed in a store on HBase, because several processes write it; copy it to a "
                 "store in a directory"
             )
-        applier = importlib.import_module("docstore.writing.applying").DuplicateApplier(self._write_side())
-        run: Callable[[], list[Applied]] = partial(applier.apply, pairs, policy, kinds, needed, dry_run=dry_run)
+        from docstore.writing.applying import DuplicateApplier
+
+        apply = DuplicateApplier(self._write_side()).apply
+        run = partial(apply, pairs, policy, kinds, needed, dry_run=dry_run)
         return run() if policy is Policy.REFERENCE else self._committer.free_space(run)
 
     def repair(self) -> Repaired:
@@ -477,9 +476,9 @@ class DocumentStore:
         """
         self._check_open()
         self.opened.check_writable()
-        module = importlib.import_module("docstore.writing.applying")
-        repaired: Repaired = module.Repairer(self._write_side()).run()
-        return repaired
+        from docstore.writing.applying import Repairer
+
+        return Repairer(self._write_side()).run()
 
     @checked
     def backup(self, folder: str | Path, on_progress: Callable[[int, int], None] | None = None) -> BackupReport:
@@ -631,11 +630,10 @@ class DocumentStore:
         self, urls: Iterable[str], query: str = "", *, length: int = SNIPPET_LENGTH, at: Time | None = None
     ) -> list[Snippet | None]:
         """A `snippet` for each URL of a result page, in order."""
+        from docstore.reading.snippet import snippets
+
         self._check_open()
-        moment = None if at is None else micros(at)
-        module = importlib.import_module("docstore.reading.snippet")
-        made: list[Snippet | None] = module.snippets(self._table, self.opened.values, urls, query, length, moment)
-        return made
+        return snippets(self._table, self.opened.values, urls, query, length, None if at is None else micros(at))
 
     @checked
     def search_index(self, index: str | Path | None = None) -> SearchIndex:
@@ -644,10 +642,12 @@ class DocumentStore:
         Args:
             index: its folder; None for `search` in the store's folder.
         """
+        from docstore.search.index import SearchIndex
+
         self._check_open()
         path = Path(index) if index else self.opened.path / "search"
         if path not in self._indexes:
-            self._indexes[path] = importlib.import_module("docstore.search.index").SearchIndex(self, path)
+            self._indexes[path] = SearchIndex(self, path)
         return self._indexes[path]
 
     @checked
@@ -672,12 +672,10 @@ class DocumentStore:
         Raises:
             InvalidArgument: there is no index yet, or an option is wrong.
         """
+        from docstore.search.query import search
+
         paths = [None if name is None else Path(name) for name in (boosts, synonyms)]
-        opened = self.search_index(index)
-        results: SearchResults = importlib.import_module("docstore.search.query").search(
-            opened, query, *paths, **options
-        )
-        return results
+        return search(self.search_index(index), query, *paths, **options)
 
     @checked
     def collapse(self, urls: Iterable[str]) -> list[str]:
@@ -720,23 +718,26 @@ class DocumentStore:
         Raises:
             InvalidArgument: there is no such column, or pyarrow is not installed.
         """
+        from docstore.archives.arrow import to_arrow
+
         self._check_open()
-        reader: RecordBatchReader = importlib.import_module("docstore.archives.arrow").to_arrow(self, columns, where)
-        return reader
+        return to_arrow(self, columns, where)
 
     def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """Captures that a policy rejected without a body: URL, timestamp, verdict; in row-key order."""
-        module = importlib.import_module("docstore.reading.queries")
-        return (page for page in module.rejected(self.table, self.opened.values) if page is not None)
+        from docstore.reading.queries import rejected
+
+        return (page for page in rejected(self.table, self.opened.values) if page is not None)
 
     def orphans(self) -> Iterator[Orphan]:
-        """Rejected pages to fetch again: the page that they duplicate is gone, has lost its body, or has changed.
+        """Rejected pages to fetch again, because the page that they duplicate is gone, has changed or has no body.
 
         In row-key order.  A page leaves the list when its body is stored under its URL, or is rejected for a live page.
         One whose original has only changed leaves it also when its URL shows something else.
         """
-        module = importlib.import_module("docstore.reading.queries")
-        return (page for page in module.orphans(self.table, self.opened.values) if page is not None)
+        from docstore.reading.queries import orphans
+
+        return (page for page in orphans(self.table, self.opened.values) if page is not None)
 
     def stored_bytes(self) -> int:
         """Bytes committed in segments, all families, including records that nothing refers to any more."""
@@ -755,10 +756,9 @@ class DocumentStore:
         return self._committer
 
     def stats(self) -> dict[str, Any]:
-        """Totals, verdicts, sizes, tablets, and which kernel analyses pages here, as plain data."""
+        """Totals, verdicts, sizes and tablets, as plain data."""
         self._check_open()
-        kernel = importlib.import_module("docstore.dedup.kernel")  # loads numpy, which reading does not need
-        return {**self.opened.stats(), "kernel": kernel.Kernel.name}
+        return self.opened.stats()
 
     def codec_stats(self) -> dict[str, dict[str, int]]:
         """Records, raw bytes and bytes on disk by column and codec.  Reads all segments."""
@@ -780,20 +780,22 @@ class DocumentStore:
         return self._write_side().writer
 
     def _index_queries(self) -> IndexQueries:
+        from docstore.reading.queries import IndexQueries
+
         self._check_open()
         if self._queries is None:
             with self._committer.lock:  # a damaged index is rebuilt
                 if self._queries is None:
-                    module = importlib.import_module("docstore.reading.queries")
-                    self._queries = module.IndexQueries(self.opened, self._table)
+                    self._queries = IndexQueries(self.opened, self._table)
         return self._queries
 
     def _write_side(self) -> WriteSide:
+        from docstore.writing.writer import WriteSide
+
         self._check_open()
         if self._writes is None:
             with self._committer.lock:
                 if self._writes is None:
-                    module = importlib.import_module("docstore.writing.writer")
                     self.opened.make_reserve()
-                    self._writes = module.WriteSide(self.opened, self._table, self._committer, self._clock)
+                    self._writes = WriteSide(self.opened, self._table, self._committer, self._clock)
         return self._writes

@@ -15,10 +15,10 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewPage
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.port import Backend, Follower
-from docstore.storage.reports import Problem, RunStorage
+from docstore.storage.reports import Problem
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column, encode_inline, parse_cell_value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import re
@@ -23,7 +24,6 @@ LAYERS = {
     "docstore.compiled": -1,
     "docstore.model": 0,
     "docstore.storage": 1,
-    "tests.reference": 1,
     "docstore.text": 2,
     "docstore.serving.wire": 1,
     "docstore.dedup": 3,
@@ -37,7 +37,6 @@ LAYERS = {
     "docstore.search.answers": 5,
     "docstore.search.commands": 12,
     "docstore.search": 7,
-    "docstore.serving.aio": 7,
     "docstore.sweep": 8,
     "docstore.archives": 9,
     "docstore.reports": 9,
@@ -45,7 +44,6 @@ LAYERS = {
     "docstore.scrapy": 9,
     "docstore.cluster": 9,
     "docstore.cli": 11,
-    "docstore.lab": 12,
     "docstore.notes": 12,
 }
 """Layer by package.  A module imports its own package and packages of lower layers, none beside it."""
@@ -53,8 +51,7 @@ LAYERS = {
 NEEDS = {
     "docstore.scrapy": "scrapy",
     "docstore.search": "tantivy",
-    "docstore.serving.aio": "aiohttp",
-    "docstore.serving": "litestar",
+    "docstore.serving": "uvicorn",
     "docstore.cluster.spark": "pyarrow",
     "docstore.archives.arrow": "pyarrow",
 }
@@ -72,7 +69,6 @@ ONLY_IMPORTER = {
         "docstore.serving.messages",
         "docstore.serving.request",
     },
-    "litestar": {f"docstore.serving.{name}" for name in ("app", "messages", "page", "request", "routes", "run")},
     "pypdf": {"docstore.text.pdf"},
     "tantivy": {"docstore.search"},
     "uvicorn": {"docstore.serving.run"},
@@ -88,29 +84,6 @@ ONLY_IMPORTER = {
 }
 """Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""
 
-REFERENCE_IMPORTERS = {
-    "analysis": {"docstore.dedup.kernel"},
-    "texts": {"docstore.dedup.kernel", "docstore.dedup.detector"},
-    "postings": {"docstore.dedup.kernel", "docstore.dedup.runs", "docstore.dedup.runbuckets"},
-    "blocks": {"docstore.text.explain"},
-    "combined": {"docstore.text.explain"},
-    "scored": {"docstore.text.explain"},
-    "plateau": {"docstore.lab.pictures"},
-    "tables": set(),
-    "multibyte": set(),
-    "page": {"docstore.dedup.kernel", "docstore.text"},
-    "tokens": {"docstore.text", "docstore.writing.anchors", "docstore.lab.pictures"},
-    "charset": {
-        "docstore.text",
-        "docstore.writing.anchors",
-        "docstore.lab.pictures",
-        "docstore.cli.diff",
-    },
-}
-"""Who may import these modules of `tests.reference`, apart from itself.  What all verdicts, searches and sweeps are
-made of, words, fingerprints and how texts are ranked, anyone may import: Python computes it in one place, whichever
-kernel analyses pages."""
-
 NATIVE_CODE = "docstore.dedup.docstore_native"
 """One module imports it, so that one answer to whether it is there holds everywhere."""
 
@@ -120,10 +93,12 @@ PUBLIC_ALL_THE_SAME = {"_replace", "_fields", "_exit", "_actions"}
 """Of named tuples, of `os`, and of a parser of arguments, which has no other list of them."""
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+@functools.cache
+def modules() -> tuple[tuple[str, Path], ...]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return tuple(
+        (".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), path) for path in paths
+    )
 
 
 def within(module: str, package: str) -> bool:
@@ -138,10 +113,28 @@ def package(module: str) -> str:
     return known[0]
 
 
-def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
-    """(line, module) of every import, also those under TYPE_CHECKING and by name: they are knowledge as well."""
+def nodes(tree: ast.AST, *, in_functions: bool) -> Iterator[ast.AST]:
+    """All nodes of a tree; without those in functions, which do not run while the module is imported."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        if in_functions or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from nodes(node, in_functions=in_functions)
+
+
+@functools.cache
+def imports(path: Path, *, later: bool = True) -> tuple[tuple[int, str], ...]:
+    """(line, module) of every import: they are knowledge, also those for the type checker, in functions and by name.
+
+    Args:
+        path: of the module.
+        later: also the imports in functions, and the names of modules in tables.
+    """
+    return tuple(read_imports(path, later))
+
+
+def read_imports(path: Path, later: bool) -> Iterator[tuple[int, str]]:
     known = {name for name, _ in modules()}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(ast.parse(path.read_text(encoding="utf-8")), in_functions=later):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -150,7 +143,7 @@ def imports(path: Path, *, by_name: bool = True) -> Iterator[tuple[int, str]]:
                 inner = PACKAGE.parent / Path(*node.module.split("."), alias.name + ".py")
                 is_module = inner.exists() or inner.with_suffix(".pyi").exists()
                 yield node.lineno, f"{node.module}.{alias.name}" if is_module else node.module
-        elif by_name and isinstance(node, ast.Constant) and node.value in known and node.value != "docstore":
+        elif later and isinstance(node, ast.Constant) and node.value in known and node.value != "docstore":
             yield node.lineno, node.value
 
 
@@ -166,36 +159,30 @@ LOADED_LATER = {
     ("docstore.serving.client", "docstore.archives.export"),
     ("docstore.backends", "docstore.cluster.backend"),
     ("docstore.sweep.job", "docstore.cluster.spark"),
-    ("docstore.cli.main", "docstore.lab.tune"),
     ("docstore.cli.main", "docstore.search.commands"),
     ("docstore.cli.main", "docstore.notes.annotate"),
     ("docstore.cli.main", "docstore.notes.links"),
-    ("docstore.cli.main", "docstore.lab.pictures"),
-    ("docstore.cli.stats", "docstore.lab.textstats"),
-    ("docstore.cli.stats", "docstore.lab.pictures"),
 }
-"""Imports for the type checker alone, and what an address or an option names, in a table of names."""
+"""Imports of a higher layer: for the type checker alone, in the method that needs an extra, and by name."""
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
-def test_imports_only_point_down(module: str, path: Path) -> None:
-    for line, imported in imports(path):
-        if imported.split(".")[0] != "docstore" or module == "docstore":
-            continue
-        assert imported != "docstore", f"{path}:{line} imports the package root"
-        assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
-        own, other = package(module), package(imported)
-        if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
-            continue
-        assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
+def test_imports_only_point_down() -> None:
+    for module, path in modules():
+        for line, imported in imports(path):
+            if imported.split(".")[0] != "docstore" or module == "docstore":
+                continue
+            assert imported != "docstore", f"{path}:{line} imports the package root"
+            assert imported != NATIVE_CODE or module == "docstore.compiled", f"{path}:{line}: ask docstore.compiled"
+            own, other = package(module), package(imported)
+            if own == other or imported == NATIVE_CODE or (module, imported) in LOADED_LATER:
+                continue
+            assert LAYERS[other] < LAYERS[own], f"{path}:{line}: {own} (layer {LAYERS[own]}) imports {imported}"
 
 
 def test_there_are_no_import_cycles() -> None:
     names = {module for module, _ in modules()}
     graph = {
-        module: {
-            name for _, name in imports(path, by_name=False) if name in names and (module, name) not in LOADED_LATER
-        }
+        module: {name for _, name in imports(path, later=False) if name in names and (module, name) not in LOADED_LATER}
         for module, path in modules()
     }
     done: set[str] = set()
@@ -222,18 +209,11 @@ def test_libraries_have_one_importer() -> None:
                 )
 
 
-def test_the_reference_is_reached_through_named_modules() -> None:
-    parts = {path.stem for path in (PACKAGE / "reference").glob("*.py")}
-    assert parts == {*REFERENCE_IMPORTERS, "words", "fingerprints", "ranking", "__init__"}
-    used = set()
-    for module, path in modules():
+def test_the_package_never_imports_its_tests() -> None:
+    """The readable definitions in `tests/reference/` are for tests; what the package computes, native code computes."""
+    for _, path in modules():
         for line, imported in imports(path):
-            part = imported.removeprefix("tests.reference.")
-            if part in REFERENCE_IMPORTERS and imported != part and not within(module, "tests.reference"):
-                allowed = {name for name in REFERENCE_IMPORTERS[part] if within(module, name)}
-                assert allowed, f"{path}:{line}: {imported} may be imported by {sorted(REFERENCE_IMPORTERS[part])}"
-                used |= {(part, name) for name in allowed}
-    assert used == {(part, name) for part, names in REFERENCE_IMPORTERS.items() for name in names}
+            assert imported.split(".")[0] != "tests", f"{path}:{line} imports {imported}"
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])

@@ -5,9 +5,10 @@ one of them first), with `examples/` beside it:
 
 - a ```python block runs; blocks of one page share their names; an ```output block is all that the block before it
   prints, where ``...`` stands for anything;
-- in a ```console block every line ``$ docstore ...`` runs, through bash, so that pipes work.  It must exit with 0, or
-  with N where the line ends in ``# exit N``.  Lines shown below it are its output, where ``...`` stands for anything;
-  nothing shown, nothing compared.  Other ``$`` lines (make, pip, curl) are for people and do not run.
+- in a ```console block every line ``$ docstore ...`` runs: in this process, or through bash where it has a pipe or
+  another sign of the shell.  It must exit with 0, or with N where the line ends in ``# exit N``.  Lines shown below it
+  are its output, where ``...`` stands for anything; nothing shown, nothing compared.  Other ``$`` lines (make, pip,
+  curl) are for people and do not run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import ast
 import builtins
 import contextlib
 import doctest
+import functools
 import io
 import os
 import pkgutil
@@ -31,7 +33,7 @@ import pytest
 
 import docstore
 from docstore.cli.arguments import parser_of
-from docstore.cli.main import COMMANDS, Command
+from docstore.cli.main import COMMANDS, Command, main
 from docstore.model import format as disk_format
 from tools.make_cli_reference import reference
 
@@ -39,6 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MAX_WORDS = 26_000
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELL_SIGNS = re.compile(r"[|<>&;$`*~(){}\\#\n]")
 EXIT_NOTE = re.compile(r"\s+# exit (\d+)$")
 LIBRARIES = {"dataframes.md": ("pyarrow", "duckdb", "pandas", "polars")}
 """What the blocks of a page need and the core does not."""
@@ -76,12 +79,30 @@ def sessions(text: str) -> Iterator[Session]:
         yield Session(EXIT_NOTE.sub("", command), int(note[1]) if note else 0, shown.strip("\n"))
 
 
-def run_session(session: Session, folder: Path) -> str:
-    """Run one command; gives what is wrong, or nothing."""
+def run_session(session: Session, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run one command in a folder, which is the current one; gives what is wrong, or nothing."""
+    program, _, words = session.command.partition(" ")
+    if program == "docstore" and not SHELL_SIGNS.search(words):
+        capsys.readouterr()
+        code = main(shlex.split(words))
+        output, error = capsys.readouterr()
+    else:
+        code, output, error = run_in_bash(session.command, folder)
+    # A reader such as head may close the pipe before all is written.
+    if code not in {session.exit_code, 141 if "|" in session.command else session.exit_code}:
+        return f"exit code {code} in place of {session.exit_code}\n{error}"
+    output += error
+    if not session.shown or doctest.OutputChecker().check_output(session.shown + "\n", output, ELSEWHERE):
+        return ""
+    return f"shown:\n{session.shown}\nprinted:\n{output}"
+
+
+def run_in_bash(command: str, folder: Path) -> tuple[int, str, str]:
+    """Run a command in a shell; gives its exit code, and what it printed to stdout and to stderr."""
     environment = {name: value for name, value in os.environ.items() if name not in {"DOCSTORE_STORE", "NO_COLOR"}}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", session.command],
+        ["bash", "-o", "pipefail", "-c", command],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -89,20 +110,17 @@ def run_session(session: Session, folder: Path) -> str:
         check=False,
         timeout=600,
     )
-    # A reader such as head may close the pipe before all is written.
-    if done.returncode not in {session.exit_code, 141 if "|" in session.command else session.exit_code}:
-        return f"exit code {done.returncode} in place of {session.exit_code}\n{done.stderr}"
-    output = done.stdout + done.stderr
-    if not session.shown or doctest.OutputChecker().check_output(session.shown + "\n", output, ELSEWHERE):
-        return ""
-    return f"shown:\n{session.shown}\nprinted:\n{output}"
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.exists() and blocks(page)], ids=lambda page: page.name)
-def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_page_shows_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for library in LIBRARIES.get(page.name, ()):
         pytest.importorskip(library, reason=f"{page.name} needs {library}: pip install 'docstore[test]'")
-    monkeypatch.delenv("DOCSTORE_STORE", raising=False)
+    for variable in ("DOCSTORE_STORE", "NO_COLOR"):
+        monkeypatch.delenv(variable, raising=False)
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""
     folder = tmp_path / "0"
@@ -119,7 +137,7 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch: pytest.
             assert doctest.OutputChecker().check_output(block.text, printed, ELSEWHERE), f"{where}: printed {printed}"
         else:
             for session in sessions(block.text):
-                wrong = run_session(session, folder)
+                wrong = run_session(session, folder, capsys)
                 assert not wrong, f"{where}: $ {session.command}\n{wrong}"
 
 
@@ -132,11 +150,16 @@ def run_python(block: Block, page: Path, names: dict[str, object]) -> str:
     return printed.getvalue()
 
 
-def test_the_convention_notices_what_is_wrong(tmp_path: Path) -> None:
-    assert run_session(Session("docstore key https://a.example/", 0, "url https://a.example/\n..."), tmp_path) == ""
-    assert "shown" in run_session(Session("docstore key https://a.example/", 0, "url https://b.example/"), tmp_path)
-    assert "exit code 2" in run_session(Session("docstore key", 0, ""), tmp_path)
-    assert run_session(Session("docstore key", 2, "docstore: error: key takes..."), tmp_path) == ""
+def test_the_convention_notices_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for ending in ("", " | cat"):  # in this process, and in a shell
+
+        def wrong(command: str, exit_code: int, shown: str, ending: str = ending) -> str:
+            return run_session(Session(command + ending, exit_code, shown), tmp_path, capsys)
+
+        assert wrong("docstore key https://a.example/", 0, "url https://a.example/\n...") == ""
+        assert "shown" in wrong("docstore key https://a.example/", 0, "url https://b.example/")
+        assert "exit code 2" in wrong("docstore key", 0, "")
+        assert wrong("docstore key", 2, "docstore: error: key takes...") == ""
     found = list(sessions("$ make demo\nx\n$ docstore get x  # exit 1\nshown\nmore\n$ docstore key y\n"))
     assert found == [Session("docstore get x", 1, "shown\nmore"), Session("docstore key y", 0, "")]
 
@@ -150,6 +173,7 @@ IDENTIFIER = re.compile(r"_?[A-Z][A-Za-z0-9_]{3,}")
 PLACES = ("", "docs", "docstore", "docstore/archives", "docstore/tablets", "docstore/tablets/engines")
 
 
+@functools.cache
 def defined() -> set[str]:
     """Names of classes, functions and module constants of the package and its tests."""
     names: set[str] = set()
@@ -188,17 +212,23 @@ def test_files_and_names_of_the_code_that_a_page_gives_exist(page: Path) -> None
 TOOL = re.compile(r"python -m (tools[\w.]*)([^`]*)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_tools_that_a_page_runs_have_the_commands_and_options_that_it_gives(page: Path) -> None:
+def spans() -> Iterator[tuple[str, str]]:
+    """The code in the text of each page, each with the name of its page."""
+    for page in PAGES:
+        for span in SPAN.findall(page.read_text(encoding="utf-8")):
+            yield page.name, span
+
+
+def test_tools_that_a_page_runs_have_the_commands_and_options_that_it_gives() -> None:
     missing = []
-    for span in SPAN.findall(page.read_text(encoding="utf-8")):
+    for page, span in spans():
         for module, arguments in TOOL.findall(span):
             file = ROOT / module.replace(".", "/")
             file = file / "__main__.py" if file.is_dir() else file.with_suffix(".py")
             source = file.read_text(encoding="utf-8") if file.exists() else ""
             words = re.findall(r"(?<=\s)(?:--)?[a-z][a-z-]+(?![\w/.:=])", arguments)
             if not all(word in source or word.strip("-").replace("-", "_") in source for word in words) or not source:
-                missing.append(span)
+                missing.append((page, span))
     assert missing == []
 
 
@@ -216,18 +246,16 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"], ids=lambda page: page.name
-)
-def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+def test_links_of_a_page_lead_somewhere() -> None:
     broken = []
-    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
-        path, _, anchor = link.partition("#")
-        target = page.parent / path if path else page
-        if re.match(r"https?:", link):
-            continue
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(link)
+    for page in (*PAGES, ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"):
+        for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            if re.match(r"https?:", link):
+                continue
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page.name}: {link}")
     assert broken == []
 
 
@@ -272,14 +300,13 @@ def test_the_reference_on_the_site_has_each_command_with_its_options_and_example
             assert all(option in section for option in action.option_strings if option not in {"-h", "--help"})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_and_options_that_a_page_names_exist(page: Path) -> None:
+def test_commands_and_options_that_a_page_names_exist() -> None:
     options = {
         command.name: {option for action in parser_of(command)._actions for option in action.option_strings}
         for command in COMMANDS
     }
     missing = []
-    for span in SPAN.findall(page.read_text(encoding="utf-8")):
+    for page, span in spans():
         words = span.removeprefix("docstore ").partition(" > ")[0].split()
         name = command_of(words)
         if not span.startswith("docstore ") and (name is None or "--" not in span):
@@ -288,7 +315,7 @@ def test_commands_and_options_that_a_page_names_exist(page: Path) -> None:
             continue
         named = {word.strip("[]|").partition("=")[0] for word in words if word.strip("[").startswith("--")}
         if name is None or not named <= options[name]:
-            missing.append(span)
+            missing.append((page, span))
     assert missing == []
 
 

@@ -2,18 +2,9 @@
 
 They are lowered; a change that needs more room for a feature says by how much.  `make size` prints the figures.
 
-Search and notes may take 3,000 lines in all, 800 of them in the core.  Of these the notes (`annotate`, `frontier`,
-`stats --by pattern`) took 1,540, of them 210 in the core, five files, 15 classes with eleven record types, and 30 lines
-of tools.  Search took 1,420, 100 of them in the core, six files, 12 classes with seven record types, and 200 lines of
-tools; PDF and JSON took 160 and a file, labels of crawls 320: 440 more than 3,000.
-
-A cold `docstore get` of its own took 410 lines and four files; 2,000 lines of Rust and 390 of tools are of the
-room that speed has (2,500 and 400).
-
-Archives, data frames, the report and one word for each thing may take 1,500 lines, 800 of them in the core.  They took
-about 4,800: archives 1,040, Parquet and Arrow 800, the report and pages of the server 1,330, names, arguments and plain
-data 700, upkeep on all cores 600, decoders of legacy charsets 260; 33 classes, 15 record types, six files, 650 lines
-of tools.
+Aims: 39,000 lines of code, 185 files, 430 classes, 20 calls of `import_module`, 14,500 lines of Rust and 8,300 of
+tools, at .98 of the speed of a write or more, and with the same verdicts.  They were 42,223 lines of code, 203 files,
+465 classes, 130 calls, 12,877 lines of Rust and 9,192 of tools.
 """
 
 from __future__ import annotations
@@ -22,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from docstore import compiled
-from tools.size import batch_counts, figures, near_duplicate_put
+from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of docstore/": 62_555,
-    "lines of the core": 41_755,
-    "files of docstore/": 203,
-    "classes": 465,
-    "record types": 218,
+    "lines of code of docstore/": 40_000,
+    "lines of code of the core": 28_900,
+    "files of docstore/": 187,
+    "classes": 448,
+    "record types": 204,
+    "calls of import_module": 130,
     "files of a put": 38,
     "classes of a put": 51,
     "functions of a put": 229,
@@ -38,11 +29,10 @@ CEILINGS = {
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
     "lines of Rust": 12_880,
-    "lines of tools/": 9_192,
+    "lines of tools/": 8_362,
 }
 
 
-@pytest.mark.skipif(bool(compiled.WHY_NOT), reason="the reference has more files, which run as one native call")
 def test_no_figure_is_above_its_ceiling() -> None:
     found = figures()
     assert found.keys() == CEILINGS.keys()
@@ -51,9 +41,33 @@ def test_no_figure_is_above_its_ceiling() -> None:
     assert {name: figure for name, figure in found.items() if figure > CEILINGS[name]} == {}
 
 
-@pytest.mark.skipif(bool(compiled.WHY_NOT), reason="the reference has more files, which run as one native call")
 def test_a_traced_put_is_seen_in_judge_detector_and_commit() -> None:
     assert {"writing/judge.py", "dedup/detector.py", "tablets/commit.py"} <= set(near_duplicate_put().modules)
+
+
+def test_prose_is_not_counted_as_code(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text('''"""Docstring
+of two lines."""
+
+from importlib import import_module
+
+# A comment.
+NAME = """text
+# of two lines"""  # a comment at the end
+"""What NAME is."""
+
+
+class One:
+    """Docstring."""
+
+    def of(
+        self,
+    ) -> object:
+        return import_module("json")
+''')
+    assert lines_of_code([file]) == 8
+    assert calls_of("import_module", [file]) == 1
 
 
 def test_batches_are_counted_in_a_log_of_leveldb(tmp_path: Path) -> None:

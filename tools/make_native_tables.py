@@ -291,6 +291,7 @@ def scorecard_module() -> str:
         f"pub const MARK_ARIA_HIDDEN: u16 = {numbers.get('aria-hidden', none)};\n",
         f"pub const MARK_NEVER: u16 = {blocks.NEVER.bit_length() - 1};\n",
         f"pub const ANY: i32 = {SCORES['any']};\n",
+        array("MARK_NAMES", "&str", ['""', *(f'"{mark}"' for mark in MARKS)]),
         array("MARK_SCORES", "i16", ["0", *(str(score) for score in MARK_SCORES.values())]),
         array("WORD_MARKS", "(&str, u16)", [f'("{word}", {numbers[word]})' for word in words]),
         array("ROLE_MARKS", "(&str, u16)", prefixed("role=")),

@@ -152,6 +152,7 @@ class CrawlWriter:
     """WARC records with the headers that servers send, dates and record ids derived from the pages."""
 
     def __init__(self, stream: io.BytesIO) -> None:
+        self._digests: dict[str, str] = {}
         self._writer = WARCWriter(stream, gzip=True, warc_version="1.1")
         self.count = 0
 
@@ -188,8 +189,9 @@ class CrawlWriter:
             headers.append(("Content-Length", str(len(sent))))
         named = {
             "WARC-IP-Address": f"192.0.2.{1 + zlib.crc32(url.split('/')[2].encode()) % 250}",
-            "WARC-Payload-Digest": digest(body),
+            "WARC-Payload-Digest": digest(sent),  # of the bytes as sent, as `warcio check` computes it
         }
+        self._digests[url] = digest(sent)
         http = StatusAndHeaders(status, headers + list(more), protocol="HTTP/1.1")
         self._write(url, "response", sent, http, fetched, named)
 
@@ -199,7 +201,7 @@ class CrawlWriter:
             "WARC-Profile": "http://netpreserve.org/warc/1.1/revisit/identical-payload-digest",
             "WARC-Refers-To-Target-URI": url,
             "WARC-Refers-To-Date": stamp(first),
-            "WARC-Payload-Digest": digest(body),
+            "WARC-Payload-Digest": self._digests[url],
         }
         headers = [("Date", format_datetime(fetched, usegmt=True)), ("Content-Type", "text/html")]
         http = StatusAndHeaders("200 OK", [*headers, ("Content-Length", str(len(body)))], protocol="HTTP/1.1")

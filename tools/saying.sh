@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run a command that is silent for long, and say every few seconds that it goes on.  Its own output is shown if it fails.
+# Run a command that is silent for long, and say every 15 seconds that it goes on.  Its own output is shown if it fails.
 # usage: tools/saying.sh WHAT COMMAND...
 set -eu
 what=$1
@@ -13,7 +13,7 @@ seconds=0
 while kill -0 "$pid" 2>/dev/null; do
     sleep 1
     seconds=$((seconds + 1))
-    [ $((seconds % ${SAYING_SECONDS:-5})) -ne 0 ] || echo "$what: $seconds s"
+    [ $((seconds % ${SAYING_SECONDS:-15})) -ne 0 ] || echo "$what: $seconds s"
 done
 code=0
 wait "$pid" || code=$?

@@ -3,6 +3,8 @@
     make size
     python -m tools.size [--folders] [--put]
 
+Lines of code are lines with a token of Python; docstrings, comments and blank lines do not count.  Rust counts with its
+tests and comments, but without tables of data (`native/core/data/*.in`); tools count whole.
 A class counts as a record type if it is a NamedTuple, a dataclass, an Enum, a TypedDict or a msgspec struct.  What a
 put passes is what runs of docstore between `put_page` of a near duplicate and its answer, in one thread, in a store
 that has put pages before: files, classes and functions in Python (native code is not seen), caches that are asked, and
@@ -15,9 +17,11 @@ import argparse
 import ast
 import functools
 import gc
+import io
 import subprocess
 import sys
 import tempfile
+import tokenize
 from collections import Counter
 from pathlib import Path
 from types import FrameType
@@ -28,9 +32,13 @@ from docstore.storage.cache import LruCache
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = Path(docstore.__file__).parent
-OUTSIDE_CORE: Final = ("reference", "serving", "cluster", "scrapy", "lab", "notes", "search")
+OUTSIDE_CORE: Final = ("serving", "cluster", "scrapy", "notes", "search")
 """Folders that a store in one process does not need."""
 RECORDS: Final = frozenset({"NamedTuple", "dataclass", "TypedDict", "Struct", "Enum", "StrEnum", "IntEnum", "Flag"})
+_NOT_CODE: Final = frozenset(
+    {tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    | {tokenize.ENDMARKER}
+)
 _NOT_FUNCTIONS: Final = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>")
 _LOG_BLOCK_BYTES: Final = 32_768
 _LOG_HEADER_BYTES: Final = 7
@@ -49,6 +57,30 @@ def tracked(*patterns: str) -> list[Path]:
 def lines_of(paths: list[Path]) -> int:
     """Lines of files together."""
     return sum(path.read_bytes().count(b"\n") for path in paths)
+
+
+def lines_of_code(paths: list[Path]) -> int:
+    """Lines of Python files together, without docstrings, comments and blank lines."""
+    return sum(len(_code_lines(path.read_bytes())) for path in paths)
+
+
+def _code_lines(source: bytes) -> set[int]:
+    """Numbers of the lines that hold code.  A string that stands alone as a statement is a docstring."""
+    lines: set[int] = set()
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type not in _NOT_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str())):
+                lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def calls_of(name: str, paths: list[Path]) -> int:
+    """How often Python files call a function of a name."""
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_bytes())))
+    return sum(isinstance(node, ast.Call) and _name(node) == name for node in nodes)
 
 
 def folder_of(path: Path) -> str:
@@ -220,11 +252,12 @@ def figures() -> dict[str, int]:
     passed = near_duplicate_put()
     of_page, of_group = keys_of_a_put()
     return {
-        "lines of docstore/": lines_of(package),
-        "lines of the core": lines_of(core),
+        "lines of code of docstore/": lines_of_code(package),
+        "lines of code of the core": lines_of_code(core),
         "files of docstore/": len(package),
         "classes": classes,
         "record types": records,
+        "calls of import_module": calls_of("import_module", package),
         "files of a put": len(passed.modules),
         "classes of a put": len(passed.classes),
         "functions of a put": passed.functions,
@@ -237,9 +270,9 @@ def figures() -> dict[str, int]:
 
 
 def main() -> None:
-    """Print the table; with --folders lines and files by folder, with --put each function that a put passes."""
+    """Print the table; with --folders lines of code and files by folder, with --put each function that a put passes."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--folders", action="store_true", help="lines, files and classes by folder")
+    parser.add_argument("--folders", action="store_true", help="lines of code, files and classes by folder")
     parser.add_argument("--put", action="store_true", help="functions and caches of a put")
     chosen = parser.parse_args()
     print("| what | now |\n|---|---|")
@@ -247,10 +280,10 @@ def main() -> None:
         print(f"| {name} | {figure:,} |")
     if chosen.folders:
         paths = tracked("docstore/*.py")
-        print("\n| folder | lines | files | classes |\n|---|---|---|---|")
+        print("\n| folder | lines of code | files | classes |\n|---|---|---|---|")
         for folder in sorted(set(map(folder_of, paths))):
             inside = [path for path in paths if folder_of(path) == folder]
-            print(f"| {folder or '(package)'} | {lines_of(inside):,} | {len(inside)} | {classes_of(inside)[0]} |")
+            print(f"| {folder or '(package)'} | {lines_of_code(inside):,} | {len(inside)} | {classes_of(inside)[0]} |")
     if chosen.put:
         passed = near_duplicate_put()
         for module, calls in passed.modules.most_common():

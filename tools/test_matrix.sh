@@ -21,7 +21,7 @@ for python in "$@"; do
     fi
     echo "== CPython $version, $("$venv/bin/python" -m pip list 2>/dev/null | grep '^plyvel' | tr -s ' ')"
     # shellcheck disable=SC2086 - a list of words
-    "$venv/bin/python" -m pytest -q -m "not slow" $tests || failed="$failed $version"
+    DOCSTORE_EXAMPLES=all "$venv/bin/python" -m pytest -q -m "not slow" $tests || failed="$failed $version"
 done
 [ -n "$ran" ] || { echo "no Python of these is there: $*"; exit 1; }
 [ -z "$failed" ] || { echo "failed under$failed"; exit 1; }

@@ -33,7 +33,7 @@ build() {
     fi
     rm -rf dist build
     $saying "building the sdist" "$bin/python" -m build --sdist --outdir dist
-    export CARGO_TARGET_DIR="$root/native/target/wheel" CARGO_PROFILE_RELEASE_STRIP=symbols
+    export CARGO_TARGET_DIR="$root/native/target/wheel" SETUPTOOLS_RUST_CARGO_PROFILE=wheel
     if [ "$(uname -s)" = Linux ]; then
         zig=$("$bin/python" -c 'import ziglang; print(ziglang.__path__[0] + "/zig")')
         export CARGO="$bin/cargo-zigbuild" CARGO_ZIGBUILD_ZIG_PATH="$zig"
@@ -80,7 +80,7 @@ install() {
 try_wheel() (
     install "$1" "$wheel" --only-binary :all: pytest hypothesis
     docstore --version
-    [ "$(docstore --version)" = "docstore $version (kernel: native)" ] || stop "the native kernel does not run"
+    case $(docstore --version) in "docstore $version"*) ;; *) stop "not docstore $version" ;; esac
     docstore ingest examples/sample-crawl.warc.gz --create
     [ "$(docstore get "$page" | { read -r line && echo "$line"; })" = "Chapter 10. Boost.CRC 1.5" ] || stop "wrong text"
     docstore dups "$page"
@@ -88,16 +88,12 @@ try_wheel() (
     # shellcheck disable=SC2086 - a list of words
     said=$(python -m pytest -q -rs -W ignore -p no:cacheprovider -m "not slow" $tests) || stop "$said"
     echo "$said"
-    case $said in *"no native kernel"* | *"docstore_native"*) stop "tests of the native kernel were skipped" ;; esac
 )
 
+# Without cargo the sdist cannot be installed; pip has to say what is missing.
 try_sdist() (
-    install "$1" "$(ls "$root"/dist/docstore-*.tar.gz)"
-    docstore --version
-    said=$(docstore ingest examples/sample-crawl.warc.gz --create 2>&1)
-    case $said in *"slower than native code"*"slower than native code"*) stop "said twice: $said" ;; esac
-    case $said in *"slower than native code"*"verdict exact"*) ;; *) stop "no warning, or no verdicts: $said" ;; esac
-    docstore dups "$page"
+    ! said=$(install "$1" "$(ls "$root"/dist/docstore-*.tar.gz)" 2>&1) || stop "the sdist was built without cargo"
+    case $said in *"Rust"*) echo "the sdist asks for Rust" ;; *) stop "nothing about Rust: $said" ;; esac
 )
 
 case $1 in

@@ -24,12 +24,14 @@ class ReadOptions(NamedTuple):
             its `flaw` say so.
         keep_encoded: give WARC and ARC records also as they were recorded.
         mirror: the files are saved pages, of this folder and base URL; None: they are archives.
+        windows_names: the names of saved pages are those that wget writes for Windows.
     """
 
     body_limit_bytes: int = BODY_LIMIT_BYTES
     salvage: bool = False
     keep_encoded: bool = False
     mirror: tuple[str, str] | None = None
+    windows_names: bool = False
 
 
 class Recorded(NamedTuple):
@@ -60,6 +62,7 @@ class PageEntry:
         record_id: as recorded, or "".
         flaw: what is missing or wrong although the page was accepted; else "".
         recorded: with `keep_encoded`, its record, if that is intact.
+        is_repaired: the record says something wrong about its length, and the page was read whole all the same.
     """
 
     page: Page
@@ -68,6 +71,7 @@ class PageEntry:
     record_id: str = ""
     flaw: str = ""
     recorded: Recorded | None = None
+    is_repaired: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
@@ -734,9 +733,15 @@ class JsonLinesExport(PageWriter):
         self._stream.write(line.encode("utf-8", "replace") + b"\n")
 
 
+def _wacz_export(stream: BinaryIO) -> PageWriter:
+    from docstore.archives.wacz import WaczExport  # which imports this file
+
+    return WaczExport(stream, SOFTWARE)
+
+
 WRITERS: Final[Mapping[str, Callable[[BinaryIO, bool], PageWriter]]] = {
     "warc": lambda stream, bodies: WarcExport(stream, SOFTWARE),
-    "wacz": lambda stream, bodies: import_module("docstore.archives.wacz").WaczExport(stream, SOFTWARE),
+    "wacz": lambda stream, bodies: _wacz_export(stream),
     "trecweb": lambda stream, bodies: TrecWebExport(stream),
     "jsonl": lambda stream, bodies: JsonLinesExport(stream, bodies=bodies),
 }

@@ -73,6 +73,10 @@ _SIGNATURES = (
 _TYPES = MimeTypes()
 _ADDED_HTML = re.compile(rb"(\.(?:php\d?|phtml|aspx?|jspx?|cgi|pl|cfm|do|action))\.html$", re.I)
 """What wget --adjust-extension adds to a name that another ending shows to be made by a program."""
+_PORT_OF_WINDOWS = re.compile(rb"^([^/]+)\+(\d{1,5})(?=/)")
+_QUERY_OF_WINDOWS = re.compile(rb"^((?:.*/)?[^/@]*)@(?=[A-Za-z0-9_.%\[\]-]{1,100}=)", re.DOTALL)
+_ANY_QUERY_OF_WINDOWS = re.compile(rb"^((?:.*/)?[^/@]*)@(?=[^/]*$)", re.DOTALL)
+_COLON_OF_WINDOWS = re.compile(rb"%3A", re.IGNORECASE)
 _BARE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _MIRRORED = re.compile(
     rb"<!-- Mirrored from ([^\s<>]{1,2000}) by HTTrack [^<>]{1,200}?, (\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT) -->"
@@ -111,7 +115,8 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
     else:
         with file.open("rb") as stream:
             body = stream.read(options.body_limit_bytes)
-        page = _page(name.removesuffix(b".orig") if is_original else name, base, body, status.st_mtime_ns)
+        url = saved_url(name.removesuffix(b".orig") if is_original else name, base, windows=options.windows_names)
+        page = None if base.endswith("://") and b"/" not in name else _page(name, url, body, status.st_mtime_ns)
         if page is None:
             yield SkippedEntry("not in a folder of a host", 0)
         elif not body:
@@ -120,12 +125,11 @@ def saved_page(path: str, options: ReadOptions) -> Iterator[Entry]:
             yield PageEntry(page, "resource", 0)
 
 
-def _page(name: bytes, base: str, body: bytes, saved_nanos: int) -> Page | None:
-    """The page of a file, by its name below the folder; None if the URL would have no host."""
-    url = saved_url(name, base)
+def _page(name: bytes, url: str, body: bytes, saved_nanos: int) -> Page | None:
+    """The page of a file, by its name below the folder; None if its URL has no host."""
     scheme, _, place = url.partition("://")
     host = place.partition("/")[0]
-    if not host or (base.endswith("://") and b"/" not in name):
+    if not host:
         return None
     fetched_at = saved_nanos // 1_000_000 * 1000
     head = body[:_HEAD_BYTES]
@@ -144,14 +148,24 @@ def _page(name: bytes, base: str, body: bytes, saved_nanos: int) -> Page | None:
 _SAFE = "/%:@!$&'()*+,;=~[]"
 
 
-def saved_url(name: bytes, base: str) -> str:
+def saved_url(name: bytes, base: str, *, windows: bool = False) -> str:
     """The URL of a saved file.
+
+    wget with ``--restrict-file-names=windows`` writes ``@`` for the ``?`` of a query, ``+`` for the ``:`` of a port and
+    ``%3A`` for another colon.  Names that no other program writes are read so in every folder: an ``@`` before a
+    ``KEY=``, a host with ``+`` and digits, and ``%3A``.
 
     Args:
         name: its path below the folder.
         base: URL of the folder, ending with a slash; a scheme alone, ``https://``, if its folders are named by hosts.
+        windows: the names are those of Windows, so any ``@`` of a file name begins its query.
     """
-    name = _BARE_PERCENT.sub(b"%25", name.replace(os.fsencode(os.sep), b"/"))
+    name = name.replace(os.fsencode(os.sep), b"/")
+    if base.endswith("://"):
+        name = _PORT_OF_WINDOWS.sub(rb"\1:\2", name)
+    if b"?" not in name:
+        name = (_ANY_QUERY_OF_WINDOWS if windows else _QUERY_OF_WINDOWS).sub(rb"\1?", name)
+    name = _BARE_PERCENT.sub(b"%25", _COLON_OF_WINDOWS.sub(b":", name))
     path, mark, query = name.partition(b"?")
     path = path if mark else _ADDED_HTML.sub(rb"\1", path)
     parent, slash, last = path.rpartition(b"/")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import re
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import brotli
@@ -22,6 +21,11 @@ from docstore.model.types import Headers
 
 _STATUS_LINE = re.compile(rb"(?:HTTP|ICY)(?:/\d+(?:\.\d+)?)?[ \t]+(\d{3})(?![0-9])[^\r\n]*(?:\r?\n|$)", re.IGNORECASE)
 _ANY_STATUS_LINE = re.compile(rb"HTTP/\d", re.IGNORECASE)
+_EMPTY_LINES = re.compile(rb"(?:\r?\n){0,8}")
+"""What some servers send before the status line; RFC 9112 (2.2) asks a reader to skip it."""
+_INTERIM_LIMIT = 64
+_CONNECTED = re.compile(rb"\S+[ \t]+200[ \t]+connection[ \t]+established", re.IGNORECASE)
+"""The status line with which a proxy answers CONNECT, before the answer of the server itself."""
 _HEADER_END = re.compile(rb"\n[ \t\r]*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]{0,4096})?(\r?\n)")
 _ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
@@ -83,28 +87,46 @@ def parse_fields(head: bytes) -> list[tuple[str, str]]:
 @cache
 def _parser() -> Any:
     """The parser of warcio, which most archives do not need."""
-    return import_module("warcio.statusandheaders").StatusAndHeadersParser([], verify=False)
+    from warcio.statusandheaders import StatusAndHeadersParser
+
+    return StatusAndHeadersParser([], verify=False)
 
 
 def has_status_line(block: bytes) -> bool:
-    """Whether a block begins as an HTTP response does."""
-    return _ANY_STATUS_LINE.match(block) is not None or _STATUS_LINE.match(block) is not None
+    """Whether a block begins as an HTTP response does, perhaps after empty lines."""
+    begin = _after_empty_lines(block, 0)
+    return _ANY_STATUS_LINE.match(block, begin) is not None or _STATUS_LINE.match(block, begin) is not None
+
+
+def _after_empty_lines(block: bytes, begin: int) -> int:
+    matched = _EMPTY_LINES.match(block, begin)
+    return matched.end() if matched else begin
 
 
 def parse_head(block: bytes) -> tuple[int, Headers, int]:
-    """Status, headers, and where the body begins.
+    """Status, headers, and where the body begins, of the last head of a block.
+
+    Crawlers also save what comes before the answer: interim responses (RFC 9110, 15.2: 100, 102, 103) and the answer
+    of a proxy to CONNECT.  Such a head is skipped if another head follows it at once.
 
     Raises:
         Refused: no three-digit status, or a header without end.
     """
-    status_line = _STATUS_LINE.match(block)
-    if status_line is None:
-        raise Refused(f"HTTP response without a status: {block[:40].splitlines()[0]!r}")
-    end = _HEADER_END.search(block, status_line.end() - 1, HEADER_LIMIT_BYTES)
-    if end is None and len(block) > HEADER_LIMIT_BYTES:
-        raise Refused(f"HTTP header longer than {HEADER_LIMIT_BYTES} bytes")
-    body_start = end.end() if end else len(block)
-    return int(status_line[1]), tuple(parse_fields(block[:body_start])), body_start
+    begin = _after_empty_lines(block, 0)
+    for _ in range(_INTERIM_LIMIT):
+        status_line = _STATUS_LINE.match(block, begin)
+        if status_line is None:
+            raise Refused(f"HTTP response without a status: {[*block[begin : begin + 40].splitlines(), b''][0]!r}")
+        end = _HEADER_END.search(block, status_line.end() - 1, begin + HEADER_LIMIT_BYTES)
+        if end is None and len(block) - begin > HEADER_LIMIT_BYTES:
+            raise Refused(f"HTTP header longer than {HEADER_LIMIT_BYTES} bytes")
+        body_start = end.end() if end else len(block)
+        following = _after_empty_lines(block, body_start)
+        is_before_answer = status_line[1].startswith(b"1") or _CONNECTED.match(status_line[0]) is not None
+        if not (is_before_answer and _STATUS_LINE.match(block, following)):
+            return int(status_line[1]), tuple(parse_fields(block[begin:body_start])), body_start
+        begin = following
+    raise Refused(f"HTTP response after more than {_INTERIM_LIMIT} heads of interim responses")
 
 
 def as_received(headers: Headers) -> Headers:
@@ -169,6 +191,18 @@ def parse_message(
         body = decoder(body, truncated, limit_bytes)
     check_length(body, limit_bytes)
     return status, as_received(headers), body, whole, flaw
+
+
+def http_length(block: bytes) -> int | None:
+    """Length of a message by its own header, from its first byte through its body; None if the header has none."""
+    try:
+        _, headers, body_start = parse_head(block)
+    except Refused:
+        return None
+    names = {name.lower(): value.strip() for name, value in reversed(headers)}
+    declared = names.get("content-length", "")
+    is_plain = declared.isascii() and declared.isdigit() and "transfer-encoding" not in names
+    return body_start + int(declared) if is_plain else None
 
 
 def check_length(body: bytes, limit_bytes: int) -> None:

@@ -7,6 +7,7 @@ the whole store by the URI and date that they refer to, else by payload digest.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import tempfile
@@ -38,6 +39,7 @@ from docstore.model.capture import (
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import Plain
+from docstore.model.pointers import parse_digest
 from docstore.model.types import Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
@@ -55,6 +57,9 @@ UNRESOLVED = "revisit_unresolved"
 """A revisit of a body that is neither in the archives of the run nor in the store."""
 VISIT_OF_UNKNOWN = "visit_of_unknown"
 """A visit answered with 304 of a page without a stored version; it is recorded in the page's row."""
+MAX_VERSIONS_COMPARED = 100
+"""Versions of a URL whose bodies are compared with the digest of a revisit, newest first."""
+MICROS_A_SECOND = 1_000_000
 PROGRESS_PAGES = 64
 READER_BYTES = 16 << 20
 """Smaller files are read in the writing process: starting a second one costs 0.2 s or more, which it saves again in
@@ -90,6 +95,7 @@ class IngestOptions:
             must have; `export` writes them again.
         base: the only source is a folder of saved pages, which is this URL; ``https://`` alone if its folders are named
             by hosts.  "" for archives.
+        windows_names: with `base`: wget wrote the names for Windows, with ``@`` for ``?``.
     """
 
     policies: Mapping[VerdictKind, Policy] | None = None
@@ -104,6 +110,7 @@ class IngestOptions:
     crawl: str = ""
     keep_encoded: bool = False
     base: str = ""
+    windows_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,7 @@ class IngestReport(Plain):
         error_count: all of them.
         unreadable: stored values that the run could not read: pages were judged and stored without them.
         passwords: records whose URL has a user and a password.
+        repaired: pages that were read whole although their record says a wrong length.
         records: records kept as they were recorded.
         files: number of files that were read.
         passed_over: files of folders that are no archives, and why; at most MAX_ERRORS of them.
@@ -152,6 +160,7 @@ class IngestReport(Plain):
     errors: list[IngestError] = field(default_factory=list)
     error_count: int = 0
     passwords: int = 0
+    repaired: int = 0
     records: int = 0
     files: int = 0
     passed_over: list[IngestError] = field(default_factory=list)
@@ -234,7 +243,7 @@ def ingest(
                 )
                 run.take(run.counted(read_here))
             run.report.done_bytes = run.report.file_bytes
-        run.take(run.resolved_revisits())
+        run.take_revisits()
         run.write_records()
     finally:
         run.report.unreadable = list(unreadable)
@@ -261,12 +270,14 @@ class _Run:
         self._records_bytes = 0
         base = options.base if not options.base or options.base.endswith("/") else options.base + "/"
         mirror = (str(sources[0]), base) if base else None
-        self.read_options = ReadOptions(options.max_body_bytes, options.keep_truncated, options.keep_encoded, mirror)
+        self.read_options = ReadOptions(
+            options.max_body_bytes, options.keep_truncated, options.keep_encoded, mirror, options.windows_names
+        )
         self.sources: Sequence[str | IO[bytes]] = list(self._files(sources))
         self.report.files = len(self.sources)
         self._begins = _begins(self.sources) if _are_paths(self.sources) else []
         self.report.file_bytes = self._begins[-1] if self._begins else 0
-        self._revisits = tempfile.SpooledTemporaryFile(max_size=REVISIT_SPOOL_BYTES)  # noqa: SIM115
+        self._revisits = _Spool()
 
     def _files(self, sources: Sequence[str | IO[bytes]]) -> Iterator[str | IO[bytes]]:
         """The sources, with each folder replaced by the archives in it; all files of a folder of saved pages."""
@@ -398,11 +409,11 @@ class _Run:
         """Count what is not a page."""
         self._skipped.update(rest.skipped)
         self.report.passwords += rest.passwords
+        self.report.repaired += rest.repaired
         for (source, offset), reason, url in rest.errors:
             self.report.add_error(self._name(source), offset, reason, url)
         for source, entry in rest.revisits:
-            packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
-            self._revisits.write(len(packed).to_bytes(4, "little") + packed)
+            self._revisits.add(source, entry)
         for record in rest.records:
             try:
                 row_key(record.url)
@@ -429,57 +440,141 @@ class _Run:
             self._store.cells.apply_many(list(records.items()))
 
     # --- revisits
+    #
+    # A revisit may name a page that is a revisit itself, so passes go on as long as one resolves something.
 
-    def resolved_revisits(self) -> Iterator[Page]:
-        """Pages of the revisits that could be resolved; the others are counted."""
-        with self._revisits as spool:
-            spool.seek(0)
-            while head := spool.read(4):
-                packed = spool.read(int.from_bytes(head, "little"))
-                source, fields = msgpack.unpackb(packed, unicode_errors="surrogateescape")
-                fields["headers"] = tuple((key, value) for key, value in fields["headers"])
-                fields["recorded"] = fields["recorded"] and Recorded(*fields["recorded"])
-                entry = RevisitEntry(**fields)
-                page = self._resolve(entry)
-                if page is None:
-                    self._skipped[UNRESOLVED] += 1
-                    self.report.add_error(self._name(source), entry.offset, _unresolved_reason(entry), entry.url)
-                    continue
-                self._origins.append(((source, entry.offset), len(page.body), entry.recorded))
-                yield self._labelled(page)
-                del page
+    def take_revisits(self) -> None:
+        """Write the pages of the revisits that can be resolved; the others are counted."""
+        waiting = self._revisits
+        while True:
+            left, is_progress = _Spool(), self.report.pages
+            with waiting:
+                self.take(self._resolved(waiting, left))
+            if not left.count or self.report.pages == is_progress:
+                break
+            waiting = left
+        with left:
+            for source, entry in left:
+                self._skipped[UNRESOLVED] += 1
+                self.report.add_error(self._name(source), entry.offset, _unresolved_reason(entry), entry.url)
+        self.report.skipped = dict(sorted(self._skipped.items()))
+
+    def _resolved(self, waiting: _Spool, left: _Spool) -> Iterator[Page]:
+        """Pages of the revisits that can be resolved now; the others go to `left`."""
+        for source, entry in waiting:
+            page = self._resolve(entry)
+            if page is None:
+                left.add(source, entry)
+                continue
+            self._origins.append(((source, entry.offset), len(page.body), entry.recorded))
+            yield self._labelled(page)
+            del page
 
     def _resolve(self, entry: RevisitEntry) -> Page | None:
         if entry.status == 304 or any(word in entry.profile for word in _NOT_MODIFIED_PROFILES):
             return Page(entry.url, b"", 304, entry.headers, entry.fetched_at, entry.ip)
         try:
-            earlier = self._referred_to(entry)
+            original = self._original(entry)
         except InvalidArgument:  # the record has an invalid URL
-            earlier = None
-        if earlier is None or earlier.body is None:
+            original = None
+        if original is None or original.body is None:
             return None
         return Page(
             entry.url,
-            earlier.body,
-            entry.status or earlier.status or 200,
-            entry.headers or earlier.newest.headers or (),
+            original.body,
+            entry.status or original.status or 200,
+            entry.headers or original.newest.headers or (),
             entry.fetched_at,
             entry.ip,
             entry.payload_digest,
             entry.docno,
         )
 
-    def _referred_to(self, entry: RevisitEntry) -> Document | None:
-        """The page with the body of a revisit: by the URL and date that it names, else by its payload digest."""
+    def _original(self, entry: RevisitEntry) -> Document | None:
+        """The page with the body of a revisit.
+
+        It is looked for by the URL and date that the revisit names, to the second; by its payload digest among those
+        that were recorded; and by the same digest of the bodies of its URL, for originals without a recorded one.
+        """
+        urls = list(dict.fromkeys(_both_schemes(entry.refers_to_uri) + _both_schemes(entry.url)))
         if entry.refers_to_uri:
-            at = entry.refers_to_date
-            earlier = self._store.unreadable.attempt(
-                lambda: self._store.get(entry.refers_to_uri, at=at, families=("page", "http"))
-            )
-            has_body = earlier is not None and earlier.body is not None
-            if earlier is not None and has_body and (at is None or earlier.timestamp == at - at % 1000):
-                return earlier
-        return next(iter(self._store.find(payload_digest=entry.payload_digest)), None) if entry.payload_digest else None
+            for url in _both_schemes(entry.refers_to_uri):
+                named = self._at_second(url, entry.refers_to_date)
+                if named is not None:
+                    return named
+        if not entry.payload_digest:
+            return None
+        recorded = next(iter(self._store.find(payload_digest=entry.payload_digest)), None)
+        if recorded is not None and recorded.body is not None:
+            return recorded
+        wanted = parse_digest(entry.payload_digest)
+        if wanted is None:
+            return None
+        algorithm, digest = wanted
+        for url in urls:
+            at = None
+            for _ in range(MAX_VERSIONS_COMPARED):
+                version = self._version(url, at)
+                if version is None:
+                    break
+                body = version.body
+                if body is not None and hashlib.new(algorithm, body, usedforsecurity=False).digest() == digest:
+                    return version
+                at = version.timestamp - 1
+        return None
+
+    def _at_second(self, url: str, at: int | None) -> Document | None:
+        """The version of a URL with a body in the second of a time, the one nearest to it; of any time for None."""
+        if at is None:
+            return self._version(url, None)
+        second = at - at % MICROS_A_SECOND
+        found: list[Document] = []
+        until = second + MICROS_A_SECOND - 1
+        while (version := self._version(url, until)) is not None and version.timestamp >= second:
+            found.append(version)
+            until = version.timestamp - 1
+        return min(found, key=lambda one: abs(one.timestamp - at), default=None)
+
+    def _version(self, url: str, at: int | None) -> Document | None:
+        """The newest version of a URL with a body, at a time or before."""
+        version = self._store.unreadable.attempt(lambda: self._store.get(url, at=at, families=("page", "http")))
+        return version if version is not None and version.body is not None else None
+
+
+class _Spool:
+    """Revisits in the order in which they were added; many of them lie in a temporary file."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._file = tempfile.SpooledTemporaryFile(max_size=REVISIT_SPOOL_BYTES)  # noqa: SIM115
+
+    def __enter__(self) -> _Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, source: int, entry: RevisitEntry) -> None:
+        """Append a revisit of the source with that number."""
+        packed = msgpack.packb([source, asdict(entry)], unicode_errors="surrogateescape")
+        self._file.write(len(packed).to_bytes(4, "little") + packed)
+        self.count += 1
+
+    def __iter__(self) -> Iterator[tuple[int, RevisitEntry]]:
+        self._file.seek(0)
+        while head := self._file.read(4):
+            packed = self._file.read(int.from_bytes(head, "little"))
+            source, fields = msgpack.unpackb(packed, unicode_errors="surrogateescape")
+            fields["headers"] = tuple((key, value) for key, value in fields["headers"])
+            fields["recorded"] = fields["recorded"] and Recorded(*fields["recorded"])
+            yield source, RevisitEntry(**fields)
+
+
+def _both_schemes(url: str) -> list[str]:
+    """A URL as it is, then with https in place of http or the other way round."""
+    scheme, mark, rest = url.partition("://")
+    other = {"http": "https", "https": "http"}.get(scheme.lower())
+    return [url, other + mark + rest] if other else [url] if url else []
 
 
 def _unresolved_reason(entry: RevisitEntry) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import importlib
 import logging
 import pickle
 import signal
@@ -69,6 +68,7 @@ class Portion(Generic[Pages]):
         revisits: with the indices of their sources.
         records: records kept as they were recorded that are not pages.
         passwords: number of pages and revisits whose URL has a user and a password.
+        repaired: number of pages that were read whole although their record says a wrong length.
     """
 
     pages: list[Pages] = field(default_factory=list)
@@ -79,6 +79,7 @@ class Portion(Generic[Pages]):
     revisits: list[tuple[int, RevisitEntry]] = field(default_factory=list)
     records: list[RecordedEntry] = field(default_factory=list)
     passwords: int = 0
+    repaired: int = 0
 
 
 def portions(
@@ -110,6 +111,7 @@ def portions(
                 place = number, entry.offset
                 if isinstance(entry, PageEntry) and entry.page.url.lower().startswith(_WEB_SCHEMES):
                     portion.pages.append(entry.page)
+                    portion.repaired += entry.is_repaired
                     portion.places.append(place)
                     portion_bytes += len(entry.page.body)
                     if options.keep_encoded:
@@ -128,7 +130,7 @@ def portions(
                         portion.skipped["damaged"] += 1
                         portion.errors.append((place, entry.reason, entry.url))
                     else:
-                        portion.skipped[entry.reason if isinstance(entry, SkippedEntry) else "not_a_web_url"] += 1
+                        portion.skipped[entry.reason if isinstance(entry, SkippedEntry) else _scheme(url)] += 1
                     count = len(portion.errors) + len(portion.revisits) + len(portion.records)
                     is_full = count >= MAX_REST or portion_bytes >= most_bytes
                 del entry  # frees a large page before the next one is read
@@ -140,6 +142,12 @@ def portions(
             portion.skipped["unreadable_file"] += 1
             portion.errors.append(((number, 0), str(error), ""))
     yield portion
+
+
+def _scheme(url: str) -> str:
+    """Under which word a record is counted whose URL is not of the web: `urn`, `screenshot`, `file`."""
+    scheme, colon, _ = url.partition(":")
+    return scheme.lower() if colon and scheme.isascii() and scheme.isalnum() else "not_a_web_url"
 
 
 def _without_password(entry: PageEntry | RevisitEntry | RecordedEntry | DamagedEntry) -> Entry:
@@ -228,13 +236,14 @@ class ReadingProcess(contextlib.AbstractContextManager["ReadingProcess"]):
         Raises:
             StorageError: it died.
         """
-        frames = importlib.import_module("docstore.archives.readahead_child")  # while the process loads it as well
-        receiver = frames.Receiver(self._from)
+        from docstore.archives import readahead_child  # while the process loads it as well
+
+        receiver = readahead_child.Receiver(self._from)
         while True:
             message = receiver.take()
             if message is None:
                 raise self._death()
-            if message == frames.END:
+            if message == readahead_child.END:
                 return
             if isinstance(message, BaseException):
                 raise message

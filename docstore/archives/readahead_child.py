@@ -27,13 +27,12 @@ from typing import IO, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from docstore.archives.readahead import HELLO, Job, Portion, portions
-from docstore.dedup.kernel import Kernel
+from docstore.dedup.kernel import Kernel, bin_order
 from docstore.model.analysis import Analysis
 from docstore.model.types import Page
 from docstore.writing.anchors import Anchor
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import BATCH_BYTES, BATCH_PAGES
-from tests.reference import fingerprints
 
 AHEAD_BYTES = 16 << 20
 """Limit of bodies that are read and not yet sent; a longer one is in flight alone."""
@@ -89,7 +88,7 @@ def serve(job: Job, output: IO[bytes]) -> None:
 def _frames(job: Job) -> Iterator[Parts]:
     """The frames of a job, in order."""
     # Each page of an archive has a time, so the clock only serves to refuse times in the future.
-    order = fingerprints.order_of(job.band_secret)
+    order = bin_order(job.band_secret)
     schema = job.schema
     kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
     preparer = Preparer(kernel, lambda: time.time_ns() // 1000)

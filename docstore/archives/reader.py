@@ -6,6 +6,7 @@ it lies, nothing is unpacked to disk, and neither its pages and indexes nor its 
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 import zipfile
@@ -13,7 +14,6 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -191,6 +191,8 @@ def detect(stream: SupportsRead[bytes]) -> tuple[str, str, Feed]:
 
 _DIRECTORY_LIMIT_BYTES = 16 << 20
 """Longest list of members: `zipfile` keeps it in memory, at about ten times its length."""
+_MOST_DEPTH = 2
+"""How deep WACZ files are read inside each other."""
 _MEMBER_HEAD = struct.Struct("<4s22xHH")
 _END_BYTES = 22
 _END64_BYTES, _LOCATOR64_BYTES = 56, 20
@@ -202,7 +204,14 @@ def _refusal_of_zip(stream: IO[bytes]) -> str:
         names = {member.filename for member in _members(stream)}
     except zipfile.BadZipFile:
         return ""
-    return "" if "datapackage.json" in names else "a zip file without datapackage.json, so it is no WACZ file"
+    if "datapackage.json" in names or any(map(_is_wacz_name, names)):
+        return ""
+    return "a zip file without datapackage.json, so it is no WACZ file"
+
+
+def _is_wacz_name(name: str) -> bool:
+    """Whether a member of a WACZ file is one itself, as in the collections that crawlers write."""
+    return name.lower().endswith(".wacz")
 
 
 def _members(stream: IO[bytes]) -> list[zipfile.ZipInfo]:
@@ -238,15 +247,22 @@ def _members(stream: IO[bytes]) -> list[zipfile.ZipInfo]:
         ) from error
 
 
-def _read_wacz(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
-    """The records of all files in archive/, in the order in which they lie; offsets are those in the zip file."""
+def _read_wacz(stream: IO[bytes], options: ReadOptions, depth: int = 0) -> Iterator[Entry]:
+    """The records of all files in archive/, in the order in which they lie; offsets are those in the zip file.
+
+    WACZ files in it are read as well, as a collection has them; they are stored in it, not packed once more.
+    """
     try:
-        members = [member for member in _members(stream) if member.filename.startswith("archive/")]
+        members = [
+            member
+            for member in _members(stream)
+            if member.filename.startswith("archive/") or _is_wacz_name(member.filename)
+        ]
     except zipfile.BadZipFile as bad:
         yield DamagedEntry(0, str(bad))
         return
     if not any(member.file_size for member in members):
-        yield DamagedEntry(0, "a WACZ file without records: it has no file in archive/")
+        yield DamagedEntry(0, "a WACZ file without records: it has no file in archive/, and no WACZ file")
         return
     end = 0
     for member in members:
@@ -266,10 +282,20 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
             reason = "the member is encrypted"
         elif member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             reason = f"zip compression {member.compress_type} is not supported, only 0 (stored) and 8 (deflated)"
+        elif _is_wacz_name(member.filename) and member.compress_type != zipfile.ZIP_STORED:
+            reason = "a WACZ file that is packed once more cannot be read inside a zip file: unzip the outer file first"
+        elif _is_wacz_name(member.filename) and depth == _MOST_DEPTH:
+            reason = f"WACZ files are read {_MOST_DEPTH} deep inside each other, and this is one more: unzip them first"
         if reason:
             yield DamagedEntry(max(0, member.header_offset), reason + place)
             continue
         end = start + member.compress_size
+        if _is_wacz_name(member.filename):
+            for entry in _read_wacz(io.BufferedReader(_Part(stream, start, member.compress_size)), options, depth + 1):
+                entry = replace(entry, offset=start + entry.offset)
+                yield replace(entry, reason=entry.reason + place) if isinstance(entry, DamagedEntry) else entry
+                del entry  # frees a long page before the next one is read
+            continue
         content = _Member(stream, start, member, options.body_limit_bytes)
         name, reason, feed = detect(content)
         if name in FORMATS:
@@ -287,6 +313,42 @@ def _read_wacz(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
             yield DamagedEntry(start, reason + place)
         if content.damage and not content.is_reported:
             yield DamagedEntry(start, content.damage + place)
+
+
+class _Part(io.RawIOBase):
+    """Some bytes of a file as a file that can be sought."""
+
+    def __init__(self, stream: IO[bytes], start: int, length: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._start = start
+        self._length = length
+        self._at = 0
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place, which may lie after the end."""
+        self._at = max(0, offset + (0, self._at, self._length)[whence])
+        return self._at
+
+    def tell(self) -> int:
+        """The place."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as there are bytes."""
+        self._stream.seek(self._start + self._at)
+        piece = self._stream.read(max(0, min(len(buffer), self._length - self._at)))
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
 
 
 class _Member:
@@ -347,8 +409,9 @@ class _Member:
 
 
 def _read_parquet(stream: IO[bytes], options: ReadOptions) -> Iterator[Entry]:
-    entries: Iterator[Entry] = import_module("docstore.archives.arrow").read_parquet(stream, options.body_limit_bytes)
-    return entries
+    from docstore.archives.arrow import read_parquet
+
+    return read_parquet(stream, options.body_limit_bytes)
 
 
 CONTAINERS: dict[str, tuple[bytes, Callable[[IO[bytes]], str], Callable[[IO[bytes], ReadOptions], Iterator[Entry]]]] = {

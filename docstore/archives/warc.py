@@ -5,7 +5,8 @@ The formats differ only in their headers, so an ARC header is read into the fiel
 The length in a header may be wrong.  It is accepted if white space and then a record, a new member or the end of the
 file follow.  Otherwise the record is accepted only if its own content confirms the length (HTTP length, last chunk,
 block digest); else it is reported as damaged.  If a record begins inside the declared length, reading continues there,
-so that no undamaged record is lost.
+so that no undamaged record is lost.  If the length is too small, as of writers that count characters, the record is
+read to where its HTTP length or the end of its own gzip member says that it ends, and counts as repaired.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from docstore.archives.http import (
     as_received,
     check_length,
     has_status_line,
+    http_length,
     parse_fields,
     parse_head,
     parse_message,
@@ -67,6 +69,8 @@ _HEADER_END = re.compile(rb"\n(?:[ \t\r]*\n|(?=WARC/\d))", re.IGNORECASE)
 """An empty line, or the next record: so the end of a broken header is not searched in the whole file."""
 _EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n\Z")
 _LINE_END = re.compile(rb"\n")
+_BLANK_END = re.compile(rb"(?:\r?\n){0,2}\Z")
+"""The two line ends between a record and the next one."""
 _KNOWN_VERSION = re.compile(rb"WARC/(?:0\.1[78]|1\.[01])", re.IGNORECASE)
 _NO_PAGES = frozenset({"warcinfo", "request", "metadata", "conversion", "continuation"})
 _PAGES = frozenset({"response", "resource", "revisit"})
@@ -117,7 +121,7 @@ class RecordReader:
 
     def __init__(self, source: Source, options: ReadOptions = ReadOptions(), *, is_arc: bool = False) -> None:
         self._source = source
-        self._body_limit_bytes, self._salvage, self._keeps_encoded, _ = options
+        self._body_limit_bytes, self._salvage, self._keeps_encoded, *_ = options
         self._is_arc = is_arc
         self._arc_version = 1
         self._start, self._look_bytes = (ARC_START, 70_000) if is_arc else (WARC_START, 64)
@@ -301,6 +305,12 @@ class RecordReader:
         if inside is not None:
             source.seek(block_start)
             return self._ends_early(header, inside, offset)
+        longer = self._longer_end(header, block, block_start)
+        if longer is not None:
+            source.seek(block_start)
+            entry, _ = self._built(header, source.take(longer - block_start), offset)
+            source.skip_blank(_BLANK_LIMIT_BYTES)
+            return replace(entry, is_repaired=True) if isinstance(entry, PageEntry) else entry
         source.seek(after)
         shown = source.peek(_SHOWN_BYTES)
         source.skip_to_start(self._start)
@@ -308,6 +318,34 @@ class RecordReader:
             offset,
             f"record of {header.length} bytes is not followed by a record but by {_line(shown)}: its length is wrong",
         )
+
+    def _longer_end(self, header: _Header, block: bytes, block_start: int) -> int | None:
+        """Where a block ends whose declared length is too small; None if nothing in the file shows it.
+
+        It is shown by the HTTP length if a record or the end of the file follows there, or by the end of the gzip
+        member or zstd frame if the record has that for itself.  The cursor moves.
+        """
+        source = self._source
+        declared_end = block_start + len(block)
+        if has_status_line(block) and (declared := http_length(block)) is not None:
+            end = block_start + declared
+            source.seek(block_start)
+            if declared_end < end <= block_start + self._body_limit_bytes and source.need(declared):
+                source.seek(end)
+                if self._is_length_confirmed(end):
+                    return end
+        if not source.compressed or source.place(self._begin):
+            return None
+        source.seek(block_start)
+        while not (following := source.member_starts(block_start, source.buffer_end() + 1)):
+            if source.available() > self._body_limit_bytes or not source.need(source.available() + 1):
+                break
+        if source.broken or source.available() > self._body_limit_bytes:
+            return None
+        end = following[0] if following else source.buffer_end()
+        if source.find_start(self._start, declared_end, end) is not None:
+            return None
+        return end - len(_BLANK_END.search(source.peek(end - block_start))[0])  # type: ignore[index]
 
     def _shares_member(self) -> bool:
         """Whether the record shares a packed member with others, so that the checksum comes after later records."""
@@ -604,7 +642,8 @@ def decoded(raw: bytes) -> str:
 def parse_date(text: str) -> int | None:
     """Microseconds since 1970 of a W3C date, to the millisecond; None if it is invalid or before 1970.
 
-    A day of three digits is the day of the year, as in the WARC files of ClueWeb09 (2008-10-294).
+    A day of three digits is the day of the year, as in the WARC files of ClueWeb09 (2008-10-294).  Also read are 14
+    digits, YYYYMMDDhhmmss.
     """
     if len(text) == 20 and text[4::3] == "--T::Z" and text[11:13] != "24":  # as nearly all dates are written
         try:
@@ -613,7 +652,7 @@ def parse_date(text: str) -> int | None:
             pass
     matched = _DATE.fullmatch(text.strip())
     if matched is None:
-        return None
+        return parse_date14(text.strip()) if len(text.strip()) == 14 else None  # as some converters from ARC write it
     year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = matched.groups()
     millis = int((fraction or "0").ljust(3, "0")[:3])
     if day and len(day) == 3:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from docstore.archives.ingest import IngestOptions, IngestReport, Progress, inge
 from docstore.archives.warc import RECORDED_FAMILY
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import note_slow_kernel, open_in
+from docstore.cli.opening import open_in
 from docstore.cli.store_commands import PARQUET
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, InvalidArgument
 from docstore.model.types import ColumnFamily, PutResult, Schema, VerdictKind
@@ -66,7 +65,6 @@ def run_ingest(args: argparse.Namespace) -> int:
         keeping = args.create and args.keep_encoded and not (names_server(args.store) or store_exists(args.store))
         schema = Schema(families=(ColumnFamily(RECORDED_FAMILY),)) if keeping else None
         store = open_in(stack, args, create=args.create, schema=schema, durability=args.durability)
-        note_slow_kernel(store)
         policies = {**dict(store.schema.policies), **dict(args.policy)}
         if args.dry_run:
             if not isinstance(store, DocumentStore):
@@ -90,6 +88,7 @@ def run_ingest(args: argparse.Namespace) -> int:
             args.crawl or "",
             args.keep_encoded,
             args.base or "",
+            args.windows_names,
         )
         try:
             with ExitStack() as drawn:  # ends the line of the progress bar before other messages
@@ -160,7 +159,7 @@ def _print_report(report: IngestReport, *, dry_run: bool) -> None:
         lines.append(("stored", "nothing: dry run"))
     else:
         lines.append(("stored", f"{report.stored}  {output.size(report.body_bytes)}{_kept(report)}"))
-    for name in ("known", "rejected", "records"):
+    for name in ("known", "rejected", "repaired", "records"):
         if getattr(report, name):
             lines.append((name, str(getattr(report, name))))
     lines += [
@@ -203,7 +202,7 @@ def run_export(args: argparse.Namespace) -> int:
     if to_stdout and args.format in ("warc", PARQUET) and sys.stdout.isatty():
         raise InvalidArgument(f"a {args.format} file is binary and stdout is a terminal; name a file with --output")
     if args.format == PARQUET:
-        arrow = importlib.import_module("docstore.archives.arrow")  # before a file is made: pyarrow may be missing
+        from docstore.archives import arrow  # imported before a file is made: pyarrow may be missing
     if args.dropped and not args.collapse:
         raise InvalidArgument("--dropped lists what --collapse leaves out; add --collapse")
     written = [Path(name).resolve() for name in (args.output, args.cdxj, args.dropped) if name and name != "-"]
@@ -236,7 +235,9 @@ def run_export(args: argparse.Namespace) -> int:
         else:
             writer = WRITERS[args.format](stream, args.body)
             if args.cdxj:
-                index = importlib.import_module("docstore.archives.wacz").CdxjIndex(Path(args.output).name)
+                from docstore.archives.wacz import CdxjIndex
+
+                index = CdxjIndex(Path(args.output).name)
                 index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
                 writer = WarcExport(stream, SOFTWARE, index.add)
             report = export(
@@ -273,8 +274,9 @@ class _NothingMatchesError(Exception):
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:
     """Decide which of the selected pages stay; list the others in the file `dropped`, if it is named."""
-    clusters = importlib.import_module("docstore.sweep.clusters")  # imports numpy, which a plain export does not need
-    survivors: Survivors = clusters.Survivors(store)
+    from docstore.sweep.clusters import Survivors  # imports numpy, which a plain export does not need
+
+    survivors = Survivors(store)
     for row_key, timestamp in selected(store, selection):
         survivors.add(row_key, timestamp)
     if dropped:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from docstore.cli import output
 from docstore.cli.main import COMMANDS, DEFAULT_STORE, STORE_VARIABLE, TOOL, Command
 from docstore.model.errors import EXIT_OK, InvalidArgument
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, BinaryIO, NoReturn
 
     from docstore.model.types import Policy, VerdictKind
 
@@ -33,7 +32,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdwy])")
-_DATE14 = re.compile(r"(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d))?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -163,20 +161,22 @@ def time_micros(text: str) -> int:
     ISO 8601 (UTC by default; a date or year alone is its first instant), YYYYMMDD or YYYYMMDDhhmmss as in CDX files,
     seconds since 1970 (up to 11 digits), or microseconds (15 digits and more).
     """
+    import datetime
+
+    from docstore.model.format import TIMESTAMP_MAX
+    from docstore.model.types import micros
+
     word = text.strip()
-    datetime = import_module("datetime")
     moment = None
     try:
         if word.isascii() and word.isdigit():
             if len(word) in (8, 14):
-                matched = _DATE14.fullmatch(word)
-                assert matched is not None
-                moment = datetime.datetime(*(int(part or 0) for part in matched.groups()))
+                moment = datetime.datetime.strptime(word.ljust(14, "0"), "%Y%m%d%H%M%S")
             elif len(word) == 4:
                 moment = datetime.datetime(int(word), 1, 1)
             elif len(word) <= 11:
                 return int(word) * MICROS
-            elif 15 <= len(word) < 20 and int(word) <= import_module("docstore.model.format").TIMESTAMP_MAX:
+            elif 15 <= len(word) < 20 and int(word) <= TIMESTAMP_MAX:
                 return int(word)
         else:
             moment = datetime.datetime.fromisoformat(word)
@@ -189,7 +189,7 @@ def time_micros(text: str) -> int:
         )
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    timestamp: int = import_module("docstore.model.types").micros(moment)
+    timestamp = micros(moment)
     if timestamp < 0:
         raise argparse.ArgumentTypeError(f"{text} is before 1970")
     return timestamp
@@ -213,7 +213,8 @@ def column(text: str) -> tuple[str, bytes]:
 
 def policy_of_verdict(text: str) -> tuple[VerdictKind, Policy]:
     """Verdict and policy of `verdict=policy`."""
-    types = import_module("docstore.model.types")
+    from docstore.model import types
+
     kind, _, policy = text.partition("=")
     kinds = [str(known) for known in types.DUPLICATES]
     policies = [str(known) for known in types.Policy]
@@ -246,8 +247,10 @@ def header(text: str) -> tuple[str, str]:
 
 def label(text: str) -> str:
     """The label of a crawl."""
+    from docstore.model.types import checked_crawl
+
     try:
-        return str(import_module("docstore.model.types").checked_crawl(text))
+        return checked_crawl(text)
     except InvalidArgument as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -262,8 +265,9 @@ def setting(text: str) -> tuple[str, str]:
 
 def path(text: str) -> Path:
     """A path."""
-    named: Path = import_module("pathlib").Path(text)
-    return named
+    from pathlib import Path
+
+    return Path(text)
 
 
 def positive(text: str) -> int:
@@ -342,7 +346,7 @@ def read_input(name: str) -> bytes:
 def raw_stdout() -> Iterator[BinaryIO]:
     """Stdout for bytes that were asked for, in pieces."""
     sys.stdout.flush()
-    stream = import_module("io").BufferedWriter(output.RawStdout())
+    stream = io.BufferedWriter(output.RawStdout())
     yield stream
     stream.flush()
 
@@ -369,8 +373,10 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         InvalidArgument: the file cannot be written.
         StorageError: the disk is full, or failed.
     """
+    from docstore.backends import store_exists
+    from docstore.storage.files import storage_error
+
     path = path.resolve()
-    store_exists = import_module("docstore.backends").store_exists
     if any(store_exists(str(parent)) for parent in path.parents):
         raise InvalidArgument(f"cannot write {path}: it is in the folder of a store; name a file elsewhere")
     is_file = path.is_file() or not path.exists()
@@ -393,7 +399,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         if is_file:
             partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:
-            raise import_module("docstore.storage.files").storage_error("write", path, error) from error
+            raise storage_error("write", path, error) from error
         raise
 
 
@@ -441,7 +447,8 @@ def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_completion(args: argparse.Namespace) -> int:
     """Print the completion script that shtab generates from the parsers of all commands."""
-    shtab = import_module("shtab")
+    import shtab
+
     parser = whole_parser()
     folder = dict.fromkeys(("PATH", "DIR", "STORE"), shtab.DIRECTORY)
     _complete_files(parser, {**dict.fromkeys(("FILE", "FILE.tsv", "PAGE.html"), shtab.FILE), **folder})

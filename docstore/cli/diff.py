@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, output
 from docstore.cli.opening import open_named, stored_url
+from docstore.model.analysis import BITS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema
@@ -18,10 +19,7 @@ from docstore.reading.documents import Capture, Document
 from docstore.reports.measures import Measures, measures
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.text.explain import ExplainedBlock, doubts, explain, left_out
-from docstore.text.readers import is_html
-from tests.reference import charset
-from tests.reference.charset import TEXT_LIMIT_BYTES
-from tests.reference.fingerprints import BITS
+from docstore.text.readers import decode, is_html
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -181,8 +179,7 @@ def print_explanation(document: Document, capture: Capture, extractor: str, *, a
     if not capture.body or not is_html(capture.body, content_type):
         output.note(f"{document.url} has no HTML at {output.iso(capture.timestamp)}; nothing to explain")
         return False
-    source = charset.decode(capture.body[:TEXT_LIMIT_BYTES], content_type).text
-    blocks = explain(source, extractor)
+    blocks = explain(decode(capture.body, content_type)[1], extractor)
     visible = "\n".join(block.text for block in blocks)
     main = "\n".join(block.text for block in blocks if block.is_kept)
     reasons = doubts(capture.title or "", capture.headings or "", main, visible)

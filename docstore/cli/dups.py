@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +11,17 @@ from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_named, stored_url
 from docstore.cli.page_commands import DEFAULT_LIMIT
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
+from docstore.dedup.kernel import Kernel
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema, Verdict, VerdictKind
 from docstore.reading.documents import rejection_of
+from docstore.reports.dedup import KnownDuplicate, known_duplicates
+from docstore.reports.measures import SimhashMatch, SimhashPair, simhash_pairs, similar_by_simhash
 
 if TYPE_CHECKING:
     from docstore.attach import Store
     from docstore.reading.collapse import Orphan, Similar
-    from docstore.reports.dedup import KnownDuplicate
-    from docstore.reports.measures import SimhashMatch, SimhashPair
 
 
 NO_DUPLICATES = "no duplicates are known; `docstore sweep` compares all pairs of the store"
@@ -48,11 +48,11 @@ def run_dups(args: argparse.Namespace) -> int:
         raise InvalidArgument("--simhash takes a number of bits and --threshold a similarity; use only one of them")
     with open_named(args) as store:
         if args.all and args.simhash is not None:
-            pairs = import_module("docstore.reports.measures").simhash_pairs(store, args.simhash)
+            pairs = simhash_pairs(store, args.simhash)
             nothing = f"no two pages have simhashes that differ in at most {args.simhash} bits"
             return _print(args, map(_pair, pairs), ("bits", "url", "of"), nothing, right=(0,))
         if args.all:
-            known = import_module("docstore.reports.dedup").known_duplicates(store)
+            known = known_duplicates(store)
             listed = (_known(each) for each in known if each.similarity >= (args.threshold or 0))
             return _print(args, listed, ("kind", "similarity", "time", "url", "of"), NO_DUPLICATES, right=(1,))
         if args.rejected:
@@ -84,8 +84,7 @@ def run_dups(args: argparse.Namespace) -> int:
 
 
 def _by_simhash(args: argparse.Namespace, store: Store, page: bytes | str) -> int:
-    reports = import_module("docstore.reports.measures")
-    matches = reports.similar_by_simhash(store, page, args.simhash, limit=args.limit or DEFAULT_LIMIT)
+    matches = similar_by_simhash(store, page, args.simhash, limit=args.limit or DEFAULT_LIMIT)
     nothing = f"no page with a simhash that differs in at most {args.simhash} bits; a page without words has none"
     return _print(args, map(_match, matches), ("bits", "time", "url"), nothing, right=(0,))
 
@@ -107,7 +106,7 @@ def _known(known: KnownDuplicate) -> Shown:
 
 def _too_short(body: bytes, schema: Schema) -> str:
     """Why a file has no near pages, if its text is too short."""
-    kernel = import_module("docstore.dedup.kernel").Kernel(schema.extractor, schema.shingle_words, schema.checksum)
+    kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
     count = kernel.analyse(body, None).word_count
     if count >= MIN_NEAR_WORDS:
         return ""

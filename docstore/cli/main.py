@@ -10,16 +10,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from docstore.cli.output import line, prepare_streams, report_error
 from docstore.model.errors import EXIT_OK, DocstoreError, InvalidArgument, StorageError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
-    from typing import Any, NoReturn
 
 # --- the table of commands
 
@@ -95,11 +94,10 @@ GROUPS = {
 """Commands as `docstore --help` groups them."""
 TOOL = "tool"
 TOOLS = (
-    Command("tool dump", "show a file of a store byte by byte", STORES, "docstore.cli.upkeep"),
     Command("tool salvage", "write pages from records when rows are lost", STORES, "docstore.cli.upkeep"),
     Command("tool reindex", "index pages that the detector cannot see", STORES, "docstore.cli.sweep"),
-    Command("tool tune", "choose bands for a similarity and a recall", STORES, "docstore.lab.tune"),
-    Command("tool plateau", "draw a page's tag curve with its plateau", STORES, "docstore.lab.pictures"),
+    Command("tool lsh", "choose bands for a similarity and a recall", STORES, "docstore.cli.tools"),
+    Command("tool plateau", "measure a page's tag curve and its plateau", STORES, "docstore.cli.tools"),
 )
 """Commands for experts, which `docstore tool --help` lists."""
 COMMANDS = (*(command for group in GROUPS.values() for command in group), *TOOLS)
@@ -213,10 +211,6 @@ def _run(words: list[str]) -> int:
     command = find(name)
     if command is None:
         raise InvalidArgument(_unknown(name))
-    if name == "get" and not set(HELP).intersection(words):
-        code = import_module("docstore.cli.direct").get(words[1:])
-        if code is not None:
-            return int(code)
     return _run_command(command, words[1:])
 
 
@@ -233,8 +227,10 @@ def _store_behind(words: list[str]) -> list[str]:
 
 
 def _run_command(command: Command, words: list[str]) -> int:
+    from docstore.cli.arguments import parser_of
+
     try:
-        parser = import_module(ARGUMENTS).parser_of(command)
+        parser = parser_of(command)
         args, left = parser.parse_known_args(words)
         if left:  # argparse stops matching optional positionals at the first option: `put URL --store S FILE`
             args = parser.parse_intermixed_args(words)
@@ -252,19 +248,19 @@ def _run_command(command: Command, words: list[str]) -> int:
 
 
 def _print_version() -> int:
-    kernel = import_module("docstore.dedup.kernel")
-    version = import_module("docstore.version")
-    line(f"docstore {version.__version__} (kernel: {kernel.Kernel.name})")
-    if why := import_module("docstore.compiled").WHY_NOT:
-        line(kernel.slow_message(why))
+    from docstore.version import __version__
+
+    line(f"docstore {__version__}")
     return EXIT_OK
 
 
 def _unknown(name: str) -> str:
     if name.startswith("-"):
         return f"option {name} before the command; write `docstore COMMAND {name} ...`, see `docstore --help`"
+    from difflib import get_close_matches
+
     words = {command.name.rpartition(" ")[2]: command.name for command in COMMANDS}
-    near = import_module("difflib").get_close_matches(name.rpartition(" ")[2], words, n=1)
+    near = get_close_matches(name.rpartition(" ")[2], words, n=1)
     hint = f"did you mean `docstore {words[near[0]]}`?" if near else "`docstore --help` lists the commands"
     return f"no command {name!r}; {hint}"
 

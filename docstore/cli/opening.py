@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
@@ -71,14 +70,6 @@ def open_files(
     store = open_store(args.store, create=create, schema=schema, durability=durability, read_only=read_only)
     _warn(store)
     return store
-
-
-def note_slow_kernel(store: Store) -> None:
-    """Warn before the first page if this process analyses pages with the Python reference."""
-    if isinstance(store, DocumentStore):
-        schema = store.schema
-        kernels = import_module("docstore.dedup.kernel")  # numpy comes with it
-        kernels.Kernel(schema.extractor, schema.shingle_words, schema.checksum).warn_if_slow()
 
 
 def refuse_server(address: str, why: str) -> None:

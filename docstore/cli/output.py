@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from importlib import import_module
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
 
 from docstore.model import plain
 from docstore.reading.shown import capture_fields
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from contextlib import ExitStack
-    from typing import IO, Any
 
     from docstore.reading.documents import Capture, Document
 
@@ -168,7 +167,7 @@ def with_options(text: str, options: Collection[str]) -> str:
         option = f"--{name.replace('_', '-')}"
         if name in text:
             named = f"{name}=True" if "_" not in name else f"{name}(?:=True)?"
-            text = import_module("re").sub(rf"(?<![\w/.-]){named}(?![\w/=-]|\.\w)", option, text)
+            text = re.sub(rf"(?<![\w/.-]){named}(?![\w/=-]|\.\w)", option, text)
     return text if "create" in options else text.replace(", or create=True", "")
 
 
@@ -205,17 +204,21 @@ def safe(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.replace("\n", "").replace("\t", "").replace("\u00a0", "").isprintable():
         return text
-    return str(import_module("docstore.model.markup").safe(text))
+    from docstore.model import markup
+
+    return markup.safe(text)
 
 
 def shown_url(url: str) -> str:
     """A URL for people: percent-encoded letters decoded; every command accepts it."""
-    return safe(import_module("docstore.model.keys").shown_url(url))
+    from docstore.model import keys
+
+    return safe(keys.shown_url(url))
 
 
 def one_line(text: str) -> str:
     """Text on one line."""
-    return text if "\n" not in text and "\t" not in text else str(import_module("re").sub(r"[\t\n]+", " ", text))
+    return text if "\n" not in text and "\t" not in text else re.sub(r"[\t\n]+", " ", text)
 
 
 def cut(text: str, width: int) -> str:
@@ -234,13 +237,9 @@ def cut_middle(text: str, width: int) -> str:
 
 def json_line(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line of stdout."""
-    try:
-        coder = import_module("_json")  # what `json.dumps` calls, without the rest of json
-        encode = coder.make_encoder({}, None, coder.encode_basestring_ascii, None, ": ", ", ", False, False, True)
-        text = "".join(encode(value, 0))
-    except (ImportError, AttributeError, TypeError):
-        text = import_module("json").dumps(value)
-    sys.stdout.write(text + "\n")
+    import json
+
+    sys.stdout.write(json.dumps(value) + "\n")
 
 
 # --- times and sizes
@@ -349,7 +348,9 @@ def progress_bar(args: argparse.Namespace, stack: ExitStack, **look: Any) -> Any
     if not (sys.stderr.isatty() if args.progress is None else args.progress):
         return None
     # Imported here: the import takes longer than most commands.
-    return stack.enter_context(import_module("tqdm").tqdm(file=sys.stderr, dynamic_ncols=True, **look))
+    from tqdm import tqdm
+
+    return stack.enter_context(tqdm(file=sys.stderr, dynamic_ncols=True, **look))
 
 
 def progress_of_bytes(args: argparse.Namespace, stack: ExitStack, what: str) -> Callable[[int, int], None] | None:
@@ -373,7 +374,7 @@ def progress_of_count(
 
 def progress_of_stages(
     args: argparse.Namespace, stack: ExitStack, *, counts_stages: bool = False
-) -> Callable[[str, int, int], None] | None:
+) -> Callable[..., None] | None:
     """A function to call with (stage, done, total or 0); with `counts_stages` a stage's name is the unit."""
     bar = progress_bar(args, stack)
 

@@ -230,13 +230,11 @@ docstore stats
 docstore stats --store crawl-2024 --json
 docstore stats --codecs
 docstore stats --words --host example.com --limit 20
-docstore stats --words --png words.png
 docstore stats --dedup --by host
 docstore stats --dedup --by parameter --json
 docstore stats --dedup --by pattern
 docstore stats --dedup --by crawl
 docstore stats --crawl 2024-05
-docstore stats --dedup --png simhash.png
 """
 
 
@@ -254,12 +252,6 @@ def add_stats_arguments(parser: argparse.ArgumentParser) -> None:
     )
     declare(parser, "--crawl LABEL", "as --dedup, only of captures that the crawl of this label fetched")
     declare(parser, "--codecs", "size of records by column and codec, and the reason; reads all segments")
-    declare(
-        parser,
-        "--png FILE",
-        "with --words: draw both laws; with --dedup: draw exact Jaccard coefficients of pairs against the share of "
-        "equal simhash bits; needs the extra `plot`",
-    )
     arguments.add_store(parser, "everything as one JSON object", read_only=True)
 
 

@@ -10,7 +10,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -133,12 +132,13 @@ def _print_snippets(args: argparse.Namespace, store: Store, urls: list[str]) -> 
 
 
 def _print_explanations(args: argparse.Namespace, store: Store, document: Document) -> int:
-    shown = import_module("docstore.cli.diff")
+    from docstore.cli import diff
+
     explained = False
     for capture in document.captures:
         if args.versions > 1 and not args.json:
             output.line(f"{chr(10) if explained else ''}--- {output.iso(capture.timestamp)}")
-        explained |= shown.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
+        explained |= diff.print_explanation(document, capture, store.schema.extractor, as_json=args.json)
     return EXIT_OK if explained else EXIT_NOTHING_FOUND
 
 
@@ -262,7 +262,9 @@ def run_scan(args: argparse.Namespace) -> int:
         limit = args.limit if args.lang is None else None
         rows = store.cells.scan(qualifier_regex=args.qualifier_regex, limit=limit, spec=spec, **within)
         if args.lang is not None:
-            in_language = import_module("docstore.archives.export").in_language(store, args.lang, **within)
+            from docstore.archives import export
+
+            in_language = export.in_language(store, args.lang, **within)
             rows = islice((row for row in rows if in_language(row.row_key, None)), args.limit)
         for row in rows:
             count += 1

@@ -1,7 +1,7 @@
-"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--text`) or of duplicates (`--dedup`).  And
+"""`docstore stats`: totals, verdicts and sizes; statistics of words (`--words`) or of duplicates (`--dedup`).  And
 `docstore report`: what a store holds, as a page to look at.
 
-Reports and the laboratory are imported only if their options are used.
+Reports are imported only if their options are used.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import arguments, output
 from docstore.cli.opening import open_in, open_named
-from docstore.model.errors import EXIT_OK, InvalidArgument
+from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.types import Previous, VerdictKind
 from docstore.store import DocumentStore
 
 if TYPE_CHECKING:
     from docstore.reports.dedup import DedupStats
-    from docstore.reports.survey import Survey
+    from docstore.reports.wordstats import PowerLaw
 
 
 SHOWN_GROUPS = 20
@@ -45,13 +44,9 @@ def run_stats(args: argparse.Namespace) -> int:
     if args.by is not None and not args.dedup:
         raise InvalidArgument("--by needs --dedup")
     if args.words:
-        return int(import_module("docstore.lab.textstats").run(args))
+        return _run_words(args)
     if args.host is not None or args.limit is not None:
         raise InvalidArgument("--host and --limit need --words")
-    if args.png is not None and not args.dedup:
-        raise InvalidArgument("--png needs --words or --dedup")
-    if args.png is not None and args.by == "pattern":
-        raise InvalidArgument("--png cannot be used with --by pattern; leave one of them out")
     if args.crawl and args.by == "pattern":
         raise InvalidArgument("--crawl does not go with --by pattern, which counts pages of all crawls")
     if args.dedup:
@@ -109,20 +104,58 @@ def _text(name: str, value: object) -> str:
     return output.size(value) if name.endswith("_bytes") and isinstance(value, int) else str(value)
 
 
+def _run_words(args: argparse.Namespace) -> int:
+    """Print statistics of words."""
+    from docstore.reports.wordstats import TOP_WORDS, text_statistics
+
+    with open_named(args) as store:
+        statistics = text_statistics(store, host=args.host, top=args.limit or TOP_WORDS)
+    if not statistics.words:
+        output.note(f"no text{f' on {args.host}' if args.host else ''}")
+        return EXIT_NOTHING_FOUND
+    if args.json:
+        output.json_line(statistics.asdict())
+        return EXIT_OK
+    about = "" if statistics.exact else "about "
+    output.table(
+        [
+            ("pages", str(statistics.pages)),
+            ("words", str(statistics.words)),
+            ("vocabulary", f"{about}{statistics.vocabulary}"),
+            ("hapax", f"{about}{statistics.hapax}  ({statistics.hapax_share:.1%} of the vocabulary)"),
+            ("counted", statistics.method),
+            ("Zipf", _law(statistics.zipf, "f(r)", "r", "ranks spaced evenly in log r")),
+            ("Heaps", _law(statistics.heaps, "V(n)", "n", "points of the growth")),
+            ("growth", " ".join(f"{read}:{vocabulary}" for read, vocabulary in statistics.growth[-8:])),
+        ]
+    )
+    output.line()
+    rows = [
+        (str(ranked.rank), ranked.word, str(ranked.frequency), f"{ranked.probability:.5f}", f"{ranked.product:.4f}")
+        for ranked in statistics.top
+    ]
+    output.table(rows, ("rank", "word", "frequency", "P(r)", "r*P(r)"), right=(0, 2, 3, 4))
+    return EXIT_OK
+
+
+def _law(law: PowerLaw | None, name: str, variable: str, over: str) -> str:
+    if law is None:
+        return "too few points"
+    curve = f"{name} = {law.factor:.4g} * {variable}^{law.exponent:.3f}"
+    return f"{curve}  (least squares in log-log over {law.points} {over}, R2 {law.r_squared:.3f})"
+
+
 def _run_dedup(args: argparse.Namespace) -> int:
     """Print statistics of duplicates."""
-    dedupstats = import_module("docstore.reports.dedup")
+    from docstore.reports.dedup import DedupStats, dedup_stats
+
     with open_named(args) as store:
-        stats: DedupStats
         if isinstance(store, DocumentStore):
-            stats = dedupstats.dedup_stats(store, args.by, args.crawl or "")
+            stats = dedup_stats(store, args.by, args.crawl or "")
         else:
-            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, dedupstats.DedupStats)
-        pairs = [] if args.png is None else import_module("docstore.lab.pictures").plotted_pairs(store)
+            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, DedupStats)
     if args.by == "pattern":
         return _print_patterns(args, stats)
-    if args.png is not None:
-        arguments.write_file(args.png, import_module("docstore.lab.pictures").simhash_png(pairs))
     if args.json:
         output.json_line(stats.asdict())
         return EXIT_OK
@@ -190,16 +223,17 @@ def run_report(args: argparse.Namespace) -> int:
         raise InvalidArgument("name the page to write, such as `docstore report report.html`, or use --json")
     if args.file == "-" and args.json:
         raise InvalidArgument("--json prints the figures on stdout; write the page to a file")
-    surveys = import_module("docstore.reports.survey")
+    from docstore.reports.html import report_html
+    from docstore.reports.survey import Survey, survey
+
     with ExitStack() as stack:
         store = open_in(stack, args)
         show = output.progress_of_stages(args, stack)
-        made: Survey
         if isinstance(store, DocumentStore):
-            made = surveys.survey(store, None if show is None else partial(show, "pages"))
+            made = survey(store, None if show is None else partial(show, "pages"))
         else:
-            made = store.run_job("report", {}, surveys.Survey, show)
-    page = b"" if args.file is None else import_module("docstore.reports.html").report_html(made).encode()
+            made = store.run_job("report", {}, Survey, show)
+    page = b"" if args.file is None else report_html(made).encode()
     if args.file == "-":
         output.write_bytes(page)
     elif args.file is not None:

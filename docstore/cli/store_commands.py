@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from importlib import import_module
+from typing import TYPE_CHECKING
 
 from docstore.cli import arguments
 from docstore.cli.arguments import declare
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from docstore.model.types import ColumnFamily, GCPolicy
 
@@ -134,13 +133,15 @@ def add_init_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _family(text: str) -> ColumnFamily:
-    parsed: ColumnFamily = import_module("docstore.cli.stores").family(text)
-    return parsed
+    from docstore.cli.stores import family
+
+    return family(text)
 
 
 def _gc_policy(text: str) -> GCPolicy:
-    parsed: GCPolicy = import_module("docstore.cli.stores").gc_policy(text)
-    return parsed
+    from docstore.cli.stores import gc_policy
+
+    return gc_policy(text)
 
 
 def _share_or_none(text: str) -> float | None:
@@ -255,6 +256,11 @@ def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--base URL",
         "URL of the folder of --mirror; https:// alone if the folders in it are named by hosts",
+    )
+    declare(
+        parser,
+        "--windows-names",
+        "with --mirror: wget wrote the names for Windows, so an @ in a file name begins the query",
     )
     declare(
         parser,
@@ -537,27 +543,6 @@ def add_salvage_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_store(parser, "{captures, bodies, texts, unreadable, damaged} as one JSON object")
 
 
-# --- docstore tool dump
-
-DUMP_DESCRIPTION = """\
-Show every byte of a segment, a dictionary, a run of the index or another file
-of a store, in the terms of docs/format.md.  Damage is shown too.  --manifest
-shows the rows that list tablets, segments and dictionaries.  The store may be
-open meanwhile."""
-
-DUMP_EXAMPLES = """\
-docstore tool dump webtable/segments/00000001.seg
-docstore tool dump webtable/FORMAT
-docstore tool dump --manifest --store webtable
-"""
-
-
-def add_dump_arguments(parser: argparse.ArgumentParser) -> None:
-    declare(parser, "file FILE?", "a file of a store or a backup")
-    declare(parser, "--manifest", "show the manifest of --store instead of a file")
-    arguments.add_store(parser, 'one JSON object a line: {"line"}', read_only=True)
-
-
 LOOPBACK = "127.0.0.1"
 
 
@@ -615,21 +600,21 @@ def _port(text: str) -> int:
     raise argparse.ArgumentTypeError(f"not a port: {text!r}; write a number from 0 to 65535")
 
 
-# --- docstore tool tune
+# --- docstore tool lsh
 
-TUNE_DESCRIPTION = """\
+LSH_DESCRIPTION = """\
 Choose the bands of a min-wise sketch: they find pairs at a similarity with a
 recall, and propose few pairs that share only a template.  L bands of k bins
 miss a pair at similarity p with probability (1 - p^k)^L.  Prints the curve,
 and the curve of the bands that this docstore uses.  Needs no store."""
 
-TUNE_EXAMPLES = """\
-docstore tool tune --threshold 0.8 --recall 0.99
-docstore tool tune --threshold 0.6 --recall 0.95 --background 0.2 --json
+LSH_EXAMPLES = """\
+docstore tool lsh --threshold 0.8 --recall 0.99
+docstore tool lsh --threshold 0.6 --recall 0.95 --background 0.2 --json
 """
 
 
-def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
+def add_lsh_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "--threshold J", "default: 0.8", default=0.8)
     declare(parser, "--recall R", "of pairs at the threshold (default: 0.99)", default=0.99)
     declare(parser, "--background J", "similarity of pages that share only a template (default: 0.3)", default=0.3)
@@ -646,18 +631,18 @@ def add_tune_arguments(parser: argparse.ArgumentParser) -> None:
 # --- docstore tool plateau
 
 PLATEAU_DESCRIPTION = """\
-Draw the cumulative tag curve of a page as a PNG, with the span that the
-extractor `plateau` takes as main text.  Needs the extra `plot`."""
+Measure the tag curve of a page: tags so far by tokens so far, which are tags
+and words.  The plateau is the span with few tags in it and many outside.
+Prints the slope, tags per token, before, inside and after it."""
 
 PLATEAU_EXAMPLES = """\
-docstore tool plateau https://example.com/ --png plateau.png
-docstore tool plateau --file page.html --png plateau.png
+docstore tool plateau https://example.com/
+docstore tool plateau --file page.html --json
 """
 
 
 def add_plateau_arguments(parser: argparse.ArgumentParser) -> None:
     declare(parser, "url URL?", "a stored page; https:// is added if the scheme is missing")
     declare(parser, "--file PAGE.html", "a file of HTML in place of a stored page; - for stdin")
-    declare(parser, "--png FILE", "where to write the picture", required=True)
     declare(parser, "--at TIME", "version at this time")
-    arguments.add_store(parser, read_only=True)
+    arguments.add_store(parser, "the numbers, and points of the curve, as one JSON object", read_only=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.backends import names_server, store_exists
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import note_slow_kernel, open_files, open_in, open_named, refuse_other_backend
+from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
 from docstore.cli.store_commands import LOOPBACK
 from docstore.model.capture import BODY
 from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
@@ -51,8 +50,10 @@ def _vocabulary(path: Path) -> str:
         source = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidArgument(f"cannot read the vocabulary {path}: {error}") from error
+    from docstore.text.vocabulary import parse  # loads lxml
+
     try:
-        import_module("docstore.text.vocabulary").parse(source)
+        parse(source)
     except InvalidArgument as error:
         raise InvalidArgument(f"{path}: {error}") from error
     return source
@@ -103,13 +104,14 @@ def gc_policy(text: str) -> GCPolicy:
 
 
 def run_copy(args: argparse.Namespace) -> int:
+    from docstore.archives import copying  # loads numpy
+
     for address in (args.source, args.target):
         if names_server(address):
             raise InvalidArgument(
                 f"{address} is a server, and copy opens the store itself; copy a backup of that store instead "
                 "(`docstore backup`, `docstore restore`), stop the server, or name a store on HBase by its own address"
             )
-    copying = import_module("docstore.archives.copying")  # imports numpy
     with ExitStack() as stack:
         source = stack.enter_context(
             open_files(
@@ -175,10 +177,12 @@ def run_backup(args: argparse.Namespace) -> int:
 
 
 def run_restore(args: argparse.Namespace) -> int:
+    from docstore.tablets.backup import restore
+
     refuse_other_backend(args.store, "a restore writes files of a store; use `docstore copy` for other backends")
     with ExitStack() as stack:
         show = output.progress_of_bytes(args, stack, "restore")
-        import_module("docstore.tablets.backup").restore(Path(args.folder), Path(args.store), on_progress=show)
+        restore(Path(args.folder), Path(args.store), on_progress=show)
     with open_named(args) as store:
         # Counted here, because the stored totals do not decrease if pages are deleted.
         bodies = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1], keys_only=True)
@@ -224,7 +228,6 @@ def run_serve(args: argparse.Namespace) -> int:
         with open_files(
             args, "a server opens its store itself", create=args.create, durability=args.durability
         ) as store:
-            note_slow_kernel(store)
             server.serve(store, settings, _note_addresses, log)
     finally:
         log.close()
@@ -234,13 +237,12 @@ def run_serve(args: argparse.Namespace) -> int:
 def _server_modules() -> tuple[Any, Any, Any]:
     """The server's modules; they need libraries that an installation may lack."""
     try:
-        names = ("run", "settings", "telemetry")
-        run_module, settings, telemetry = (import_module(f"docstore.serving.{name}") for name in names)
+        from docstore.serving import run, settings, telemetry
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "docstore":
             raise
         raise InvalidArgument(f"{INSTALL} ({error.name} is missing)") from error
-    return run_module, settings, telemetry
+    return run, settings, telemetry
 
 
 def _note_addresses(addresses: Any) -> None:

@@ -1,37 +1,24 @@
-"""Maintain a store: check it, compact it, salvage its records, dump its files."""
+"""Maintain a store: check it, compact it, salvage its records."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docstore.attach import open_or_attach
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_files, open_in, refuse_other_backend
+from docstore.cli.opening import open_in, refuse_other_backend
 from docstore.cli.store_commands import TEXTS_WITHOUT_BODIES
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
-from docstore.model.format import (
-    BACKUP_FILE,
-    DICTIONARY_MAGIC,
-    DICTIONARY_SUFFIX,
-    FORMAT_FILE,
-    LOCK_FILE,
-    RUN_MAGIC,
-    RUN_SUFFIX,
-    SEGMENT_SUFFIX,
-)
 from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Page
-from docstore.storage.files import Files
+from docstore.reports import check
 from docstore.storage.reports import CompactionReport, Problem
 from docstore.store import DocumentStore
-from docstore.tablets.dump import dump_dictionary, dump_manifest, dump_segment
 from docstore.tablets.layout import Layout
-from docstore.tablets.leftovers import segment_of_name
 
 if TYPE_CHECKING:
     from docstore.attach import Store
@@ -64,9 +51,7 @@ def run_check(args: argparse.Namespace) -> int:
                 "again, or restore them"
             )
         problems = (
-            import_module("docstore.reports.check").losses(
-                store.opened if isinstance(store, DocumentStore) else store.losses()
-            )
+            check.losses(store.opened if isinstance(store, DocumentStore) else store.losses())
             if args.acknowledge
             else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )
@@ -91,7 +76,7 @@ def run_check(args: argparse.Namespace) -> int:
 def _checked(store: Store, on_row: Callable[[int], None] | None) -> Iterator[Problem]:
     """The problems of a check, by this process or by the server that holds the store."""
     if isinstance(store, DocumentStore):
-        yield from import_module("docstore.reports.check").check(store.opened, on_row)  # numpy comes with it
+        yield from check.check(store.opened, on_row)
         return
     result = store.run_job("check", {}, dict[str, Any], on_row and (lambda _stage, done, _total: on_row(done)))
     for fields in result["problems"]:
@@ -174,11 +159,13 @@ SALVAGED_HEADER = ("X-Docstore-Salvaged", "status and short headers are lost")
 
 
 def run_salvage(args: argparse.Namespace) -> int:
+    from docstore.archives import export
+    from docstore.tablets.salvage import Salvage
+
     refuse_other_backend(args.store, "salvage reads the files of a store")
     if not Path(args.store).is_dir():
         raise InvalidArgument(f"there is no folder {args.store}; name the folder of a store with --store")
-    export = import_module("docstore.archives.export")
-    salvage = import_module("docstore.tablets.salvage").Salvage(Path(args.store), only_set_aside=args.set_aside)
+    salvage = Salvage(Path(args.store), only_set_aside=args.set_aside)
     late = 0
     with arguments.replaced(Path(args.output)) as stream:
         writer = export.WRITERS[args.format](stream, True)
@@ -203,50 +190,3 @@ def run_salvage(args: argparse.Namespace) -> int:
     if late:
         return EXIT_RECORDS_SKIPPED
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
-
-
-# --- docstore tool dump
-
-
-_PLAIN = (FORMAT_FILE, LOCK_FILE, BACKUP_FILE)
-
-
-def run_dump(args: argparse.Namespace) -> int:
-    if (args.file is None) != args.manifest:
-        raise InvalidArgument("dump takes either a FILE or --manifest; see `docstore tool dump --help`")
-    if args.manifest:
-        with open_files(args, "the manifest is in the store's files") as store:
-            _show(args, dump_manifest(store.opened.engine))
-    else:
-        _show(args, _dump_lines(Path(args.file)))
-    return EXIT_OK
-
-
-def _show(args: argparse.Namespace, lines: Iterator[str]) -> None:
-    for line in lines:
-        if args.json:
-            output.json_line({"line": line})
-        else:
-            output.line(line)
-
-
-def _dump_lines(path: Path) -> Iterator[str]:
-    files = Files()
-    if not path.is_file():
-        raise InvalidArgument(f"no file {path}; name a file of a store, such as STORE/segments/00000001.seg")
-    number = int(path.stem) if path.stem.isdecimal() else segment_of_name(path.name)
-    if path.name.endswith(SEGMENT_SUFFIX) and number is not None:
-        yield from dump_segment(files.open_read(path), number)
-        return
-    raw = files.read_whole(path)
-    if path.name.endswith(DICTIONARY_SUFFIX) or raw.startswith(DICTIONARY_MAGIC):
-        yield from dump_dictionary(raw)
-    elif path.name.endswith(RUN_SUFFIX) or raw.startswith(RUN_MAGIC):
-        yield from import_module("docstore.dedup.runs").dump_run(raw)  # imports numpy, which no other file needs
-    elif path.name in _PLAIN:
-        yield from raw.decode("utf-8", "backslashreplace").splitlines()
-    else:
-        raise InvalidArgument(
-            f"{path} is not a segment (NUMBER{SEGMENT_SUFFIX}), dictionary ({DICTIONARY_SUFFIX}), run ({RUN_SUFFIX}) "
-            f"or {', '.join(_PLAIN)}; --manifest shows rows that are in LevelDB's files"
-        )

@@ -22,9 +22,10 @@ from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavail
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
+from docstore.storage.engine import RunStorage
 from docstore.storage.files import read_only_error
 from docstore.storage.port import Backend
-from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
+from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries

@@ -10,7 +10,6 @@ timestamps, so applying them twice changes nothing.  A conditional write is sent
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import random
 import threading
@@ -48,7 +47,7 @@ def messages() -> Any:
         InvalidArgument: thriftpy2 is not installed.
     """
     try:
-        thriftpy2 = importlib.import_module("thriftpy2")
+        import thriftpy2
     except ImportError as error:
         raise InvalidArgument(
             "stores on HBase need thriftpy2: run `pip install '.[hbase]'` in a checkout of docstore"
@@ -60,17 +59,17 @@ class Connection:
     """One connection to one gateway; used by one thread at a time."""
 
     def __init__(self, host: str, port: int, timeout_seconds: float) -> None:
-        types = messages()
-        sockets = importlib.import_module("thriftpy2.transport")
-        protocols = importlib.import_module("thriftpy2.protocol")
-        self._socket = sockets.TSocket(
+        types = messages()  # refuses if there is no thriftpy2
+        from thriftpy2 import protocol, thrift, transport
+
+        self._socket = transport.TSocket(
             host, port, socket_timeout=timeout_seconds * 1000, connect_timeout=CONNECT_SECONDS * 1000
         )
-        transport = sockets.TCyBufferedTransportFactory().get_transport(self._socket)
-        transport.open()
-        self._transport = transport
-        self._protocol = protocols.TCyBinaryProtocolFactory().get_protocol(transport)
-        self._thrift = importlib.import_module("thriftpy2.thrift")
+        buffered = transport.TCyBufferedTransportFactory().get_transport(self._socket)
+        buffered.open()
+        self._transport = buffered
+        self._protocol = protocol.TCyBinaryProtocolFactory().get_protocol(buffered)
+        self._thrift = thrift
         self._service = types.THBaseService
         self._failures = (types.TIOError, types.TIllegalArgument)
 

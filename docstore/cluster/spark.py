@@ -15,7 +15,6 @@ Rows may come in any order.
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shutil
@@ -32,10 +31,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.analysis import BINS
 from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.sets import Numbers, Sets, distinct
 from docstore.sweep.candidates import CHUNK_PAIRS, Candidates, band_keys, band_pairs, band_width
 from docstore.sweep.engine import Columns, Engine, in_order, save_sets, shared_of_files
-from tests.reference.fingerprints import BINS, Numbers, Sets, distinct
 
 MISSING = "the Spark engine needs pyspark, pyarrow and pandas: run `pip install '.[spark]'` in a checkout of docstore"
 try:
@@ -81,9 +81,10 @@ class SparkEngine(Engine):
         self._threads = threads
         _check_installed()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers use it, as a path on their machines
-        session = importlib.import_module("pyspark.sql").SparkSession
-        self._is_own = session.getActiveSession() is None
-        builder = session.builder.appName("docstore sweep").master(master)
+        from pyspark.sql import SparkSession
+
+        self._is_own = SparkSession.getActiveSession() is None
+        builder = SparkSession.builder.appName("docstore sweep").master(master)
         for name, value in (SETTINGS | dict(settings)).items():
             builder = builder.config(name, value)
         with _translated(f"start on {master}"):
@@ -194,8 +195,8 @@ def _codes(path: Path) -> Numbers:
 
 def _check_installed() -> None:
     try:
-        importlib.import_module("pyspark")
-        importlib.import_module("pandas")  # mapInArrow needs it
+        import pandas  # noqa: F401 - mapInArrow needs it
+        import pyspark  # noqa: F401
     except ImportError as error:
         raise InvalidArgument(MISSING) from error
     home = os.environ.get("JAVA_HOME")

@@ -36,7 +36,7 @@ from docstore.cluster.coding import (
 )
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.protocol import FENCE, SLOT, CheckAndMutate, slot_name
-from docstore.dedup.buckets import FAMILY, TABLE
+from docstore.dedup.buckets import BUCKET_LIMIT, FAMILY, TABLE
 from docstore.dedup.index import page_of
 from docstore.model.capture import CHECKSUM
 from docstore.model.errors import CommitUnknown, CorruptionError
@@ -55,7 +55,6 @@ from docstore.model.types import Cell, DeleteRow, Durability, Position, ReadSpec
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import capture_of
 from docstore.storage.values import parse_cell_value
-from tests.reference.ranking import BUCKET_LIMIT
 
 KINDS: Final = (POSTING_BODY, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST, POSTING_TEXT, POSTING_BAND)
 """In the order of the sweeps."""

@@ -12,35 +12,81 @@ run.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from docstore.compiled import docstore_native
+from docstore.model.analysis import BANDS
 from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
+from docstore.model.sets import Keys, Numbers
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan
-from tests.reference.fingerprints import BANDS, Numbers
-from tests.reference.ranking import (
-    BUCKET_LIMIT,
-    NO_KEYS,
-    IndexQuery,
-    Keys,
-    Proposal,
-    first_of_each,
-    propose,
-)
-
-if TYPE_CHECKING:
-    from docstore.dedup.kernel import Postings
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
 
+BUCKET_LIMIT: Final = 64
+"""Texts in one bucket; `docs/benchmarks.md` has the share of duplicates that are flagged all the same."""
+LOOKS_NEAR: Final = 24
+LOOKS_INSIDE: Final = 16
+LOOKS_MOST: Final = 8
+"""Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
+many keys they share: a text that was among the first of full buckets is in no others."""
+FURTHER: Final = 48
+"""Texts of each of the first two lists that may be looked at next."""
+LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
+"""For native code."""
+NO_KEYS: Final[Keys] = np.empty(0, np.uint64)
+
 _KIND: Final = bytes((POSTING_BAND,))
 _new_tuple = tuple.__new__
 """Takes half the time of a NamedTuple's constructor; there are eight a page."""
+
+
+class IndexQuery(NamedTuple):
+    """What a page asks the index, and what it is posted under.
+
+    Attributes:
+        band_keys: of its sketch, depth by depth.
+        fingerprints: all under which it is posted; a large page does not ask for all of them.
+        runs: of its fingerprints, length by length.
+        own_number: of its text.
+        more: so many more texts are wanted than are looked at otherwise.
+    """
+
+    band_keys: Keys
+    fingerprints: Keys
+    runs: Keys
+    own_number: int
+    more: int = 0
+
+    def first_keys(self) -> tuple[Keys, Keys]:
+        """The first keys of all chains that are posted: its bands', and its fingerprints."""
+        return self.band_keys[:BANDS], self.fingerprints
+
+
+class Proposal(NamedTuple):
+    """What the index answers.
+
+    Attributes:
+        numbers: of texts, in the order in which to look at them.
+        candidates: different texts found, looked at or not.
+        has_own: whether the page's own text is among them: it is posted already.
+        further: texts that come next, where the others are no more than alike.
+        is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
+        further_keys: those of chains beyond their first that were asked for, and of a text in the middle of a crowd
+            those of its second buckets: a text is posted under them as well.
+    """
+
+    numbers: list[int]
+    candidates: int
+    has_own: bool
+    further: list[int]
+    is_crowded: bool
+    further_keys: Keys
 
 
 class NewPostings:
@@ -56,7 +102,7 @@ class NewPostings:
 
     def __init__(self) -> None:
         self.rows: dict[bytes, list[bytes]] = {}
-        self.recent: Postings | None = None
+        self.recent: docstore_native.Postings | None = None
         self.ahead: dict[bytes, list[bytes]] = {}
 
     def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:
@@ -99,7 +145,12 @@ class Buckets(Protocol):
         ...
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """Look up the keys of a page, and rank the texts: `ranking.propose`."""
+        """Look up the keys of a page, and rank the texts.
+
+        A key is the first of a chain: bands of more and more bins, runs of more and more shingles (LSH Forest: Bawa,
+        Condie, Ganesan 2005).  A bucket that is full stays full, and the texts after its first are posted under the
+        next key of the chain as well, so a look-up goes along each chain until a bucket has room.
+        """
         return propose(query, lambda keys: self.find(keys, new))
 
     def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
@@ -238,6 +289,26 @@ class LayeredBuckets:
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""
         return propose(query, lambda keys: self.find(keys, new))
+
+
+def propose(query: IndexQuery, find: Callable[[Keys], tuple[Numbers, Keys]]) -> Proposal:
+    """Rank what look-ups by a function find, which takes and gives the same as `Buckets.find`."""
+    found = docstore_native.propose(query, BUCKET_LIMIT, LOOKS, lambda keys: find(np.frombuffer(keys, np.uint64)))
+    return proposal_of(found)
+
+
+def proposal_of(found: docstore_native.Proposed) -> Proposal:
+    """A proposal as native code gives it."""
+    *fields, further_keys = found
+    return _new_tuple(Proposal, (*fields, np.frombuffer(further_keys, np.uint64) if further_keys else NO_KEYS))
+
+
+def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tuple[Numbers, Keys]:
+    """Sort what a look-up found by key, the order of one key's texts kept, and keep the first `limit` of each."""
+    order = np.argsort(owner, kind="stable")
+    owner, texts = owner[order], texts[order]
+    keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
+    return (owner, texts) if keep.all() else (owner[keep], texts[keep])
 
 
 def _row_key(key: int) -> bytes:

@@ -93,7 +93,7 @@ def is_doubtful(analysis: Analysis) -> bool:
     """Whether the main text is doubtful, by the rule at the head of this file."""
     if analysis.entries:
         return False
-    return not has_words(analysis.main_bytes, analysis.title.casefold(), LEAST_LETTERS, LEAST_SHARE)
+    return not has_words(analysis.main_bytes, analysis.title, LEAST_LETTERS, LEAST_SHARE)
 
 
 def distinctive_words(title: str) -> frozenset[str]:

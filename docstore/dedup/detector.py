@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from blake3 import blake3
 
-from docstore.dedup.buckets import NOTHING_NEW
+from docstore.compiled import docstore_native
+from docstore.dedup.buckets import NOTHING_NEW, Proposal
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
@@ -53,14 +54,13 @@ from docstore.model.capture import (
 from docstore.model.format import TEXT_NUMBER_BYTES
 from docstore.model.keys import host_of
 from docstore.model.pointers import PagePointer, text_number
+from docstore.model.sets import Keys
 from docstore.model.types import DUPLICATES, Previous, Schema, VerdictKind
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, through_moves
-from tests.reference.ranking import Proposal
-from tests.reference.texts import QueryText, SketchBounds
 
 MAX_VERIFIED = 16
 """Candidates compared exactly per page: the first that the index proposes and sketches do not rule out; if none of them
@@ -290,6 +290,38 @@ class Thresholds(NamedTuple):
         return VerdictKind.SIMILAR if is_similar else VerdictKind.NEW
 
 
+class SketchBounds(NamedTuple):
+    """What two sketches must leave possible, for a text to be looked at.
+
+    Attributes:
+        least_estimate: of the Jaccard coefficient.
+        margin: added to an estimate to come to the upper end of its error.
+        least_contained: share of the smaller text that may be in the other, taken at that upper end.
+    """
+
+    least_estimate: float
+    margin: float
+    least_contained: float
+
+
+class QueryText(NamedTuple):
+    """The text of a page that is compared with others.
+
+    Attributes:
+        number: of the text.
+        text_checksum: of the text.
+        sketch: of the text.
+        shingle_count: shingles in the text.
+        shingles: (n,) uint64, ascending; never changed.
+    """
+
+    number: int
+    text_checksum: bytes
+    sketch: bytes
+    shingle_count: int
+    shingles: Keys
+
+
 def jaccard(shared: int, first: int, second: int) -> float:
     """Jaccard coefficient from the sizes of two sets and of their intersection; 0.0 for two empty sets."""
     either = first + second - shared
@@ -309,7 +341,7 @@ class Detector:
         self._least = thresholds.least
         self._title_rule = title_rule
         bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
-        self._texts = kernel.texts_held(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
+        self._texts = docstore_native.Texts(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
 
     def asked(self, analysis: Analysis, numbers: list[int]) -> list[int]:
         """Of the texts proposed for a page, most of those whose pages will be read: their sketches are not cached, or
@@ -591,7 +623,7 @@ class Detector:
         if not len(shingles):
             return 0, 0  # a cell set by hand: not the text of the fingerprints
         self._texts.keep(number, text_checksum, shingles)
-        return self._kernel.overlap(page.shingles, shingles), len(shingles)
+        return docstore_native.overlap(page.shingles, shingles), len(shingles)
 
     # --- exact and same_text
 

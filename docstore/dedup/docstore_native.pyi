@@ -1,7 +1,7 @@
 """What the compiled module offers; its callers are `kernel` and those in `tablets/`, and say what each value
 means."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,22 +19,70 @@ words."""
 
 class Kernel:
     def __init__(self, extractor: str, shingle_words: int, with_blake3: bool, order: bytes) -> None: ...
-    def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes | None, Page | None]: ...
-    def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[tuple[bytes | None, Page | None]]: ...
+    def analyse(self, body: bytes, content_type: str, links: bool) -> tuple[bytes | None, Page | str | None]:
+        """Digest of the body if it is BLAKE3; the page, None if the body is no HTML, or why it cannot be analysed."""
+
+    def analyse_many(
+        self, bodies: list[tuple[bytes, str]], links: bool
+    ) -> list[tuple[bytes | None, Page | str | None]]: ...
     def shingles(self, text: str) -> bytes: ...
-    def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes] | None: ...
-    def fingerprints(self, text: str) -> Numbers | None: ...
+    def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[bytes, bytes, bytes]: ...
+    def fingerprints(self, text: bytes) -> Numbers | None: ...
+
+TEXT_LIMIT_BYTES: int
+"""Text is taken from the first bytes of a body, so many at most."""
 
 def joined_words(text: str, table: bytes) -> str: ...
-def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]: ...
-def has_words(text: bytes, folded: str, least: int, share: int) -> bool | None: ...
+def has_words(text: bytes, wanted: str, least: int, share: int) -> bool: ...
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script that does not separate words."""
+
+def is_html(body: bytes, content_type: str) -> bool:
+    """Whether a body is read as HTML, by the rules at the head of `text.readers`."""
+
+def decode(body: bytes, content_type: str) -> tuple[str, str]:
+    """The WHATWG name of a body's encoding, in lower case, and the text of the first `TEXT_LIMIT_BYTES`."""
+
+def fold_lines(text: str) -> str:
+    """The lines of a text, white space folded to one blank, without empty ones; U+0000 becomes U+FFFD."""
+
+def visible_text(source: str) -> str:
+    """The visible text of HTML, one block a line."""
+
+def read_html(source: str) -> tuple[str, str, str, list[tuple[str, str]]]:
+    """Visible text, description, headings one a line, and links of HTML."""
+
+def base_href(body: bytes, content_type: str) -> str | None:
+    """The address in the first `base` element that has one."""
+
+def json_ld(body: bytes, content_type: str) -> list[str]:
+    """The contents of the scripts of JSON-LD in a page."""
+
+def plateau(source: str) -> tuple[list[int], list[int], tuple[int, int]]:
+    """The tag plateau of a page: tags before each text, words of each; the first text, and the one behind the last."""
+
+def explain(source: str, extractor: str) -> list[tuple[str, bool, int | None, list[str]]]:
+    """Text of each block, whether it is main text, its score in hundredths, the causes in words."""
+
+def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int: ...
 def shared_members(
     starts: NDArray[np.uint64], members: NDArray[np.uint64], first: NDArray[np.uint64], second: NDArray[np.uint64]
 ) -> bytes: ...
+def sketch_similarity(first: bytes, second: bytes) -> float: ...
+def sketches_of_sets(starts: NDArray[np.uint64], members: NDArray[np.uint64]) -> bytes: ...
 
 class Texts:
-    """`dedup.texts.Texts` in native code."""
+    """Sketches and shingle sets by text number, of the last texts: what a page is compared with in one step.
+
+    Sketches go first in first out; one that is put again keeps its place.  Of the sets those stay that were asked for
+    last.  They belong to a text, so what is held stays true whatever becomes of the pages that have it.
+
+    Args:
+        limit: most sketches held.
+        bounds: by which a sketch rules out a text; see `detector.SketchBounds`.
+        limit_bytes: of the sets held; the last one always is.
+    """
 
     def __init__(self, limit: int, bounds: tuple[float, float, float], limit_bytes: int) -> None: ...
     @property
@@ -72,11 +120,20 @@ class Postings:
         limit: int,
         looks: tuple[int, int, int, int],
         batch: Postings | None,
-    ) -> tuple[list[int], int, bool, list[int], bool, bytes]: ...
-    def packed(self) -> bytes: ...
+    ) -> Proposed: ...
+    def sorted(self, limit: int) -> bytes: ...
     def texts(self) -> bytes: ...
 
-def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]: ...
+Proposed: TypeAlias = tuple[list[int], int, bool, list[int], bool, bytes]
+"""The fields of `buckets.Proposal`."""
+
+def propose(
+    asked: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], int, int],
+    limit: int,
+    looks: tuple[int, int, int, int],
+    find: Callable[[bytes], tuple[NDArray[np.int64], NDArray[np.uint64]]],
+) -> Proposed: ...
+def posting_rows(body_checksum: bytes, text_checksum: bytes, title: bytes) -> list[bytes]: ...
 
 class Packed:
     """Bytes to be read through a memoryview."""
@@ -90,30 +147,41 @@ def encode_slices(packed: NDArray[np.uint64], slice_bits: int, place_bits: int) 
 def merge_slices(
     runs: list[RunView], texts: list[int], shape: tuple[int, int], limit: int, first: int, count: int
 ) -> Slices: ...
+def prune_slices(
+    run: RunView, places: NDArray[np.uint64], texts: int, shape: tuple[int, int], limit: int, first: int, count: int
+) -> Slices: ...
 
 class FrameDictionary:
     """A dictionary of zstd frames; its caller is `tablets.codec`."""
 
-    def __init__(self, content: bytes) -> None: ...
+    def __init__(self, content: bytes, level: int) -> None: ...
     @property
     def memory_bytes(self) -> int: ...
-    def frame(self, value: bytes, limit: int | None = None) -> bytes | None: ...
-    def frames(self, body: bytes, text: bytes, limit: int | None = None) -> tuple[bytes, bytes] | None: ...
 
-def delta_frame(value: bytes, base: bytes, limit: int | None = None) -> bytes | None: ...
+def encode_value(
+    raw: bytes,
+    bases: Iterator[tuple[bytes, bytes, int]],
+    dictionary: FrameDictionary | None,
+    body: bytes,
+    costs: tuple[int, int, int, int],
+    level: int,
+    compares: bool,
+) -> tuple[int, int, bytes, bytes]: ...
 def encode_values(
-    tasks: Sequence[tuple[bytes, Sequence[bytes | int], FrameDictionary | None, bytes, bytes, int, int]], threads: int
-) -> list[tuple[int, int, bytes, bytes] | None]: ...
+    tasks: Sequence[tuple[bytes, Sequence[bytes | int], FrameDictionary | None, bytes, bytes, int, int]],
+    on_body: tuple[int, int],
+    threads: int,
+) -> list[tuple[int, int, bytes, bytes]]: ...
 
 class RecordEncoder:
-    """`tablets.record.encode_records` in native code; what marks things is handed in."""
+    """Makes the bytes of `tablets.record.encode_records`; what marks things is handed in."""
 
-    def __init__(self, marks: tuple[int, int, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
+    def __init__(self, marks: tuple[int, bytes, int, int], columns: dict[tuple[str, bytes], int]) -> None: ...
     def encode(self, records: Sequence[Any], segment: int, offset: int) -> tuple[bytes, list[bytes]] | None: ...
 
 def sort_fields(
     columns: tuple[tuple[str, bytes], ...], fields: tuple[str | bytes, ...], limit: int
-) -> tuple[dict[tuple[str, bytes], bytes], dict[tuple[str, bytes], bytes]] | None: ...
+) -> tuple[dict[tuple[str, bytes], bytes], dict[tuple[str, bytes], bytes]]: ...
 def put_cells(
     put: Callable[[bytes, bytes], None],
     rows: Sequence[Any],
@@ -133,8 +201,8 @@ def encode_capture(
     arrived: int,
     confirms: int,
     body_name: bytes,
-) -> bytes | None: ...
-def encode_headers(headers: Headers, names: dict[str, int], values: dict[str, int]) -> bytes | None: ...
+) -> bytes: ...
+def encode_headers(headers: Headers, names: dict[str, int], values: dict[str, int]) -> bytes: ...
 def decode_headers(value: bytes, names: tuple[str, ...], values: tuple[str, ...]) -> Headers | None: ...
 def value_place(envelope: bytes) -> tuple[int, int, int] | None: ...
 def decode_value(

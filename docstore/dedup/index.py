@@ -25,14 +25,28 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from heapq import merge
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from blake3 import blake3
 
-from docstore.dedup.buckets import FAMILY, NOTHING_NEW, TABLE, Buckets, NewPostings
+from docstore.dedup.buckets import (
+    BUCKET_LIMIT,
+    FAMILY,
+    LOOKS_INSIDE,
+    LOOKS_MOST,
+    LOOKS_NEAR,
+    NO_KEYS,
+    NOTHING_NEW,
+    TABLE,
+    Buckets,
+    IndexQuery,
+    NewPostings,
+    Proposal,
+)
 from docstore.dedup.comparable import near_compares, text_compares
 from docstore.dedup.kernel import posting_rows
+from docstore.model.analysis import BANDS, Analysis
 from docstore.model.format import (
     POSTING_BAND,
     POSTING_BODY,
@@ -42,16 +56,12 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
     TIMESTAMP_MAX,
 )
-from docstore.model.pointers import PagePointer, body_head, text_number
+from docstore.model.pointers import PagePointer, body_head, normal_digest, text_number
+from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
 from docstore.storage.plan import Plan, Stage
-from tests.reference.fingerprints import BANDS
-from tests.reference.ranking import BUCKET_LIMIT, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery, Keys, Proposal
-
-if TYPE_CHECKING:
-    from docstore.model.analysis import Analysis
 
 POINTER_SLICE = 64
 """Page pointers in the first read; the pages of a body that thousands of URLs share are read in slices."""
@@ -64,7 +74,7 @@ MAX_CACHED_ROWS = 131_072
 """Rows of texts and bodies in the cache, with their qualifiers (mostly one each): at most some 25 MB.  Most candidates
 are texts of recent pages."""
 
-LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
+MOST_LOOKS = LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST
 MAX_CACHED_GONE = 65_536
 """Cached numbers of texts without a live page."""
 MAX_CACHED_CONDITIONS = 128
@@ -73,7 +83,6 @@ OLDEST_COST = 6
 """Cost of one in the cache, in qualifiers."""
 
 SLICE_POSTINGS = 4096
-NO_KEYS: Final[Keys] = np.empty(0, np.uint64)
 _MOST_KEY = (1 << 64) - 1
 REMOVED_AT_ONCE = 256
 """Postings verified again and removed while the lock is taken once: a few milliseconds."""
@@ -106,6 +115,8 @@ class Posted(NamedTuple):
 
 
 def _name_key(kind: int, name: str) -> bytes:
+    if kind == POSTING_PAYLOAD_DIGEST:
+        name = normal_digest(name)
     return bytes((kind,)) + blake3(name.encode("utf-8", "surrogateescape")).digest(8)
 
 
@@ -508,7 +519,7 @@ class HashIndex:
             hidden = len(proposal.numbers) - len(left)
             if hidden <= query.more:
                 further = [number for number in proposal.further if not self._is_gone(number, new)]
-                proposal = proposal._replace(numbers=left[:LOOKS], further=further)
+                proposal = proposal._replace(numbers=left[:MOST_LOOKS], further=further)
                 break
             query = query._replace(more=2 * hidden)
             proposal = self._buckets.propose(query, new)

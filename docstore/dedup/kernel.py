@@ -1,9 +1,11 @@
-"""The one place that says which code runs: for bodies and their checksums, for texts, for sets, for runs of postings.
+"""Typed access to the native kernel: bodies and their checksums, texts, sets, runs of postings.
 
-`tests/reference/` defines every result.  Native code gives the same bits faster, and is used if it is built and has
-the extractor; `Kernel.name` says which code analyses pages.  A string with lone surrogates is analysed by the
-reference.
-Bodies that are not HTML go to `text.readers`, whichever code runs; checksums are of the whole body.
+`tests/reference/` has the readable definition of every result.  Bodies that are not HTML go to `text.readers`, which
+gives their text to the kernel; checksums are of the whole body.  A lone surrogate of a string is read as U+FFFD, once
+for each of its three bytes.
+
+If native code panics over a body, which would be a defect, the page is stored without text: its verdict has the reason,
+and the log an error that asks for a report.
 
 A checksum *decides alone* where equal checksums may be taken for equal bytes: at least 128 bits, and no way known to
 make two bodies with one checksum.  With the others length and bytes are compared before a body counts as `exact`.
@@ -31,32 +33,23 @@ import logging
 import sys
 import zlib
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore import compiled
 from docstore.compiled import docstore_native
 from docstore.model import format as disk
-from docstore.model.analysis import Analysis, Link, TextKeys
+from docstore.model.analysis import BINS, IN_ORDER, Analysis, Link
 from docstore.model.capture import encode_entries
 from docstore.model.errors import InvalidArgument
+from docstore.model.sets import Numbers, Sets
 from docstore.text import readers
 from docstore.text.readers import SHELL_WORDS
-from tests.reference import analysis as reference
-from tests.reference import fingerprints, page, postings, texts
-from tests.reference.fingerprints import Numbers, Sets
-from tests.reference.words import words as reference_words
 
-NATIVE: Final = "native"
-REFERENCE: Final = "reference"
-NATIVE_EXTRACTORS: Final = frozenset({"visible", "combined", "scored"})
-"""Those that native code has."""
-Texts: TypeAlias = "texts.Texts | docstore_native.Texts"
-Postings: TypeAlias = "postings.Postings | docstore_native.Postings"
+EXTRACTORS: Final = ("visible", "combined", "scored")
+"""Names of the rules that find the main text of a page."""
 
 _TEXT_SCHEME: Final = bytes((disk.SCHEME_TEXT_1,))
 _SKETCH_SCHEME: Final = bytes((disk.SCHEME_SKETCH_1,))
@@ -66,7 +59,6 @@ _UNREADABLE: Final = "unreadable: "
 """The same, with the reader's message: it found no text."""
 _BLAKE3_SCHEME: Final = bytes((disk.SCHEME_BLAKE3_256,))
 _LOG = logging.getLogger(__name__)
-_said: set[str] = set()
 
 
 # --- checksums
@@ -145,27 +137,15 @@ def decides_alone(checksum: bytes) -> bool:
 # --- bodies and texts
 
 
-def slow_message(why: str) -> str:
-    """What to tell a user whose pages the reference analyses, with the reason and the next step."""
-    advice = f"; {compiled.HOW_TO_GET}" if compiled.WHY_NOT else ""
-    return f"the Python reference analyses the pages, several times slower than native code: {why}{advice}"
-
-
 def joined_words(text: str, table: bytes = b"") -> str:
-    """The normalised words of a text with one blank between, as `reference.words` defines them.
+    """The normalised words of a text with one blank between.
 
     Args:
         text: any.
         table: what becomes of each character of the words up to the table's end, in UTF-16 (little-endian, no
             surrogates); it keeps ASCII, and a NUL drops a character.
     """
-    if not compiled.WHY_NOT:
-        try:
-            return docstore_native.joined_words(text, table)
-        except (UnicodeEncodeError, RuntimeError):
-            pass
-    found = " ".join(reference_words(text))
-    return found.translate(table.decode("utf-16-le")).replace("\0", "") if table else found
+    return docstore_native.joined_words(text, table)
 
 
 def words(text: str) -> list[str]:
@@ -175,33 +155,19 @@ def words(text: str) -> list[str]:
 
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]:
     """Which of some normalised words are words of a text, and how many words the text has."""
-    if not compiled.WHY_NOT:
-        try:
-            return docstore_native.held_words(text, wanted)
-        except UnicodeEncodeError:
-            pass
-    its = words(text)
-    return list(map(set(its).__contains__, wanted)), len(its)
+    return docstore_native.held_words(text, wanted)
 
 
-def has_words(text: bytes, folded: str, least: int, share: int) -> bool:
-    """Whether a text in UTF-8, case-folded, has one in `share` of the words of a case-folded string.
+def has_words(text: bytes, wanted: str, least: int, share: int) -> bool:
+    """Whether a text in UTF-8 has one in `share` of the words of a string; both are case-folded.
 
     Args:
         text: any.
-        folded: words with white space between; each counts once.
+        wanted: words with white space between; each counts once.
         least: letters of a word that counts; without such a word the answer is yes.
         share: n stands for a share of 1/n.
     """
-    if not compiled.WHY_NOT:
-        try:
-            if (found := docstore_native.has_words(text, folded, least, share)) is not None:
-                return found
-        except UnicodeEncodeError:
-            pass
-    long = {word for word in folded.split() if len(word) >= least}
-    whole = text.decode("utf-8", "surrogatepass").casefold()
-    return share * sum(word in whole for word in long) >= len(long)
+    return docstore_native.has_words(text, wanted, least, share)
 
 
 def _read_other(
@@ -221,8 +187,8 @@ def _read_other(
         title=text.title,
         description=text.description,
         lang=text.lang,
-        headings=text.headings.encode("utf-8", "surrogatepass"),
-        main_bytes=text.main.encode("utf-8", "surrogatepass"),
+        headings=text.headings.encode(),
+        main_bytes=text.main.encode(),
         links=tuple(Link(href, anchor) for href, anchor in text.links) if links else (),
         published=text.published,
         entries=encode_entries(text.entries) if text.entries else b"",
@@ -246,7 +212,7 @@ def _read_shell(analysis: Analysis, body: bytes, content_type: str | None) -> An
         lang=analysis.lang or text.lang,
         canonical=analysis.canonical,
         headings=analysis.headings,
-        main_bytes=text.main.encode("utf-8", "surrogatepass"),
+        main_bytes=text.main.encode(),
         links=analysis.links,
         published=text.published,
     )
@@ -277,22 +243,15 @@ def _with_numbers(analysis: Analysis, numbers: docstore_native.Numbers | None) -
 
 
 class Kernel:
-    """Analyses bodies by one fixed choice of extractor, shingle length and checksum; stateless, safe in threads.
-
-    Attributes:
-        name: which code runs, "native" or "reference"; of the class, what runs where the extractor allows it.
-    """
-
-    name: str = REFERENCE if compiled.WHY_NOT else NATIVE
+    """Analyses bodies by one fixed choice of extractor, shingle length and checksum; stateless, safe in threads."""
 
     def __init__(
         self,
         extractor: str = "visible",
         shingle_words: int = 5,
         checksum: str = "blake3",
-        prefer: Literal["native", "reference"] | None = None,
         *,
-        order: bytes = fingerprints.IN_ORDER,
+        order: bytes = IN_ORDER,
         vocabulary: str = "",
     ) -> None:
         """Fix the choice.
@@ -301,75 +260,44 @@ class Kernel:
             extractor: by its name in a schema.
             shingle_words: words in a shingle.
             checksum: of the body, by its name in a schema.
-            prefer: insist on one code; None takes native code where there is any.
-            order: of the bins that make bands; see `fingerprints.band_keys`.
+            order: of the bins that make bands; see `bin_order`.
             vocabulary: of a schema: where XML of the user's own has its text.
 
         Raises:
-            InvalidArgument: the vocabulary cannot be read, no extractor or checksum has that name, `shingle_words` is
-                below 1, or native code is insisted on where it cannot be had.
+            InvalidArgument: the vocabulary cannot be read, no extractor or checksum has that name, or `shingle_words`
+                is below 1.
         """
         if shingle_words < 1:
             raise InvalidArgument(f"shingle_words must be at least 1, not {shingle_words}")
+        if extractor not in EXTRACTORS:
+            raise InvalidArgument(f"no extractor is named {extractor!r}; choose one of {', '.join(EXTRACTORS)}")
         algorithm(checksum)
         if vocabulary:
-            import_module("docstore.text.vocabulary").parse(vocabulary)  # lxml is loaded if it is needed
+            from docstore.text.vocabulary import parse  # lxml is loaded if it is needed
+
+            parse(vocabulary)
         self._vocabulary = vocabulary
-        self._extract = page.extractor(extractor)
-        self._shingle_words = shingle_words
         self._checksum = checksum
-        self._order = order
-        why_not = compiled.WHY_NOT
-        if not why_not and extractor not in NATIVE_EXTRACTORS:
-            why_not = f"the extractor {extractor!r} exists only in Python"
-        if prefer == NATIVE and why_not:
-            raise InvalidArgument(f"the native kernel cannot be used: {why_not}; {compiled.HOW_TO_GET}")
-        self._native: docstore_native.Kernel | None = None
-        self._why_slow = why_not if prefer is None else ""
-        if prefer != REFERENCE and not why_not:
-            # A run of 2**60 words is as good as any longer one: no text has so many.
-            width = min(shingle_words, 1 << 60)
-            self._native = docstore_native.Kernel(extractor, width, checksum == "blake3", order)
-        self.name = REFERENCE if self._native is None else NATIVE
+        # A run of 2**60 words is as good as any longer one: no text has so many.
+        width = min(shingle_words, 1 << 60)
+        self._native = docstore_native.Kernel(extractor, width, checksum == "blake3", order)
 
     def analyse(self, body: bytes, content_type: str | None = None, *, links: bool = False) -> Analysis:
         """Text and fingerprints of one body; never raises for what is in it."""
-        if self._native is None:
-            self.warn_if_slow()
-            return self._by_reference(body, content_type, links)
-        try:
-            digest, outcome = self._native.analyse(body, content_type or "", links)
-            return self._of_native(body, content_type, links, digest, outcome)
-        except (UnicodeEncodeError, RuntimeError) as error:
-            return self._by_reference(body, content_type, links, error)
-
-    def warn_if_slow(self) -> None:
-        """Log a warning, once in a process, if the reference analyses pages for lack of native code."""
-        if self._why_slow and self._why_slow not in _said:
-            _said.add(self._why_slow)
-            _LOG.warning("docstore: %s", slow_message(self._why_slow))
+        digest, outcome = self._native.analyse(body, content_type or "", links)
+        return self._completed(body, content_type, links, digest, outcome)
 
     def analyse_many(self, bodies: Sequence[tuple[bytes, str | None]], *, links: bool = False) -> list[Analysis]:
         """`analyse` of each (body, content type), in order; native code lets go of the GIL once for all."""
-        if self._native is not None:
-            try:
-                found = self._native.analyse_many([(body, content_type or "") for body, content_type in bodies], links)
-                return [
-                    self._of_native(body, content_type, links, digest, outcome)
-                    for (body, content_type), (digest, outcome) in zip(bodies, found, strict=True)
-                ]
-            except (UnicodeEncodeError, RuntimeError):  # one at a time tells which body it is
-                pass
-        return [self.analyse(body, content_type, links=links) for body, content_type in bodies]
+        found = self._native.analyse_many([(body, content_type or "") for body, content_type in bodies], links)
+        return [
+            self._completed(body, content_type, links, digest, outcome)
+            for (body, content_type), (digest, outcome) in zip(bodies, found, strict=True)
+        ]
 
     def shingles(self, text: str) -> NDArray[np.uint64]:
         """The shingle set of a main text: (n,) uint64, ascending."""
-        if self._native is not None:
-            try:
-                return np.frombuffer(self._native.shingles(text), np.uint64)
-            except (UnicodeEncodeError, RuntimeError):
-                pass
-        return reference.shingles(text, self._shingle_words)
+        return np.frombuffer(self._native.shingles(text), np.uint64)
 
     def shingle_sets(self, texts: Sequence[bytes], enough: int) -> tuple[Sets, Numbers]:
         """The shingle sets of main texts in UTF-8; native code lets go of the GIL once for all.
@@ -377,90 +305,68 @@ class Kernel:
         Returns:
             The sets, and (n,) the words of each text; from `enough` on any number that is not below.
         """
-        if self._native is not None and (found := self._native.shingle_sets(texts, enough)) is not None:
-            members, lengths, counts = found
-            ends = np.cumsum(np.frombuffer(lengths, np.int64))
-            starts = np.concatenate([np.zeros(1, np.int64), ends])
-            return Sets(starts, np.frombuffer(members, np.uint64)), np.frombuffer(counts, np.int64)
-        decoded = [text.decode("utf-8", "surrogatepass") for text in texts]
-        made = [self.shingles(text) for text in decoded]
-        word_counts = [
-            len(one) if len(one) >= enough else len(words(text)) for one, text in zip(made, decoded, strict=True)
-        ]
-        starts = np.cumsum([0, *map(len, made)], dtype=np.int64)
-        return Sets(starts, np.concatenate([np.empty(0, np.uint64), *made])), np.array(word_counts, np.int64)
+        members, lengths, counts = self._native.shingle_sets(texts, enough)
+        ends = np.cumsum(np.frombuffer(lengths, np.int64))
+        starts = np.concatenate([np.zeros(1, np.int64), ends])
+        return Sets(starts, np.frombuffer(members, np.uint64)), np.frombuffer(counts, np.int64)
 
-    def text_keys(self, text: str) -> TextKeys:
-        """What a main text is posted under, as its page's analysis has it."""
-        if self._native is not None:
-            try:
-                found = self._with_fingerprints(Analysis(True, b"", main_bytes=text.encode()))
-                return TextKeys(found.shingle_count, found.band_keys, found.fingerprints, found.runs)
-            except (UnicodeEncodeError, RuntimeError):
-                pass
-        return reference.text_keys(text, self._shingle_words, self._order)
+    def analyse_text(self, text: str) -> Analysis:
+        """The fingerprints of a main text, as the analysis of its page has them; without a checksum of the body."""
+        return self._with_fingerprints(Analysis(True, b"", main_bytes=text.encode("utf-8", "surrogatepass")))
 
-    def texts_held(self, limit: int, bounds: texts.SketchBounds, limit_bytes: int) -> Texts:
-        """An empty cache of texts; see `texts.Texts`."""
-        held = texts.Texts if self._native is None else docstore_native.Texts
-        return held(limit, bounds, limit_bytes)
-
-    def overlap(self, first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
-        """How many shingles two sets share."""
-        return fingerprints.overlap(first, second) if self._native is None else docstore_native.overlap(first, second)
-
-    def _of_native(
+    def _completed(
         self,
         body: bytes,
         content_type: str | None,
         links: bool,
         digest: bytes | None,
-        outcome: docstore_native.Page | None,
+        outcome: docstore_native.Page | str | None,
     ) -> Analysis:
-        """What native code gave, as an `Analysis`; with what it left to be done."""
+        """What native code gave, as an `Analysis`, with what it left to be done."""
         if digest is None:
             checksum = body_checksum(body, self._checksum)
         else:
             checksum = _BLAKE3_SCHEME + digest
-        if outcome is None:
-            other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
-            return self._with_fingerprints(other)
-        name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
-        found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
-        name = sys.intern(name)
-        analysis = Analysis(
-            True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
-        )
-        analysis = _with_numbers(analysis, numbers)
-        if analysis.word_count >= SHELL_WORDS:
-            return analysis
-        shell = _read_shell(analysis, body, content_type)
-        return analysis if shell is None else self._with_fingerprints(shell)
+        if isinstance(outcome, str):
+            return _without_text(checksum, outcome, body)
+        try:
+            if outcome is None:
+                other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
+                return self._with_fingerprints(other)
+            name, title, description, keywords, lang, canonical, headings, main, outlinks, numbers = outcome
+            found = tuple([Link(href, text) for href, text in outlinks]) if outlinks else ()
+            name = sys.intern(name)
+            declared = Analysis(
+                True, checksum, name, title, description, keywords, lang, canonical, headings, main, links=found
+            )
+            analysis = _with_numbers(declared, numbers)
+            if analysis.word_count >= SHELL_WORDS:
+                return analysis
+            shell = _read_shell(analysis, body, content_type)
+            return analysis if shell is None else self._with_fingerprints(shell)
+        except RuntimeError as error:  # native code panicked
+            return _without_text(checksum, str(error), body)
 
     def _with_fingerprints(self, declared: Analysis) -> Analysis:
-        """An analysis with the fingerprints of its main text, by native code."""
-        assert self._native is not None
-        return _with_numbers(declared, self._native.fingerprints(declared.main) if declared.main_bytes else None)
+        """An analysis with the fingerprints of its main text."""
+        return _with_numbers(declared, self._native.fingerprints(declared.main_bytes) if declared.main_bytes else None)
 
-    def _by_reference(
-        self, body: bytes, content_type: str | None, links: bool, error: Exception | None = None
-    ) -> Analysis:
-        if isinstance(error, RuntimeError):
-            _LOG.error("%s; the reference analyses this body of %d bytes: please report it", error, len(body))
-        checksum = body_checksum(body, self._checksum)
-        width, order = self._shingle_words, self._order
-        if not readers.is_html(body, content_type):
-            other = _read_other(body, checksum, content_type, self._vocabulary, links=links)
-            return reference.with_fingerprints(other, width, order)
-        analysis = reference.analyse_html(body, checksum, content_type, self._extract, width, links=links, order=order)
-        shell = _read_shell(analysis, body, content_type)
-        return analysis if shell is None else reference.with_fingerprints(shell, width, order)
+
+def _without_text(checksum: bytes, error: str, body: bytes) -> Analysis:
+    """The analysis of a body over which native code panicked."""
+    _LOG.error("%s, over a body of %d bytes: it is stored without text; please report it", error, len(body))
+    return Analysis(False, checksum, no_text=f"{_UNREADABLE}{error}; please report it")
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
-    """What each pair of sets of hashes shares, (pairs,) int64; see `fingerprints.shared_members`."""
-    if compiled.WHY_NOT:
-        return fingerprints.shared_members(sets, first, second)
+    """Count the members that each pair of sets shares; exact.
+
+    Args:
+        sets: members are uint64 hashes.
+        first, second: (pairs,) numbers of sets.
+    Returns:
+        (pairs,) int64.
+    """
     chosen, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     few = sets.take(chosen)  # native code is given the sets of these pairs alone
     starts, members = few.starts.astype(np.uint64), few.members.astype(np.uint64, copy=False)
@@ -468,18 +374,32 @@ def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
     return np.frombuffer(docstore_native.shared_members(starts, members, left, right), np.int64)
 
 
+def sketches_of_sets(sets: Sets) -> NDArray[np.uint8]:
+    """The sketches of sets of hashes, (sets * BINS,) uint8: a byte a bin; zeros for an empty set."""
+    members = np.ascontiguousarray(sets.members, np.uint64)
+    return np.frombuffer(docstore_native.sketches_of_sets(sets.starts.astype(np.uint64), members), np.uint8)
+
+
 # --- postings
 
 
-def postings_code() -> Any:
-    """The code of postings and their runs: the class `Postings` of `reference.postings`, and what follows it there."""
-    return postings if compiled.WHY_NOT else docstore_native
-
-
 def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
-    """The rows of postings of a page; see `reference.postings.posting_rows`."""
-    try:
-        rows: list[bytes] = postings_code().posting_rows(body_checksum, text_checksum, title)
-    except UnicodeEncodeError:  # a lone surrogate
-        return postings.posting_rows(body_checksum, text_checksum, title)
-    return rows
+    """The rows of postings of a page: by its body, its text, and its text with the words of its title.
+
+    Args:
+        body_checksum: or its prefix.
+        text_checksum: b"" for a text that is not compared: then there is only the first row.
+        title: of the page.
+    """
+    return docstore_native.posting_rows(body_checksum, text_checksum, title.encode("utf-8", "surrogatepass"))
+
+
+def bin_order(secret: bytes) -> bytes:
+    """The order in which bins make bands, which a store's secret chooses; as they come for b"".
+
+    Each bin is in it once: where a band takes the n-th bin, it takes the n-th of this order.
+    """
+    if not secret:
+        return IN_ORDER
+    drawn = np.frombuffer(blake3(secret).digest(8 * BINS), "<u8")
+    return np.argsort(drawn, kind="stable").astype(np.uint8).tobytes()

@@ -22,13 +22,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
-from docstore.dedup.buckets import NOTHING_NEW, Buckets, NewPostings
-from docstore.dedup.kernel import Postings, postings_code
-from docstore.dedup.runs import Run, RunFiles, Span, merged_parts, pruned_parts, recent_parts
+from docstore.compiled import docstore_native
+from docstore.dedup.buckets import (
+    BUCKET_LIMIT,
+    LOOKS,
+    NOTHING_NEW,
+    Buckets,
+    IndexQuery,
+    NewPostings,
+    Proposal,
+    proposal_of,
+)
+from docstore.dedup.runs import LIST_LIMIT, Run, RunFiles, Span, merged_parts, pruned_parts, recent_parts
 from docstore.model.codec import decode_varint
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, UnsupportedFormat
 from docstore.model.format import (
@@ -39,23 +48,11 @@ from docstore.model.format import (
     RUN_REBUILD_ROW,
     RUN_TEXT_GONE,
 )
+from docstore.model.sets import Keys, Numbers
 from docstore.model.types import Cell, DeleteRow, Durability, Mutation, RowMutations, SetCell
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import Files
 from docstore.storage.plan import Plan, Stage, apply
-from tests.reference.fingerprints import Numbers
-from tests.reference.postings import LIST_LIMIT
-from tests.reference.ranking import (
-    BUCKET_LIMIT,
-    FURTHER,
-    LOOKS_INSIDE,
-    LOOKS_MOST,
-    LOOKS_NEAR,
-    NO_KEYS,
-    IndexQuery,
-    Keys,
-    Proposal,
-)
 
 Texts: TypeAlias = Iterable[IndexQuery]
 """Texts with their keys."""
@@ -71,7 +68,6 @@ _MERGED_AT_CLOSE_BYTES: Final = 32 << 20
 _TRIMMED_AT_ONCE: Final = 256
 _RETRY_TEXTS: Final = 256
 _WORTH_A_REBUILD: Final = 4
-_LOOKS: Final = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
 _LOG_END: Final = RUN_LOG_PREFIX[:-1] + bytes((RUN_LOG_PREFIX[-1] + 1,))
 
 _LOG: Final = logging.getLogger(__name__)
@@ -121,7 +117,6 @@ class RunLevels:
         self._bucket_limit = bucket_limit
         self._flush_texts = flush_texts
         self._fan_in = fan_in
-        self._code = code = postings_code()
         self._runs: list[Named] = []
         """Oldest first."""
         self._merges: dict[Span, list[Named]] = {}
@@ -131,7 +126,7 @@ class RunLevels:
         `_pruned` has the runs whose rewriting has started."""
         self._prune_end = 0
         self._pruned: set[Span] = set()
-        self.postings: Any = code.Postings()
+        self.postings = docstore_native.Postings()
         self._ended_texts = 0
         """Texts of the memtable that are of ended groups."""
         self.end = self.pruned_postings = 0
@@ -151,11 +146,11 @@ class RunLevels:
             self._replace(len(self._runs), 0, (name, Run(self._storage.open(name))))
             self.end = name.end
 
-    def _replace(self, at: int, count: int, entry: Named, postings: Any = None) -> None:
+    def _replace(self, at: int, count: int, entry: Named, postings: docstore_native.Postings | None = None) -> None:
         """Replace runs; with new postings, also those of the memtable."""
         runs = [*self._runs[:at], entry, *self._runs[at + count :]]
         postings = self.postings if postings is None else postings
-        postings.read([run.view(self._code) for _, run in runs])
+        postings.read([run.view() for _, run in runs])
         self._runs, self.postings = runs, postings  # another thread may read them
 
     def _level(self, run: Run) -> int:
@@ -211,8 +206,8 @@ class RunLevels:
         if self.next == self._first:
             return
         name = Span(self._first, self.next)
-        buffer = self._storage.write(name, recent_parts(self._code, self.postings, self._bucket_limit))
-        self._replace(len(self._runs), 0, (name, Run(buffer)), self._code.Postings())
+        buffer = self._storage.write(name, recent_parts(self.postings, self._bucket_limit))
+        self._replace(len(self._runs), 0, (name, Run(buffer)), docstore_native.Postings())
         self._ended_texts = 0
         self.end = self._first = self.next
         self._begun = True
@@ -242,7 +237,7 @@ class RunLevels:
         if self._live is not None:
             for name, run in self._runs:
                 if name.end <= self._prune_end and name not in self._pruned | busy:
-                    parts = pruned_parts(self._code, run, self._live, self._bucket_limit)
+                    parts = pruned_parts(run, self._live, self._bucket_limit)
                     self._begin_merge(name, [(name, run)], parts)
                     self._pruned.add(name)
             if self._merges:
@@ -254,7 +249,7 @@ class RunLevels:
             levels = [self._level(run) for run in runs]
             is_small = sum(run.texts for run in runs) <= 1 << RUN_PLACE_BITS
             if levels[0] <= max(levels[1:]) and is_small and busy.isdisjoint(names):
-                parts = merged_parts(self._code, runs, self._bucket_limit)
+                parts = merged_parts(runs, self._bucket_limit)
                 self._begin_merge(Span(names[0].first, names[-1].end), sources, parts)
                 busy.update(names)
 
@@ -451,7 +446,7 @@ class RunBuckets(Buckets):
                 while batch := list(islice(source, GROUP_TEXTS)):
                     total += len(batch)
                     for query in batch:  # as its page would be posted
-                        _, _, has_own, _, _, further = levels.postings.propose(query, BUCKET_LIMIT, _LOOKS, None)
+                        _, _, has_own, _, _, further = levels.postings.propose(query, BUCKET_LIMIT, LOOKS, None)
                         if not has_own:
                             keys = *query.first_keys(), np.frombuffer(further, np.uint64)
                             levels.postings.post(query.own_number, *keys)
@@ -552,24 +547,23 @@ class RunBuckets(Buckets):
             if self._unknown:
                 self._take_unknown()
             try:
-                found = self._levels.postings.propose(query, BUCKET_LIMIT, _LOOKS, new.recent)
+                found = self._levels.postings.propose(query, BUCKET_LIMIT, LOOKS, new.recent)
             except CorruptionError as error:
                 self._rebuild_after(error)
-                found = self._levels.postings.propose(query, BUCKET_LIMIT, _LOOKS, new.recent)
-            numbers, candidates, has_own, further, is_crowded, further_keys = found
-            if has_own and self._pruning is not None:
-                has_own = self._pruning.stays(query.own_number)
-        if RUN_TEXT_GONE in numbers:
-            numbers.remove(RUN_TEXT_GONE)
-        keys = np.frombuffer(further_keys, np.uint64) if further_keys else NO_KEYS
-        return tuple.__new__(Proposal, (numbers, candidates, has_own, further, is_crowded, keys))
+                found = self._levels.postings.propose(query, BUCKET_LIMIT, LOOKS, new.recent)
+            proposal = proposal_of(found)
+            if proposal.has_own and self._pruning is not None and not self._pruning.stays(query.own_number):
+                proposal = proposal._replace(has_own=False)
+        if RUN_TEXT_GONE in proposal.numbers:
+            proposal.numbers.remove(RUN_TEXT_GONE)
+        return proposal
 
     # --- writing
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         if new.recent is None:
-            new.recent = postings_code().Postings()
+            new.recent = docstore_native.Postings()
         new.recent.post(text, *keys)
         if self._pruning is not None:  # stored postings may be dropped
             with self._lock:
@@ -580,7 +574,7 @@ class RunBuckets(Buckets):
         """See `Buckets`: one row of the log; also if the log is empty, to mark that there is an index."""
         if new.recent is None and self._log:
             return []
-        posted: Postings = postings_code().Postings() if new.recent is None else new.recent
+        posted = docstore_native.Postings() if new.recent is None else new.recent
         return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
 
     def follow(self, plan: Plan, known: bool) -> None:
@@ -671,7 +665,7 @@ class RunBuckets(Buckets):
         """Delete all rows of the log that are in durable runs; a row without texts records this."""
         old = [number for number in self._log if number < self._levels.end]
         if old and self._storage.is_durable:
-            newest_row = _log_row(self._next, postings_code().Postings().log(self._levels.end, RUN_LOG_CELL_TEXTS))
+            newest_row = _log_row(self._next, docstore_native.Postings().log(self._levels.end, RUN_LOG_CELL_TEXTS))
             self._engine.mutate_rows([newest_row, *_deleted(old)], Durability.NONE)
 
     def close(self) -> None:

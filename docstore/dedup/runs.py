@@ -3,14 +3,13 @@
 A posting is (key, text number).  A run mixes each 64-bit key, keeps its highest `RUN_KEY_BITS` bits, and names its
 texts by their place in a table of the run.  So one posting packs into one uint64, ``key << 24 | place``, and building
 or merging runs is sorting integers.  On disk the sorted postings are cut into slices of the key space, a few thousand
-keys each (`reference.postings` has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is written
-sequentially and never changed: texts, slices, index of the slices, and a footer that describes it.  `code` is native
-code or `reference.postings`, see `kernel.postings_code`.
+keys each (docs/format.md has their bits): some 4 bytes a posting, one bucket read a look-up.  A run is written
+sequentially and never changed: texts, slices, index of the slices, and a footer that describes it.
 
 Bounds: for each key a run keeps the first `bucket_limit` texts.  A key that agrees in 40 bits by chance is a false
 candidate: n / 2**40 a look-up, 1 in 3,000 at 360 million postings; the detector verifies every candidate anyway.  A
 bucket with `bucket_limit` texts stays full although some of them are gone: the run may lack later texts of that key,
-which are found under longer keys, and look-ups try these if a bucket is full (`reference.ranking`).
+which are found under longer keys, and look-ups try these if a bucket is full (`Buckets.propose`).
 
 Files are named by the groups of a run, and memory-mapped.  One background thread syncs, unlinks and merges, so that no
 caller waits for a large fsync, for unmapping a large file or for a merge.  Short tasks come first, in FIFO order;
@@ -30,13 +29,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.kernel import Postings
+from docstore.compiled import docstore_native
 from docstore.model.errors import (
     CorruptionError,
     DocstoreError,
@@ -50,6 +49,7 @@ from docstore.model.format import (
     RUN_FOOTER,
     RUN_FOOTER_BYTES,
     RUN_FORMAT_VERSION,
+    RUN_LIST_HEAD_BITS,
     RUN_MAGIC,
     RUN_PART_SUFFIX,
     RUN_PLACE_BITS,
@@ -57,13 +57,13 @@ from docstore.model.format import (
     RUN_TEXT_GONE,
     TEXT_NUMBER_BYTES,
 )
-from docstore.model.hexdump import Field, HexLines
+from docstore.model.sets import Keys
 from docstore.storage.files import AppendFile, Files, translated
-from tests.reference import postings as reference
-from tests.reference.postings import UNIT_BYTES, Shape, bound_buckets, key_count, without_dead
-from tests.reference.ranking import Keys
 
 MAX_SLICE_BITS: Final = 24
+LIST_LIMIT: Final = (1 << RUN_LIST_HEAD_BITS[0]) + 1
+"""Texts of one key that a slice can hold."""
+UNIT_BYTES: Final = 8
 PART_NAMES: Final = "texts", "slices", "index"
 SYNC_BYTES: Final = 8 << 20
 """Bytes before the next fsync of a merge: a commit of the engine waits for at most so much of it."""
@@ -73,22 +73,17 @@ _TEXTS_A_STEP: Final = 1 << 18
 _BYTES_A_STEP: Final = 1 << 22
 _SLICES_A_STEP: Final = 128
 """Slices in a step of a merge: 300,000 keys, some hundredths of a second in native code."""
+_GONE: Final = np.uint64((1 << 64) - 1)
+"""In place of the new place of a text, for native code."""
 _DIGITS: Final = 16
-_FIELDS: Final[tuple[Field, ...]] = (
-    ("magic", "8s"),
-    ("format version", "<H"),
-    ("slice bits", "B"),
-    ("place bits", "B"),
-    ("texts", "<I"),
-    ("keys", "<Q"),
-    ("postings", "<Q"),
-    ("bytes of slices", "<Q"),
-    *((f"CRC-32 of {name}", "<I") for name in PART_NAMES),
-    ("CRC-32 of the footer", "<I"),
-)
-
-
 # --- one run
+
+
+class Shape(NamedTuple):
+    """How a run is cut: ``2**slice_bits`` slices; places take `place_bits`."""
+
+    slice_bits: int
+    place_bits: int
 
 
 def shape_of(keys: int, texts: int) -> Shape:
@@ -173,15 +168,15 @@ class Run:
         """Size of its file."""
         return len(self.buffer)
 
-    def view(self, code: Any) -> Any:
-        """A `RunView` of this code, for look-ups and merges.
+    def view(self) -> docstore_native.RunView:
+        """A view for look-ups and merges.
 
         Raises:
             CorruptionError: its parts do not fit its footer.
         """
         buffer = self.buffer.view()
         buffer.flags.writeable = False
-        return code.RunView(buffer, self.layout, *self.shape)
+        return docstore_native.RunView(buffer, self.layout, *self.shape)
 
     def text_numbers(self) -> Keys:
         """Text numbers (uint64, 48 bits) by place."""
@@ -246,10 +241,10 @@ class _Writer:
                 yield self.part(0, table[begin : begin + step])
         yield self.part(0, bytes(-self.bytes[0] % UNIT_BYTES))
 
-    def slices(self, encoded: Any, of_all: slice = slice(None)) -> bytes | memoryview:
-        """Count slices as `encode_slices` gives them; `of_all` names those that are this part, the others are empty."""
+    def slices(self, encoded: docstore_native.Slices) -> bytes | memoryview:
+        """Count slices as native code gives them."""
         raw, units, keys, postings = encoded
-        self.units.append(np.frombuffer(units, np.uint32)[of_all])
+        self.units.append(np.frombuffer(units, np.uint32))
         self.keys += keys
         self.postings += postings
         return self.part(1, memoryview(raw))
@@ -275,56 +270,57 @@ class _Writer:
         return raw + foot + struct.pack("<I", crc32(foot))
 
 
-def run_parts(code: Any, postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
+def run_parts(postings: Keys, texts: Keys) -> Iterator[bytes | memoryview]:
     """The bytes of a run of sorted postings and of their texts, in order."""
-    writer = _Writer(shape_of(key_count(postings), len(texts)), _checked(len(texts)))
+    mixed = postings >> np.uint64(RUN_PLACE_BITS)
+    keys = int(np.count_nonzero(mixed[1:] != mixed[:-1])) + 1 if len(mixed) else 0
+    writer = _Writer(shape_of(keys, len(texts)), _checked(len(texts)))
     yield from writer.texts_of([_text_table(texts)])
-    yield writer.slices(code.encode_slices(postings, *writer.shape))
+    yield writer.slices(docstore_native.encode_slices(postings, *writer.shape))
     yield writer.end()
 
 
-def recent_parts(code: Any, recent: Postings, bucket_limit: int) -> Iterator[bytes | memoryview]:
+def recent_parts(recent: docstore_native.Postings, bucket_limit: int) -> Iterator[bytes | memoryview]:
     """The bytes of a run of what no run has, in order."""
-    postings = bound_buckets(np.sort(np.frombuffer(recent.packed(), np.uint64)), bucket_limit)
-    yield from run_parts(code, postings, np.frombuffer(recent.texts(), np.uint64))
+    postings = np.frombuffer(recent.sorted(bucket_limit), np.uint64)
+    yield from run_parts(postings, np.frombuffer(recent.texts(), np.uint64))
 
 
-def merged_parts(code: Any, runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
+def merged_parts(runs: Sequence[Run], bucket_limit: int) -> Iterator[bytes | memoryview]:
     """The bytes of the merge of runs, oldest first, in order; each step is bounded.
 
     Texts keep their order: the places of a run follow those of the runs before it.
     """
     for run in runs:
         yield from run.verified_parts()
-    views, numbers = [run.view(code) for run in runs], [run.texts for run in runs]
+    views, numbers = [run.view() for run in runs], [run.texts for run in runs]
     texts = _checked(sum(numbers))
     writer = _Writer(shape_of(sum(run.keys for run in runs), texts), texts)
     yield from writer.texts_of(run.text_bytes() for run in runs)
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
         count = min(_SLICES_A_STEP, slices - first)
-        yield writer.slices(code.merge_slices(views, numbers, tuple(writer.shape), bucket_limit, first, count))
+        yield writer.slices(docstore_native.merge_slices(views, numbers, writer.shape, bucket_limit, first, count))
     yield writer.end()
 
 
-def pruned_parts(code: Any, run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
+def pruned_parts(run: Run, live: Keys, bucket_limit: int) -> Iterator[bytes | memoryview]:
     """The bytes of a run without removed texts, in order; each step is bounded.
 
     A bucket that is not full loses the removed texts: the run lacks no later text of it.  A full bucket stays full:
     places at the end of the table, all of the text `RUN_TEXT_GONE`, replace the removed texts.
 
     Args:
-        code: native code or the reference.
         run: to read.
         live: (n,) uint64, numbers of texts, ascending.
         bucket_limit: texts at which a bucket is full.
     """
     yield from run.verified_parts()
-    view = reference.RunView(run.buffer, run.layout, *run.shape)
+    view = run.view()
     numbers = run.text_numbers()
     is_live = np.isin(numbers, live) & (numbers != RUN_TEXT_GONE)
     texts = numbers[is_live]
-    places = np.cumsum(is_live, dtype=np.uint64) - np.uint64(1)
+    places = np.where(is_live, np.cumsum(is_live, dtype=np.uint64) - np.uint64(1), _GONE)
     fillers = min(bucket_limit, run.texts - len(texts))
     table = np.concatenate([texts, np.full(fillers, RUN_TEXT_GONE, np.uint64)])
     writer = _Writer(shape_of(run.keys, len(table)), len(table))
@@ -332,10 +328,9 @@ def pruned_parts(code: Any, run: Run, live: Keys, bucket_limit: int) -> Iterator
     yield from writer.texts_of(_text_table(table[begin : begin + _TEXTS_A_STEP]) for begin in steps)
     slices = 1 << writer.shape.slice_bits
     for first in range(0, slices, _SLICES_A_STEP):
-        end = min(first + _SLICES_A_STEP, slices)
-        postings = view.postings_between(first, end, writer.shape.slice_bits)
-        kept = without_dead(postings, is_live, places, len(texts), bucket_limit)
-        yield writer.slices(code.encode_slices(kept, *writer.shape), slice(first, end))  # empty slices take no bytes
+        count = min(_SLICES_A_STEP, slices - first)
+        pruned = docstore_native.prune_slices(view, places, len(texts), writer.shape, bucket_limit, first, count)
+        yield writer.slices(pruned)
     yield writer.end()
 
 
@@ -348,29 +343,6 @@ def _checked(texts: int) -> int:
     if texts > 1 << RUN_PLACE_BITS:
         raise InvalidArgument(f"{texts} texts do not fit one run; keep to {1 << RUN_PLACE_BITS}")
     return texts
-
-
-def dump_run(raw: bytes) -> Iterator[str]:
-    """Lines that describe a run from its first byte to its last."""
-    yield "run of postings"
-    begin = HexLines(raw[: len(RUN_MAGIC)], 0)
-    begin.take(len(begin.raw), f"magic {begin.raw!r}")
-    yield from begin.lines
-    try:
-        run = Run(np.frombuffer(raw, np.uint8))
-        damaged = run.damaged_parts()
-    except DocstoreError as error:
-        yield f"damage: {error}"
-        return
-    for name, offset, end, _ in run.parts():
-        part = HexLines(raw[offset:end], offset)
-        part.take(end - offset, f"{name}, {end - offset} bytes")
-        yield from part.lines
-    footer = HexLines(raw[-RUN_FOOTER_BYTES:], len(raw) - RUN_FOOTER_BYTES)
-    footer.take_fields(_FIELDS)
-    yield from footer.lines
-    for name in damaged:
-        yield f"damage: the CRC-32 of {name} differs from that in the footer"
 
 
 # --- files

@@ -1,11 +1,27 @@
-"""Types of the kernel's result for one body, which native code and the reference both give."""
+"""Types of the kernel's result for one body, and the sizes of its fingerprints."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from docstore.model.format import SKETCH_BIN_BITS
+
+BITS: Final = 64
+"""Bits of a simhash."""
+BINS: Final = 256
+"""Bins of a sketch."""
+IN_ORDER: Final = bytes(range(BINS))
+"""The order of bins that make bands, without a secret of a store."""
+BANDS: Final = 16
+BAND_WIDTH: Final = 5
+"""Bins of a band at its first depth."""
+SAMPLE_MODULUS: Final = 12
+"""Smallest p of the 0-mod-p fingerprints: finds 41 of 46 shingles of a page of 50 words with .972."""
+SAMPLE_LIMIT: Final = 4096
+"""Most fingerprints under which one text is posted: p doubles until no more are left, from 49,000 shingles on."""
 
 
 class Link(NamedTuple):
@@ -13,20 +29,6 @@ class Link(NamedTuple):
 
     href: str
     text: str
-
-
-class TextKeys(NamedTuple):
-    """Keys under which a text is posted: functions of its words.
-
-    Attributes:
-        shingle_count: distinct shingles; 0 if the text has no word, and then no key.
-        band_keys, fingerprints, runs: see `Analysis`.
-    """
-
-    shingle_count: int
-    band_keys: NDArray[np.uint64]
-    fingerprints: NDArray[np.uint64]
-    runs: NDArray[np.uint64]
 
 
 class Analysis(NamedTuple):
@@ -40,7 +42,7 @@ class Analysis(NamedTuple):
         charset: WHATWG name of the body's encoding.
         title, description, keywords, lang, canonical: as the page declares them, white space folded; "" if absent.
         headings: h1 to h6, one a line, in UTF-8 as they are stored.
-        main_bytes: `main` in UTF-8 as it is stored, lone surrogates kept; the write path needs no decoded text.
+        main_bytes: `main` in UTF-8 as it is stored; the write path needs no decoded text.
         word_count: normalised words of `main`.
         text_checksum: scheme byte and digest of the normalised words; b"" without words.
         shingle_count: distinct shingles.
@@ -84,3 +86,12 @@ class Analysis(NamedTuple):
     def main(self) -> str:
         """The extracted text: words as shown, one block a line; decoded at each call."""
         return self.main_bytes.decode("utf-8", "surrogatepass")
+
+
+def estimate(equal: int, bins: int = BINS) -> float:
+    """Estimate of the Jaccard coefficient of two sets from so many equal bins of their sketches.
+
+    One in 16 unequal bins agrees by chance, which is taken out; standard deviation about 0.033 at J = 0.5.
+    """
+    by_chance = 2.0**-SKETCH_BIN_BITS
+    return max(0.0, (equal / bins - by_chance) / (1 - by_chance))

@@ -6,21 +6,20 @@ in a scan are decimal ASCII.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 from blake3 import blake3
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.model.format import (
     HEADER_LOWER_CASE,
     HEADER_NAMES,
-    HEADER_TEXT,
     HEADER_VALUES,
     INLINE_LIMIT_BYTES,
     SCHEME_SIMHASH64_1,
@@ -107,11 +106,7 @@ _KIND_NUMBERS, _PREVIOUS_NUMBERS, _STORED_NUMBERS = (
 )
 _NAME_NUMBERS = {name: number for number, name in enumerate(HEADER_NAMES, 1)}
 _NAME_NUMBERS |= {name.lower(): number | HEADER_LOWER_CASE for name, number in _NAME_NUMBERS.items()}
-_NAMES = {number: name for name, number in _NAME_NUMBERS.items()}
 _VALUE_NUMBERS = {value: number for number, value in enumerate(HEADER_VALUES, 1)}
-_encode_headers = None if compiled.WHY_NOT else compiled.docstore_native.encode_headers
-_decode_headers = None if compiled.WHY_NOT else compiled.docstore_native.decode_headers
-_sort_fields = None if compiled.WHY_NOT else compiled.docstore_native.sort_fields
 _INLINE_TAG = bytes((VALUE_INLINE,))
 _SIMHASH_SCHEME = bytes((SCHEME_SIMHASH64_1,))
 _LOW_HALVES = bytes(byte & 0x0F for byte in range(256))
@@ -238,41 +233,7 @@ def decode_cluster_place(value: bytes) -> ClusterPlace:
 
 def encode_headers(headers: Headers) -> bytes:
     """Encode for `http:headers`: order, case and repeats kept."""
-    made = None if _encode_headers is None else _encode_headers(headers, _NAME_NUMBERS, _VALUE_NUMBERS)
-    return encode_headers_reference(headers) if made is None else made
-
-
-def encode_headers_reference(headers: Headers) -> bytes:
-    """The definition of the result: what native code is to give, and what is done where it gives nothing."""
-    parts = []
-    for name, text in headers:
-        number = _NAME_NUMBERS.get(name, 0)
-        parts.append(bytes((number,)))
-        if not number:
-            raw = name.encode("utf-8", "surrogateescape")
-            parts += (encode_varint(len(raw)), raw)
-        number = _VALUE_NUMBERS.get(text, 0)
-        seconds = None if number else _seconds_of(text)
-        if number:
-            parts.append(bytes((number,)))
-        elif seconds is not None:
-            parts.append(b"\0" + seconds.to_bytes(4, "big"))
-        else:
-            raw = text.encode("utf-8", "surrogateescape")
-            parts += (encode_varint(HEADER_TEXT + len(raw)), raw)
-    return b"".join(parts)
-
-
-def _seconds_of(text: str) -> int | None:
-    """Seconds since 1970 of a date as HTTP writes it now; None for any other text."""
-    if len(text) != 29 or not text.endswith(" GMT"):
-        return None
-    mail = import_module("email.utils")
-    try:
-        seconds: int = import_module("calendar").timegm(mail.parsedate(text))
-        return seconds if 0 <= seconds < 1 << 32 and mail.formatdate(seconds, usegmt=True) == text else None
-    except (ValueError, OverflowError, IndexError, TypeError):
-        return None
+    return docstore_native.encode_headers(headers, _NAME_NUMBERS, _VALUE_NUMBERS)
 
 
 def decode_headers(value: bytes) -> Headers:
@@ -281,41 +242,11 @@ def decode_headers(value: bytes) -> Headers:
     Raises:
         CorruptionError: not a list of pairs.
     """
-    found: Headers | None = None if _decode_headers is None else _decode_headers(value, HEADER_NAMES, HEADER_VALUES)
-    return decode_headers_reference(value) if found is None else found
-
-
-def decode_headers_reference(value: bytes) -> Headers:
-    """The definition of the result: what native code is to give, and what is done where it gives nothing."""
-    headers = []
-    place = 0
-    try:
-        while place < len(value):
-            number, place = value[place], place + 1
-            name = _NAMES.get(number, "")
-            if not number:
-                name, place = _text_at(value, *decode_varint(value, place))
-            elif not name:
-                raise IndexError(f"no name has the number {number}")
-            number, place = decode_varint(value, place)
-            if not number:
-                seconds, place = value[place : place + 4], place + 4
-                text = import_module("email.utils").formatdate(int.from_bytes(seconds, "big"), usegmt=True)
-            elif number < HEADER_TEXT:
-                text = HEADER_VALUES[number - 1]
-            else:
-                text, place = _text_at(value, number - HEADER_TEXT, place)
-            headers.append((name, text))
-    except (IndexError, CorruptionError) as error:
-        raise CorruptionError(f"http:headers does not decode: {error}") from error
-    if place != len(value):
-        raise CorruptionError("http:headers does not decode: it is cut off")
-    return tuple(headers)
-
-
-def _text_at(value: bytes, length: int, start: int) -> tuple[str, int]:
-    """A text of a header, and where it ends."""
-    return value[start : start + length].decode("utf-8", "surrogateescape"), start + length
+    headers = docstore_native.decode_headers(value, HEADER_NAMES, HEADER_VALUES)
+    if headers is None:
+        shown = value[:16].hex()
+        raise CorruptionError("http:headers does not decode", expected="headers as in docs/format.md", found=shown)
+    return headers
 
 
 def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Sorted:
@@ -383,22 +314,7 @@ def _media_type(content_type: str) -> str:
 
 def sort_fields(columns: tuple[Column, ...], fields: tuple[str | bytes, ...]) -> Sorted:
     """Sort what is not empty by where it goes, before the page's turn: this needs no store."""
-    made = None if _sort_fields is None else _sort_fields(columns, fields, INLINE_LIMIT_BYTES)
-    return sort_fields_reference(columns, fields) if made is None else made
-
-
-def sort_fields_reference(columns: tuple[Column, ...], fields: tuple[str | bytes, ...]) -> Sorted:
-    """The definition of the result: what native code is to give, and what is done where it gives nothing."""
-    inline: Values = {}
-    long: Values = {}
-    for column, field in zip(columns, fields, strict=True):
-        lone_surrogates = "surrogatepass" if column[0] == "text" else "surrogateescape"
-        raw = field if isinstance(field, bytes) else field.encode("utf-8", lone_surrogates)
-        if len(raw) > INLINE_LIMIT_BYTES:
-            long[column] = raw
-        elif raw:
-            inline[column] = _INLINE_TAG + raw
-    return inline, long
+    return docstore_native.sort_fields(columns, fields, INLINE_LIMIT_BYTES)
 
 
 def decode_sketch(value: bytes) -> tuple[bytes, int]:
@@ -456,14 +372,14 @@ def decode_entries(value: bytes) -> tuple[Entry, ...]:
 
 def encode_note(version: str, fields: Mapping[str, Any]) -> bytes:
     """Encode a note: a JSON object of the annotator's version and its result."""
-    text: str = import_module("json").dumps({"version": version, **fields}, ensure_ascii=False)
+    text = json.dumps({"version": version, **fields}, ensure_ascii=False)
     return text.encode("utf-8", "replace")
 
 
 def decode_note(value: bytes) -> dict[str, Any]:
     """The fields of a note with `version`; {} for other values, because any program may write notes."""
     try:
-        fields = import_module("json").loads(value)
+        fields = json.loads(value)
     except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}

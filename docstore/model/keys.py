@@ -33,12 +33,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any, NamedTuple
 
+from ada_url import idna_to_unicode
 from ada_url._ada_wrapper import ffi, lib
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import (
     ROW_KEY_HOST_END,
@@ -48,8 +48,8 @@ from docstore.model.format import (
     URL_LIMIT_BYTES,
 )
 
-_plain_row_key = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.plain_row_key
-"""By native code: row keys of URLs that the parser would not change, as most are; None for all others."""
+_plain_row_key = docstore_native.plain_row_key
+"""Row keys of URLs that the parser would not change, as most are; None for all others."""
 REFUSED_SCHEMES = frozenset({"about", "blob", "data", "javascript", "mailto"})
 """Schemes that cannot be fetched: their content is in the URL itself, or in one browser's memory."""
 
@@ -233,7 +233,8 @@ def normal_forms(url: str) -> list[str]:
     """Other canonical URLs of a canonical URL with its letters composed or decomposed (Unicode NFC, NFD)."""
     if not _HIGH_ESCAPES.search(url):
         return []
-    normalize = import_module("unicodedata").normalize
+    from unicodedata import normalize
+
     decoded = _HIGH_ESCAPES.sub(_decoded, url)
     forms = (_LONE_BYTE.sub(_escape_of, normalize(form, decoded)) for form in ("NFC", "NFD"))
     return [form for form in dict.fromkeys(map(canonical_url, forms)) if form != url]
@@ -425,7 +426,8 @@ def _escape_of(character: str | re.Match[str]) -> str:
 
 
 def _shown_escapes(escapes: re.Match[str]) -> str:
-    category = import_module("unicodedata").category
+    from unicodedata import category
+
     before = escapes.string[max(0, escapes.start() - 3) : escapes.start()]
     marks = 0 if before[-1:].isalnum() and not _ESCAPE.fullmatch(before[-3:]) else _MOST_MARKS
 
@@ -447,8 +449,9 @@ def _shown_label(label: str) -> str:
     """A label of a host decoded (IDNA), if it is of one script and does not look like a Latin one; else unchanged."""
     if not label.startswith("xn--"):
         return label
-    unicodedata = import_module("unicodedata")
-    decoded = import_module("ada_url").idna_to_unicode(label)
+    import unicodedata
+
+    decoded = idna_to_unicode(label)
     others = [letter for letter in decoded if not letter.isascii()]
     if not others or any(unicodedata.category(letter)[0] not in "LMN" or _INVISIBLE.match(letter) for letter in others):
         return label

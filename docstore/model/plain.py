@@ -1,18 +1,13 @@
-"""Records as plain data: the one rule of `asdict`, of `--json` and of the server's JSON and msgpack.
-
-It imports almost nothing, for a fast cold `docstore get`.
-"""
+"""Records as plain data: the one rule of `asdict`, of `--json` and of the server's JSON and msgpack."""
 
 from __future__ import annotations
 
+import base64
 import time
-from _collections_abc import Mapping, Sequence, Set
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
+from docstore.model.errors import InvalidArgument
 
 MICROS = 1_000_000
 TIMES = frozenset(
@@ -50,7 +45,7 @@ def textual(value: bytes) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return {"base64": import_module("base64").b64encode(value).decode()}
+        return {"base64": base64.b64encode(value).decode()}
 
 
 def _textual_key(key: Any) -> Any:
@@ -117,8 +112,7 @@ def plain(
     for scalar in (str, int, float):
         if isinstance(value, scalar):
             return scalar(value)
-    errors = import_module("docstore.model.errors")
-    raise errors.InvalidArgument(f"{value!r:.100} cannot be sent: it is a {kind.__name__}")
+    raise InvalidArgument(f"{value!r:.100} cannot be sent: it is a {kind.__name__}")
 
 
 _SCALARS = frozenset({type(None), bool, int, float, str})

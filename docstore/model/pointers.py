@@ -5,6 +5,7 @@ It does not import numpy, because reading imports this file.
 
 from __future__ import annotations
 
+import base64
 from typing import NamedTuple
 
 from docstore.model.errors import InvalidArgument
@@ -36,6 +37,37 @@ def checked_names(payload_digest: str, docno: str, limit: int | None) -> None:
         raise InvalidArgument("find needs a payload_digest or a docno")
     if limit is not None and limit < 1:
         raise InvalidArgument(f"limit must be at least 1, not {limit}")
+
+
+_DIGEST_BYTES = {"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
+
+
+def parse_digest(text: str) -> tuple[str, bytes] | None:
+    """Algorithm and value of a digest as crawlers record it; None if it has no known form.
+
+    Crawlers write the value in hexadecimal or in base32, in either case, and the name with or without a hyphen:
+    ``sha1:3I42...``, ``SHA-256:ab12...``.  A value without a name is SHA-1, as in CDX files.
+    """
+    name, colon, value = text.rpartition(":")
+    algorithm = name.lower().replace("-", "") if colon else "sha1"
+    length = _DIGEST_BYTES.get(algorithm)
+    if length is None:
+        return None
+    try:
+        digest = (
+            bytes.fromhex(value)
+            if len(value) == 2 * length
+            else base64.b32decode(value.upper() + "=" * (-len(value) % 8))
+        )
+    except ValueError:
+        return None
+    return (algorithm, digest) if len(digest) == length else None
+
+
+def normal_digest(text: str) -> str:
+    """A recorded digest in one form, so that two crawlers' ways to write it compare equal; others stay as they are."""
+    parsed = parse_digest(text)
+    return f"{parsed[0]}:{parsed[1].hex()}" if parsed else text
 
 
 def place_after(pointer: PagePointer) -> str:

@@ -13,19 +13,15 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import wraps
-from importlib import import_module
 from operator import index
 from types import UnionType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
 from docstore.model.plain import asdict, iso
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
 
 # --- times
 
@@ -41,18 +37,17 @@ def micros(time: Time) -> int:
     """
     if type(time) is int:
         return time
-    datetime = import_module("datetime")
     if isinstance(time, str):
         try:
-            time = datetime.datetime.fromisoformat(time)
+            time = datetime.fromisoformat(time)
         except ValueError as error:
             raise InvalidArgument(
                 f"{time!r:.100} is no time in ISO 8601 with a time zone, such as 2024-05-01T10:00:00Z"
             ) from error
-    if isinstance(time, datetime.datetime):
+    if isinstance(time, datetime):
         if time.utcoffset() is None:
             raise InvalidArgument(f"{time!r} has no time zone; write it with tzinfo=datetime.UTC")
-        since: int = (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)
+        since: int = (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
         return since
     other: Any = time  # an integer type of another library, or not a time
     try:
@@ -578,8 +573,9 @@ class Verdict(NamedTuple):
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        html = import_module("docstore.model.markup")
-        return str(html.render(html.verdict_of(self)))
+        from docstore.model import markup
+
+        return str(markup.render(markup.verdict_of(self)))
 
     def asdict(self) -> dict[str, Any]:
         """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
@@ -661,16 +657,17 @@ class PutResult(NamedTuple):
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        html = import_module("docstore.model.markup")
-        fields = [
-            ("URL", html.url_text(self.url)),
-            ("time", html.moment(self.timestamp)),
-            ("verdict", html.verdict_of(self.verdict)),
-            ("version before", html.words(self.previous)),
-            ("stored", html.words(self.stored)),
+        from docstore.model import markup
+
+        fields: list[tuple[str, markup.Child]] = [
+            ("URL", markup.url_text(self.url)),
+            ("time", markup.moment(self.timestamp)),
+            ("verdict", markup.verdict_of(self.verdict)),
+            ("version before", markup.words(self.previous)),
+            ("stored", markup.words(self.stored)),
             ("error", self.error),
         ]
-        return str(html.card("Written", fields))
+        return str(markup.card("Written", fields))
 
     def asdict(self) -> dict[str, Any]:
         """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""

@@ -48,13 +48,8 @@ GROUP: Final = 256
 GROUP_BYTES: Final = 1 << 18
 """Bytes of notes after which a group is committed: a request to a server may have a megabyte."""
 LANG: Final = "lang"
-BUILT_IN: Final = {
-    LANG: ("docstore.notes.words", "language"),
-    "keyphrases": ("docstore.notes.words", "keyphrases"),
-    "entities": ("docstore.notes.words", "entities"),
-    "links": ("docstore.notes.links", "links"),
-}
-"""Annotators of docstore: module and function, called with a store and the lists of `--list`."""
+BUILT_IN: Final = (LANG, "keyphrases", "entities", "links")
+"""Annotators of docstore."""
 ENTRY_POINTS: Final = "docstore.annotators"
 
 
@@ -230,9 +225,10 @@ def find_annotator(name: str, store: Store, lists: Mapping[str, Path]) -> Annota
         InvalidArgument: there is no such annotator, or it needs an extra or a list.
     """
     if name in BUILT_IN:
-        module, function = BUILT_IN[name]
-        annotator: Annotator = getattr(import_module(module), function)(store, lists)
-        return annotator
+        from docstore.notes import links, words  # which import this file
+
+        makers = (words.language, words.keyphrases, words.entities, links.links)
+        return dict(zip(BUILT_IN, makers, strict=True))[name](store, lists)
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in installed:
         names = ", ".join(sorted({*BUILT_IN, *installed}))

@@ -19,7 +19,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import islice, pairwise
 from math import log
 from pathlib import Path
@@ -48,7 +47,7 @@ LANG_CHARACTERS: Final = 2_000
 def language(_store: Store, _lists: Mapping[str, Path]) -> Annotator:
     """`lang`: the language of a text, as ISO 639-1, with its probability; needs the extra `lang`."""
     try:
-        langid = import_module("py3langid.langid")
+        from py3langid import langid
     except ImportError as error:
         raise InvalidArgument(f"lang needs py3langid: pip install 'docstore[lang]' ({error})") from error
     identifier = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)

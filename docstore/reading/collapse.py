@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace
-from docstore.model.plain import Plain
+from docstore.model.plain import asdict
 from docstore.model.types import SAME_PAGE, Cell, ReadSpec, Verdict, VerdictKind
 from docstore.storage.captures import LiveCapture
 
 
-@dataclass(frozen=True, slots=True)
-class Similar(Plain):
+class Similar(NamedTuple):
     """A live page like another.
 
     Attributes:
@@ -42,6 +40,10 @@ class Similar(Plain):
     contains: float
     reason: str = ""
 
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
+
 
 class Loss(enum.StrEnum):
     """What became of the page that another was rejected for."""
@@ -52,8 +54,7 @@ class Loss(enum.StrEnum):
     """Its URL shows something else now; the old version can still be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan(Plain):
+class Orphan(NamedTuple):
     """A page that was rejected as a duplicate of a page that does not show that content any more.
 
     Attributes:
@@ -69,6 +70,10 @@ class Orphan(Plain):
     checksum: bytes
     verdict: Verdict
     loss: Loss
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`: times in ISO 8601, bytes as text."""
+        return dict(asdict(self))
 
 
 # --- one result a cluster

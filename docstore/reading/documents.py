@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib import import_module
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -203,20 +202,21 @@ class Document(NamedTuple):
 
     def _repr_html_(self) -> str:
         """For notebooks: the newest capture."""
-        html = import_module("docstore.model.markup")
+        from docstore.model import markup
+
         one = self.newest
-        fields = [
-            ("URL", html.url_text(self.url)),
-            ("time", html.moment(one.timestamp)),
+        fields: list[tuple[str, markup.Child]] = [
+            ("URL", markup.url_text(self.url)),
+            ("time", markup.moment(one.timestamp)),
             ("status", None if one.status is None else str(one.status)),
             ("media type", one.media_type),
             ("language", one.lang),
-            ("body", None if one.body is None else html.size(len(one.body))),
-            ("verdict", one.shown_verdict and html.verdict_of(one.shown_verdict)),
+            ("body", None if one.body is None else markup.size(len(one.body))),
+            ("verdict", one.shown_verdict and markup.verdict_of(one.shown_verdict)),
             ("captures", str(len(self.captures)) if len(self.captures) > 1 else None),
         ]
-        text = one.text and html.element("p", html.short(one.shown_text, SHOWN_CHARACTERS))
-        return str(html.card(one.title or "Without a title", fields, text))
+        text = one.text and markup.element("p", markup.short(one.shown_text, SHOWN_CHARACTERS))
+        return str(markup.card(one.title or "Without a title", fields, text))
 
     @property
     def newest(self) -> Capture:

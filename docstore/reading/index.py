@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import cast
 
-from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, LayeredBuckets, RowBuckets
+from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, IndexQuery, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import HashIndex
-from docstore.dedup.kernel import Kernel, words
+from docstore.dedup.kernel import Kernel, bin_order
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.capture import CHECKSUM, MAIN, STATUS, TEXT_CHECKSUM, TITLE, Column
 from docstore.model.errors import CorruptionError
@@ -23,8 +23,6 @@ from docstore.storage.engine import Engine, ReadsAhead
 from docstore.storage.port import Backend
 from docstore.storage.table import Table
 from docstore.storage.values import INLINE_TAG
-from tests.reference import fingerprints
-from tests.reference.ranking import IndexQuery
 
 _TEXTS_BEGIN = bytes((POSTING_TEXT,))
 _TEXTS_END = bytes((POSTING_TEXT + 1,))
@@ -64,7 +62,7 @@ def _opened(opened: Backend, table: Table) -> Buckets:
 def kernel_of(opened: Backend) -> Kernel:
     """The kernel that a store's schema and its secret ask for."""
     schema = opened.schema
-    order = fingerprints.order_of(opened.band_secret)
+    order = bin_order(opened.band_secret)
     return Kernel(schema.extractor, schema.shingle_words, schema.checksum, order=order, vocabulary=schema.vocabulary)
 
 
@@ -108,11 +106,10 @@ def text_numbers(engine: Engine) -> Iterator[bytes]:
 
 def keys_of_text(kernel: Kernel, text: str, number: int) -> IndexQuery | None:
     """What a text is posted under, as `HashIndex.add` posts its page; None if it is too short."""
-    keys = kernel.text_keys(text)
-    # A text has at least as many words as distinct shingles, so most need not be counted.
-    if not keys.shingle_count or (keys.shingle_count < MIN_NEAR_WORDS and len(words(text)) < MIN_NEAR_WORDS):
+    found = kernel.analyse_text(text)
+    if found.word_count < MIN_NEAR_WORDS:
         return None
-    return IndexQuery(keys.band_keys, keys.fingerprints, keys.runs, number)
+    return IndexQuery(found.band_keys, found.fingerprints, found.runs, number)
 
 
 class SeenPages:

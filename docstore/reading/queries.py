@@ -14,7 +14,7 @@ from docstore.model import capture, keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import CAPTURE_REJECTED, POSTING_DOCNO, POSTING_PAYLOAD_DIGEST
 from docstore.model.keys import url_of
-from docstore.model.pointers import PagePointer
+from docstore.model.pointers import PagePointer, normal_digest
 from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
@@ -85,11 +85,12 @@ class IndexQueries:
     def find(self, payload_digest: str, docno: str, after: PagePointer | None) -> Iterator[Document]:
         """See `DocumentStore.find`."""
         kind, name = (POSTING_DOCNO, docno) if docno else (POSTING_PAYLOAD_DIGEST, payload_digest)
+        wanted = normal_digest(payload_digest)
         for pointer in self._index().pages_named(kind, name, after):
             found = self._reader.live(pointer)
             if found is None or (docno and found.newest.docno != docno):
                 continue
-            if not payload_digest or found.newest.payload_digest == payload_digest:
+            if not wanted or normal_digest(found.newest.payload_digest or "") == wanted:
                 yield found
 
     def _index(self) -> HashIndex:

@@ -1,22 +1,16 @@
-"""Captures as they are shown: main text for people, and fields for JSON.
-
-Imports almost nothing at first: a cold `docstore get` prints a text before it would have loaded the patterns.
-"""
+"""Captures as they are shown: main text for people, and fields for JSON."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import re
+from typing import Any
 
 from docstore.model.plain import iso, shown
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 SIGN_CHARACTERS = "\u00b6\u00a7\U0001f517\uf0c1\u200b"
-SIGNS = f"(?m)[{SIGN_CHARACTERS}]+$|^[{SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])"
+SIGNS = re.compile(f"(?m)[{SIGN_CHARACTERS}]+$|^[{SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])")
 """Signs that documentation generators put around headings as links to them; `\u00a7 5` begins a paragraph of a law."""
-HASH_SIGN = r"(?<!\b[A-Z])[ \u00a0]?#$|^#[ \u00a0]*(?=\w)"
+HASH_SIGN = re.compile(r"(?<!\b[A-Z])[ \u00a0]?#$|^#[ \u00a0]*(?=\w)")
 """The sign that some generators use; `C#` is a name."""
 _TITLE_SEPARATORS = frozenset("-|:\u00b7\u2013\u2014\u00ab\u00bb")
 """Between parts of a title, as words of their own."""
@@ -31,16 +25,15 @@ def shown_text(text: str, title: str, headings: str = "") -> str:
         headings: of the page, one a line: only these, and signatures, can end in a `#` that is a sign.
     """
     if not text.isascii() and any(sign in text for sign in SIGN_CHARACTERS):  # a search is faster than the pattern
-        text = import_module("re").sub(SIGNS, "", text)
+        text = SIGNS.sub("", text)
     parts = {part.casefold() for part in (" ".join(title.split()), *title_parts(title))}
     if "#" in headings:
-        sign = import_module("re").compile(HASH_SIGN)
         all_headings = headings.split("\n")
-        signed = {one for one in all_headings if sign.search(one)}
-        named = any(sign.sub("", one).casefold() in parts and one.casefold() not in parts for one in signed)
+        signed = {one for one in all_headings if HASH_SIGN.search(one)}
+        named = any(HASH_SIGN.sub("", one).casefold() in parts and one.casefold() not in parts for one in signed)
         if named or 2 <= len(all_headings) <= 2 * len(signed):
             lines = text.split("\n")
-            text = "\n".join(sign.sub("", one) if one in signed or one[-2:] == ")#" else one for one in lines)
+            text = "\n".join(HASH_SIGN.sub("", one) if one in signed or one[-2:] == ")#" else one for one in lines)
     first, _, rest = text.partition("\n")
     return rest.lstrip("\n") if rest and " ".join(first.split()).casefold() in parts else text
 

@@ -1,29 +1,31 @@
 """All fingerprints of two pages next to their exact similarity; pages whose simhashes differ in few bits.
 
 Simhashes are not indexed: each write would pay for it, and the detector finds more pages by bands.  So a search reads
-the simhashes of all pages, nine bytes each.  All pairs are found by blocks of bits (`fingerprints.pairs_within`); for
+the simhashes of all pages, nine bytes each.  All pairs are found by blocks of bits (`pairs_within`); for
 one page a scan is faster.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterator
 from heapq import nsmallest
+from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
 from docstore.model import capture
+from docstore.model.analysis import BITS, SAMPLE_LIMIT, SAMPLE_MODULUS
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import ReadSpec, Schema
 from docstore.reading.documents import Capture
 from docstore.sweep.pages import Blobs
-from tests.reference import fingerprints
-from tests.reference.fingerprints import BITS, check_bits, differing_bits, pairs_within
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
@@ -76,14 +78,14 @@ def measures(first: Capture, second: Capture, schema: Schema) -> Measures:
         raise InvalidArgument('measures need captures with text and fingerprints: get(url, families=("text", "dedup"))')
     kernel = Kernel(schema.extractor, schema.shingle_words, schema.checksum)
     left, right = kernel.shingles(first.text), kernel.shingles(second.text)
-    shared = kernel.overlap(left, right)
+    shared = docstore_native.overlap(left, right)
     modulus = max(_modulus(left), _modulus(right))
-    left_sample, right_sample = fingerprints.zero_mod(left, modulus), fingerprints.zero_mod(right, modulus)
-    sampled = fingerprints.overlap(left_sample, right_sample)
+    left_sample, right_sample = (shingles[shingles % np.uint64(modulus) == 0] for shingles in (left, right))
+    sampled = docstore_native.overlap(left_sample, right_sample)
     bits = None if first.simhash is None or second.simhash is None else (first.simhash ^ second.simhash).bit_count()
     estimate: float | None = None
     if first.sketch and second.sketch and first.sketch[0] == second.sketch[0]:
-        estimate = fingerprints.similarity(first.sketch, second.sketch)
+        estimate = docstore_native.sketch_similarity(first.sketch, second.sketch)
     return Measures(
         _equal(first.checksum, second.checksum),
         _equal(first.text_checksum, second.text_checksum),
@@ -112,10 +114,9 @@ def _share(part: int, whole: int) -> float | None:
 
 def _modulus(shingles: NDArray[np.uint64]) -> int:
     """p of the sample under which a text is posted."""
-    modulus, kept = fingerprints.SAMPLE_MODULUS, fingerprints.zero_mod(shingles, fingerprints.SAMPLE_MODULUS)
-    while len(kept) > fingerprints.SAMPLE_LIMIT:
+    modulus = SAMPLE_MODULUS
+    while np.count_nonzero(shingles % np.uint64(modulus) == 0) > SAMPLE_LIMIT:
         modulus *= 2
-        kept = fingerprints.zero_mod(kept, modulus)
     return modulus
 
 
@@ -204,3 +205,96 @@ def _simhashes(store: Store) -> tuple[Blobs, array[int], NDArray[np.uint64]]:
             timestamps.append(simhash.timestamp)
             values.append(value)
     return row_keys, timestamps, np.array(values, np.uint64)
+
+
+# --- simhashes that differ in few bits
+#
+# Pairs that differ in at most d bits are found by blocks of bits.  The 64 bits are cut into d + r blocks: of two such
+# fingerprints at least r blocks agree (pigeonhole principle).  So each choice of r blocks makes a table: fingerprints
+# that agree in the chosen bits are its buckets, and the pairs of a bucket are compared.  More blocks that agree make
+# smaller buckets, and more tables.  With r = 0 there is one bucket of all: every pair is compared.
+
+
+class Pairs(NamedTuple):
+    """Pairs of fingerprints by their numbers, first < second, and in how many bits they differ; int64 each."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    differing: NDArray[np.int64]
+
+
+def check_bits(bits: int) -> None:
+    """Refuse a number of bits that a fingerprint does not have."""
+    if type(bits) is not int or not 0 <= bits <= BITS:
+        raise InvalidArgument(f"a simhash has {BITS} bits: give a whole number from 0 to {BITS}, not {bits!r:.100}")
+
+
+def differing_bits(values: NDArray[np.uint64], value: NDArray[np.uint64] | np.uint64) -> NDArray[np.int64]:
+    """In how many bits each fingerprint differs from another, or from the one at its place."""
+    differing: NDArray[np.int64] = np.bitwise_count(values ^ value).astype(np.int64)
+    return differing
+
+
+def block_widths(blocks: int, bits: int = BITS) -> tuple[int, ...]:
+    """Split a fingerprint into so many disjoint blocks, as even as can be, wider ones first."""
+    if not 1 <= blocks <= bits:
+        raise InvalidArgument(f"{bits} bits cannot be split into {blocks} blocks")
+    wide, extra = divmod(bits, blocks)
+    return tuple(wide + (block < extra) for block in range(blocks))
+
+
+def block_masks(bits: int, intact: int) -> list[np.uint64]:
+    """The bits of each table: all choices of `intact` of the ``bits + intact`` blocks."""
+    blocks, begin = [], 0
+    for width in block_widths(max(1, bits + intact)):
+        blocks.append(((1 << width) - 1) << begin)
+        begin += width
+    return [np.uint64(sum(chosen)) for chosen in combinations(blocks, intact)]
+
+
+def fewest_comparisons(count: int, bits: int) -> int:
+    """The number of blocks that must agree with which so many fingerprints cost the least.
+
+    A table costs a sort, and the pairs of its buckets; of unrelated fingerprints one pair in 2**k shares a bucket of k
+    bits.
+    """
+
+    def cost(intact: int) -> float:
+        key_bits = sum(block_widths(max(1, bits + intact))[-intact:]) if intact else 0
+        return float(math.comb(bits + intact, intact) * count * (math.log2(count + 2) + count / 2 ** (key_bits + 1)))
+
+    return min(range(min(8, BITS - bits) + 1), key=cost)
+
+
+def pairs_within(values: NDArray[np.uint64], bits: int) -> Iterator[Pairs]:
+    """All pairs that differ in at most so many bits, each once, in no order of meaning; a part at a time.
+
+    Memory: about 60 bytes a fingerprint, whatever the number of pairs.
+
+    Args:
+        values: (n,) uint64.
+        bits: d, from 0 to 64.
+    Raises:
+        InvalidArgument: `bits` is no such number.
+    Source:
+        Manku, Jain, Das Sarma 2007 (WWW), section 3; there d = 3.
+    """
+    check_bits(bits)
+    masks = block_masks(bits, fewest_comparisons(len(values), bits))
+    for table, mask in enumerate(masks):
+        keys = values & mask
+        order = np.argsort(keys, kind="stable")
+        ordered, keys = values[order], keys[order]
+        ends = np.searchsorted(keys, keys, "right")
+        places = np.arange(len(values))
+        step = 1
+        while len(places := places[places + step < ends[places]]):
+            differing = differing_bits(ordered[places], ordered[places + step])
+            near = places[differing <= bits]
+            apart = ordered[near] ^ ordered[near + step]
+            for earlier in masks[:table]:  # an earlier table has given this pair
+                near, apart = near[(apart & earlier) != 0], apart[(apart & earlier) != 0]
+            if len(near):
+                one, other = order[near], order[near + step]
+                yield Pairs(np.minimum(one, other), np.maximum(one, other), np.bitwise_count(apart).astype(np.int64))
+            step += 1

@@ -1,7 +1,7 @@
-"""The API as an application: what every request passes, routes, errors as answers, and the OpenAPI.
+"""The API as an ASGI application: what every request passes, the router, errors as answers, and the OpenAPI.
 
-A request passes admission, bounds, time limits and idempotency keys, and is noted in the log and the numbers.  The
-OpenAPI is made from the routes: parameters by the framework, messages from the very types that `wire.read` reads.
+A request passes admission, bounds, time limits and idempotency keys on the way to its route, and is noted in the log
+and the numbers.  The OpenAPI is made from the routes, by the very types that `wire.read` reads.
 """
 
 from __future__ import annotations
@@ -15,193 +15,159 @@ import traceback
 import types
 import typing
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote_to_bytes
-
-from litestar import Litestar, Request, Response, Router, get
-from litestar.di import Provide
-from litestar.exceptions import HTTPException
-from litestar.openapi.config import OpenAPIConfig
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
 
 from docstore.model.errors import CommitUnknown, DocstoreError
-from docstore.serving.messages import GIVES, LINES, ROLE, STREAMS, Asked, answer, encoder, opens
+from docstore.model.plain import TIMES
+from docstore.serving.messages import LINES, Route, answer, encoder
 from docstore.serving.page import HTML, error_page, make_page
 from docstore.serving.request import (
     ABORT,
     IDEMPOTENCY_KEY,
-    SCOPE_NAME,
     Admission,
     MemoryBudget,
+    Receive,
     Refusal,
     RequestContext,
+    Response,
     Role,
+    Send,
     Tokens,
     busy,
     check_role,
-    context_of,
     failure,
-    is_bug,
     stopping,
 )
-from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE, plain_answer
+from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
 from docstore.serving.service import Service
 from docstore.serving.telemetry import Log, Metrics
 from docstore.serving.wire import FRAMES, JSON, MSGPACK, TYPES, fields_of, to_json
 from docstore.version import __version__
 
-if TYPE_CHECKING:
-    from litestar.types import ASGIApp, Receive, Scope, Send
-
-
-def make_api(service: Service, tokens: Tokens | None, log: Log) -> Middleware:
-    """The API over a store: the middleware, with all routes after it.
-
-    Args:
-        service: the store.
-        tokens: who may do what; None where only this machine can ask.
-        log: where requests are noted.
-    """
-
-    def on_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-        status, body, headers = failure(error)
-        if is_bug(error):
-            shown = "".join(traceback.format_exception(error))
-            log.write("bug", id=context_of(request.scope).request_id, traceback=shown)
-        is_of_route = not isinstance(error, HTTPException) or request.scope["path"].startswith("/v1")
-        if not is_of_route and HTML in request.headers.get("accept", ""):
-            return error_page(admission, context_of(request.scope), service, error)
-        return answer(request, encoder(request)(body), status, headers)
-
-    def admitted(request: Request[Any, Any, Any]) -> Service:
-        """The service, for a client of the route's role; every route asks for it.  A guard would cost 0.2 ms."""
-        check_role(context_of(request.scope), request.route_handler.opt[ROLE])
-        return service
-
-    admission = Admission(service.settings, tokens)
-    made: list[bytes] = []
-
-    @get("/v1/openapi.json", opt=opens(Role.READ, gives=bytes), sync_to_thread=True)
-    def show_openapi(service: Asked) -> Response[bytes]:
-        """What this API takes and gives."""
-        if not made:
-            made.append(to_json(openapi(_routes())))
-        return Response(made[0], media_type="application/json")
-
-    app = Litestar(
-        route_handlers=[*_routes(), show_openapi, *make_page(admission)],
-        dependencies={"service": Provide(admitted, sync_to_thread=False)},
-        exception_handlers={DocstoreError: on_error, HTTPException: on_error, Exception: on_error},
-        openapi_config=None,
-        logging_config=None,
-        request_max_body_size=None,
-        debug=False,
-    )
-    return Middleware(app, service, admission, log)
-
-
-def _routes() -> list[Any]:
-    return [Router("/v1", route_handlers=WHOLE + PAGES + CELLS + JOBS), *OPERATIONS]
-
-
-# --- what every request passes
-
 SHOWN_CHARACTERS: Final = 500
 OPEN_PATHS: Final = ("/healthz",)
 """Paths for clients that must not wait in a queue and have no token."""
-_ANSWER_HEADERS: Final = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+_ANSWER_HEADERS: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 
 
-class Middleware:
-    """Lets requests through to an application.
+class Api:
+    """The API over a store.
 
     Args:
-        app: to be asked.
-        service: what it serves, with its limits and numbers; `plain_answer` asks it before the application does.
-        admission: who may ask.
+        service: the store, with its limits and numbers.
+        tokens: who may do what; None where only this machine can ask.
         log: where each request is noted.
     Attributes:
         is_stopping: what comes now is refused.
         working: requests that are worked on.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, admission: Admission, log: Log) -> None:
-        self._app = app
+    def __init__(self, service: Service, tokens: Tokens | None, log: Log) -> None:
         self._service = service
-        self._idempotent = IdempotentAnswers(app, service.boot)
-        self._admission = admission
+        self._admission = Admission(service.settings, tokens)
+        self._idempotent = IdempotentAnswers(service.boot)
         self._limits = service.settings.limits
         self._memory = MemoryBudget(self._limits.waiting_bytes)
         self._log = log
         self._numbers = itertools.count(1)
+        self._described = [*WHOLE, *PAGES, *CELLS, *JOBS, *OPERATIONS]
+        shown = Route("GET", "/v1/openapi.json", Role.READ, lambda _context, service: self._show_openapi(service))
+        self._routes: dict[str, dict[str, Route]] = {}
+        for one in (*self._described, shown, *make_page(self._admission)):
+            self._routes.setdefault(one.path, {})[one.method] = one
+        self._patterns = [
+            (re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path)), path) for path in self._routes if "{" in path
+        ]
         self.is_stopping = False
         self.working = 0
         gauge = service.metrics.gauge
         gauge("docstore_bodies_bytes", "Bytes of bodies in memory", lambda: self._memory.taken_bytes)
         gauge("docstore_requests_working", "Requests that are worked on", lambda: self.working)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if str(scope["type"]) != "http":
-            await self._app(scope, receive, send)
-            return
         boot = self._service.boot
         context = RequestContext(
             scope, (receive, send), self._limits, self._memory, f"{boot[:8]}-{next(self._numbers)}"
         )
-        context.answer_headers = [
-            (b"x-request-id", context.request_id.encode()),
-            (b"docstore-boot", boot.encode()),
-            *_ANSWER_HEADERS,
-        ]
-        state: dict[str, Any] = scope  # type: ignore[assignment]
-        state[SCOPE_NAME] = context
+        context.answer_headers = {"x-request-id": context.request_id, "docstore-boot": boot, **_ANSWER_HEADERS}
         started = time.perf_counter()
         self.working += 1
         trouble = None
         try:
-            self._admit(context)
-            if (found := await plain_answer(context, self._service)) is not None:
-                state["path_template"] = scope["path"]
-                await context.answer(*found)
-            else:
-                _check_query(scope["query_string"])
-                await self._idempotent.answer(context, receive, context.send)
-        except Exception as raised:
-            # What `context.send` refuses comes back inside an exception of the framework.
-            error = raised.__cause__ if isinstance(raised.__cause__, Refusal) else raised
-            status, body, headers = failure(error)
-            trouble = (
-                body["error"]["message"] if isinstance(error, Refusal) else "".join(traceback.format_exception(error))
-            )
-            if context.status:
-                state.get(ABORT, bool)()
-            else:
-                await context.answer(status, to_json(body), {"content-type": JSON, **headers})
+            try:
+                await context.answer(await self._response(context))
+            except Exception as error:
+                if context.status:
+                    raise
+                trouble = str(error) if isinstance(error, DocstoreError) else self._note_bug(context, error)
+                status, body, headers = failure(error)
+                await context.answer(answer(context, encoder(context)(body), status, headers))
+        except Exception as error:  # in the middle of an answer
+            is_stuck = context.is_stuck
+            trouble = "the client did not take its answer" if is_stuck else self._note_bug(context, error)
+            scope.get(ABORT, bool)()
         finally:
-            if context.is_stuck:  # whatever became of the exception on its way through the framework
-                trouble = "the client did not take its answer"
-                state.get(ABORT, bool)()
             self.working -= 1
             context.release()
             self._note(context, time.perf_counter() - started, trouble)
 
-    def _admit(self, context: RequestContext) -> None:
-        if context.scope["path"] in OPEN_PATHS:
-            return
-        self._admission.admit(context)
-        if self.is_stopping:
-            raise stopping()
-        if self.working > self._limits.requests:
-            raise busy(f"{self._limits.requests} requests are worked on, which is the most")
+    async def _response(self, context: RequestContext) -> Response:
+        if context.path not in OPEN_PATHS:
+            self._admission.admit(context)
+            if self.is_stopping:
+                raise stopping()
+            if self.working > self._limits.requests:
+                raise busy(f"{self._limits.requests} requests are worked on, which is the most")
+        try:
+            route, in_path = self._find(context)
+        except Refusal as error:
+            if context.path.startswith("/v1") or HTML not in context.headers.get("accept", ""):
+                raise
+            return error_page(self._admission, context, self._service, error)
+        check_role(context, route.role)
+        return await self._idempotent.answer(context, lambda: route.answer(context, self._service, in_path))
+
+    def _find(self, context: RequestContext) -> tuple[Route, dict[str, str]]:
+        """The route of a request, and the parameters in its path.
+
+        Raises:
+            Refusal: there is none: 404, or 405 for other methods.
+        """
+        in_path: dict[str, str] = {}
+        routes = self._routes.get(context.path)
+        if routes is None or "{" in context.path:
+            found = ((pattern.fullmatch(context.path), path) for pattern, path in self._patterns)
+            match, path = next((one for one in found if one[0]), (None, ""))
+            if match is None:
+                raise Refusal(404, f"nothing is served at {context.path!r:.200}; GET /v1/openapi.json lists what is")
+            routes, in_path = self._routes[path], match.groupdict()
+        route = routes.get(context.method)
+        if route is None:
+            raise Refusal(405, f"{context.path[:200]} is asked with {' or '.join(routes)}", allow=routes)
+        context.route = route.path
+        return route, in_path
+
+    async def _show_openapi(self, service: Service) -> Response:
+        """What this API takes and gives."""
+        return Response(200, await service.read(lambda: self._openapi), {"content-type": JSON})
+
+    @cached_property
+    def _openapi(self) -> bytes:
+        return to_json(openapi(self._described))
+
+    def _note_bug(self, context: RequestContext, error: Exception) -> str:
+        """Write an exception that nobody foresaw into the log; gives its traceback."""
+        shown = "".join(traceback.format_exception(error))
+        self._log.write("bug", id=context.request_id, traceback=shown)
+        return shown
 
     def _note(self, context: RequestContext, seconds: float, trouble: str | None) -> None:
-        scope: Any = context.scope
-        self._service.metrics.count_request(
-            scope.get("path_template") or "other", scope["method"], context.status, seconds
-        )
+        self._service.metrics.count_request(context.route, context.method, context.status, seconds)
         _log_request(
-            self._log, scope, context.status, context.sent_bytes, seconds,
+            self._log, context.scope, context.status, context.sent_bytes, seconds,
             id=context.request_id, client_name=context.client_name or None, received_bytes=context.received_bytes,
             error=trouble,
         )  # fmt: skip
@@ -221,22 +187,6 @@ def _log_request(log: Log, scope: Any, status: int, sent_bytes: int, seconds: fl
         milliseconds=round(seconds * 1000, 2),
         **more,
     )
-
-
-def _check_query(query: bytes) -> None:
-    """Refuse bytes that are no text: two of them would become the same mark, and two URLs the same page.
-
-    Raises:
-        Refusal: 400.
-    """
-    if b"%" not in query and query.isascii():
-        return
-    try:
-        unquote_to_bytes(query).decode()
-    except UnicodeDecodeError as error:
-        raise Refusal(
-            400, f"the query is not UTF-8 once it is decoded ({error}); write a URL's own % as %25"
-        ) from error
 
 
 # --- idempotency: a write that is sent again gets its first answer once more, and nothing is done twice
@@ -283,7 +233,7 @@ class _Kept:
         self.made = time.monotonic()
         self.ready = asyncio.Event()
         self.body_digest = b""
-        self.messages: list[Any] = []
+        self.response: Response | None = None
         self.answer_bytes = 0
 
 
@@ -291,27 +241,24 @@ class IdempotentAnswers:
     """Answers by idempotency key; asked on the event loop.
 
     Args:
-        app: that gives first answers.
         boot: names this run of the server.
     """
 
-    def __init__(self, app: ASGIApp, boot: str) -> None:
-        self._app = app
+    def __init__(self, boot: str) -> None:
         self._boot = boot
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
         self._spent: OrderedDict[str, float] = OrderedDict()
         """Keys whose answers were dropped, and when they were used."""
 
-    async def answer(self, context: RequestContext, receive: Receive, send: Send) -> None:
-        """Answer a request, for the first time or again."""
+    async def answer(self, context: RequestContext, respond: Callable[[], Awaitable[Response]]) -> Response:
+        """The answer to a request: `respond` gives it the first time."""
         key = context.headers.get(IDEMPOTENCY_KEY)
         if key is None or context.method not in _WRITES:
-            await self._app(context.scope, receive, send)
-            return
+            return await respond()
         if not _KEY.fullmatch(key):
             raise Refusal(400, "Idempotency-Key must be 8 to 128 of letters, digits, `.`, `_` and `-`")
-        path = context.scope["path"]
+        path = context.path
         boot, dot, _ = key.partition(".")
         if dot and boot != self._boot and path in NOT_REPEATABLE:
             raise Refusal(
@@ -335,47 +282,36 @@ class IdempotentAnswers:
             if kept.sent != sent:
                 raise _other_request()
             await kept.ready.wait()
-            if kept.messages:
+            if kept.response is not None:
                 if kept.body_digest:  # else the answer did not depend on a body
                     await context.body()
                 if kept.body_digest != context.body_digest:
                     raise _other_request()
-                for message in kept.messages:
-                    again: Any = dict(message)
-                    await send(again)
-                return
+                return kept.response
             if key in self._spent:
                 raise _dropped()
         kept = self._kept[key] = _Kept(sent, is_repeatable)
-        await self._first(key, kept, context, receive, send)
+        return await self._first(key, kept, context, respond)
 
-    async def _first(self, key: str, kept: _Kept, context: RequestContext, receive: Receive, send: Send) -> None:
-        messages: list[Any] = []
+    async def _first(
+        self, key: str, kept: _Kept, context: RequestContext, respond: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        """The first answer, kept unless it is a refusal or too long."""
         status = 0
-
-        async def keep(message: Any) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            kept.answer_bytes += len(message.get("body", b""))
-            if kept.answer_bytes <= LONGEST_ANSWER_BYTES:
-                messages.append(dict(message))
-            await send(message)
-
-        is_whole = False
         try:
-            await self._app(context.scope, receive, keep)
-            is_whole = True
-        finally:
-            # An answer that the client did not take is one all the same.  What was refused is no answer to keep.
-            is_whole = is_whole or (bool(messages) and not messages[-1].get("more_body", True))
-            is_kept = is_whole and 0 < status < 400 and kept.answer_bytes <= LONGEST_ANSWER_BYTES
-            if is_kept:
-                start = dict(messages[0])
-                start["headers"] = [*start.get("headers", ()), (b"idempotent-replay", b"true")]
-                kept.messages = [start, *messages[1:]]
+            response = await respond()
+            status, body, headers = response
+            if status < 400 and isinstance(body, bytes) and len(body) <= LONGEST_ANSWER_BYTES:
+                kept.response = Response(status, body, {**headers, "idempotent-replay": "true"})
                 kept.body_digest = context.body_digest
+                kept.answer_bytes = len(body)
                 self._bytes += kept.answer_bytes
-            else:
+            return response
+        except Exception as error:
+            status = failure(error)[0]
+            raise
+        finally:
+            if kept.response is None:
                 del self._kept[key]
                 is_refused = 400 <= status < 500 or status in _NOTHING_DONE
                 if not is_refused and not kept.is_repeatable:
@@ -419,7 +355,7 @@ def _other_request() -> Refusal:
 # --- the log and the numbers of the archive API, which has its own admission and bounds
 
 
-def logged(app: Any, route: str, metrics: Metrics, log: Log) -> ASGIApp:
+def logged(app: Any, route: str, metrics: Metrics, log: Log) -> Callable[[Any, Receive, Send], Awaitable[None]]:
     """An application that notes each request.
 
     Args:
@@ -489,68 +425,68 @@ _SCALARS: Final[Mapping[Any, dict[str, Any]]] = {
 }
 
 
-def openapi(route_handlers: Sequence[Any]) -> dict[str, Any]:
-    """The OpenAPI of routes, as plain data.
-
-    Args:
-        route_handlers: with the options of `opens`, of an application that has a dependency `service`.
-    """
-    shown = Litestar(
-        route_handlers=list(route_handlers),
-        dependencies={"service": Provide(lambda: None, sync_to_thread=False)},
-        openapi_config=OpenAPIConfig(title="docstore", version=__version__, description=DESCRIPTION),
-    )
-    made = shown.openapi_schema.to_schema()
+def openapi(routes: Sequence[Route]) -> dict[str, Any]:
+    """The OpenAPI of routes, as plain data."""
     schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
-    for route in shown.routes:
-        for handler in getattr(route, "route_handlers", ()):
-            if ROLE in handler.opt:
-                for method in sorted(handler.http_methods - {"OPTIONS"}):
-                    operation = made["paths"][route.path_format][method.lower()]
-                    _describe(operation, handler, schemas)
-                    paths.setdefault(route.path_format, {})[method.lower()] = operation
-    made["paths"] = paths
-    made["components"] = {
-        "schemas": {ERROR: _ERROR_SCHEMA, **schemas},
-        "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+    for one in routes:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "docstore", "version": __version__, "description": DESCRIPTION},
+        "paths": paths,
+        "components": {
+            "schemas": {ERROR: _ERROR_SCHEMA, **schemas},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
     }
-    made["security"] = [{}, {"token": []}]
-    return made
 
 
-def _describe(operation: dict[str, Any], handler: Any, schemas: dict[str, Any]) -> None:
-    options, takes = handler.opt, getattr(handler.fn, "message", None)
-    operation["summary"] = handler.fn.__doc__.strip().splitlines()[0]
-    operation["description"] = f"Needs the role {Role(options[ROLE]).name.lower()}."
-    for parameter in operation.get("parameters", ()):
-        for schema in (parameter["schema"], *parameter["schema"].get("oneOf", ())):
-            if schema.get("type") == "integer":
-                schema.setdefault("minimum", -(2**63))
-                schema.setdefault("maximum", 2**63 - 1)
-    gives = options[GIVES]
-    if "PUT" in handler.http_methods:
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    function: Any = route.function
+    operation: dict[str, Any] = {
+        "operationId": function.__name__,
+        "summary": function.__doc__.strip().splitlines()[0],
+        "description": f"Needs the role {route.role.name.lower()}.",
+    }
+    if route.takes_message:
+        content = {"schema": _record(function, schemas)}
+        operation["requestBody"] = {"required": True, "content": {JSON: content, MSGPACK: content}}
+    else:
+        operation["parameters"] = _parameters(route, schemas)
+    if route.method == "PUT":
         operation["requestBody"] = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
-    elif takes is not None:
-        schema = _record(takes, schemas)
-        operation["requestBody"] = {
-            "required": True,
-            "content": {JSON: {"schema": schema}, MSGPACK: {"schema": schema}},
-        }
-    good = next(status for status in operation["responses"] if status.startswith("2"))
-    content: dict[str, Any] = {}
-    if gives is bytes:
+    content = {}
+    if route.gives is bytes:
         content = {"*/*": {"schema": {}}}
-    elif gives is not None:
-        content = {JSON: {"schema": _given(gives, schemas)}, MSGPACK: {"schema": {}}}
-    elif options[STREAMS]:
+    elif route.gives is not None:
+        content = {JSON: {"schema": _given(route.gives, schemas)}, MSGPACK: {"schema": {}}}
+    elif route.streams:
         content = {LINES: {"schema": {}}, FRAMES: {"schema": {}}}
-    answer = {"description": "done", "content": content} if content else {"description": "done"}
+    done = {"description": "done", "content": content} if content else {"description": "done"}
     error = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}
     wrong = {"description": "refused, or failed", "content": {JSON: error}}
-    operation["responses"] = {good: answer, "default": wrong}
-    if gives is not None and operation["operationId"].endswith("GetPage"):
+    operation["responses"] = {str(route.status): done, "default": wrong}
+    if route.method == "GET" and route.path == "/v1/page":
         operation["responses"]["304"] = {"description": "the client has it"}
+    return operation
+
+
+def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameters of a route's query and path."""
+    shown = []
+    needed, defaults = fields_of(route.function)[1:]
+    for name, (kind, (description, least, most)) in route.parameters.items():
+        schema = _schema(kind, schemas)
+        if name in TIMES:
+            schema = {"anyOf": [schema, {"type": "string", "format": "date-time"}]}
+        bounds = {"minimum": least, "maximum": most, "default": defaults.get(name)}
+        schema |= {word: value for word, value in bounds.items() if value is not None}
+        place = "path" if f"{{{name}}}" in route.path else "query"
+        parameter = {"name": name, "in": place, "required": name in needed, "schema": schema}
+        shown.append(parameter | ({"description": description} if description else {}))
+    return shown
 
 
 def _schema(kind: Any, made: dict[str, Any]) -> dict[str, Any]:

@@ -183,14 +183,14 @@ def _moment(digits: str, *, low: bool) -> int:
 
 
 def parse_http_date(text: str) -> int | None:
-    """The time of an HTTP date; None if it is none, or lies outside 1970 to 9999."""
+    """The time of an HTTP date, 1970 for an earlier one (RFC 7089 gives the first memento then); None if it is none."""
     try:
         at = parsedate_to_datetime(text)
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
         micros = (at - _EPOCH) // timedelta(seconds=1) * SECOND
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
-    return micros if 0 <= micros < END_OF_TIMES else None
+    return min(max(micros, 0), END_OF_TIMES - SECOND)
 
 
 # --- answers

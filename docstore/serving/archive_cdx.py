@@ -118,10 +118,13 @@ class CdxAnswers:
         start = _parse_token(query.resume_key) if query.resume_key else (query.rows.start, 0)
         if query.path_key:
             captures = archive_captures.of_path(self._table, query.path_key, budget, query.span)[start[1] :]
-            listed = _cut(query, self._shown(query, [(start, one) for one in captures], budget))
-            return self._bounded(listed)
+            numbered = [((start[0], number), one) for number, one in enumerate(captures, start[1])]
+            shown = self._shown(query, numbered, budget)
+            if not query.is_plain_order:
+                return self._bounded(_cut(query, shown))
+            return self._in_order(query, shown)
         placed = self._shown(query, self._walk(query, start, budget, query.span), budget)
-        if query.reverse or query.closest is not None or (query.limit or 0) < 0:
+        if not query.is_plain_order:
             return self._of_all(query, (one for _, one in placed))
         return self._in_order(query, placed)
 
@@ -452,6 +455,11 @@ class CdxQuery(NamedTuple):
     show_pages: bool
     resume_key: str
     show_resume_key: bool
+
+    @property
+    def is_plain_order(self) -> bool:
+        """Whether rows come in the order in which they are stored, so that an answer can go on where one ended."""
+        return not self.reverse and self.closest is None and (self.limit or 0) >= 0
 
     @property
     def needs_digest(self) -> bool:

@@ -1,20 +1,11 @@
-"""The client for threads: `RemoteStore` has the interface of `DocumentStore`, for a store that a server holds.
+"""The client: `RemoteStore` has the interface of `DocumentStore`, for a store that a server holds.
 
-Its calls are those of `client_calls.py`; what is here needs threads: connections by the standard library's
-`http.client`, streams of pages, and jobs that are waited for.
+What is one request or one stream is in `client_calls.py`; here are streams of pages, and jobs that are waited for.
 """
 
 from __future__ import annotations
 
-import http.client
-import os
-import select
-import socket
-import ssl
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -25,21 +16,8 @@ from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.format import CAPTURE_STORED
 from docstore.model.types import Cell, Headers, Page, Policies, PutResult, ReadSpec, Schema, Time, body_bytes
 from docstore.reading.collapse import ClusterLookup
-from docstore.serving.client_calls import CellCalls, StoreCalls, as_page, sent_options
-from docstore.serving.client_http import (
-    CONNECT_SECONDS,
-    MOST_IDLE,
-    READ_BYTES,
-    UNIX,
-    Address,
-    Blocking,
-    Broken,
-    Request,
-    Session,
-    check_peer,
-    check_socket,
-    parse_address,
-)
+from docstore.serving.client_calls import RemoteCells, StoreCalls, as_page, sent_options
+from docstore.serving.client_http import Session, parse_address
 from docstore.serving.wire import error_of, read_report
 from docstore.storage.captures import LiveCapture
 from docstore.storage.reports import BackupReport, CompactionReport
@@ -78,25 +56,25 @@ def connect(
     if timeout_seconds <= 0 or retry_seconds < 0:
         raise InvalidArgument("timeout_seconds must be above 0, and retry_seconds 0 or more")
     address = parse_address(url)
-    session = Session(address, token, min(retry_seconds, CONNECT_PATIENCE_SECONDS))
-    store = RemoteStore(session, Connections(address, timeout_seconds))
+    session = Session(address, token, min(retry_seconds, CONNECT_PATIENCE_SECONDS), timeout_seconds)
+    store = RemoteStore(session)
     store.about()
     session.patience_seconds = retry_seconds
     return store
 
 
-class RemoteStore(StoreCalls, Blocking):
+class RemoteStore(StoreCalls):
     """A store that a server holds.  Thread-safe; make one with `docstore.connect`.
 
     Attributes:
         cells: general cells: apply, scan, check_and_mutate, read_modify_write.
     """
 
-    def __init__(self, session: Session, connections: Connections) -> None:
-        super().__init__(session, connections)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._schema: Schema | None = None
         self._unreadable = UnreadableValues()
-        self.cells = RemoteCells(session, connections)
+        self.cells = RemoteCells(session)
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +105,7 @@ class RemoteStore(StoreCalls, Blocking):
 
     def close(self) -> None:
         """Close the connections; a second call does nothing.  The server and its store go on."""
-        self._connections.close()
+        self._session.connections.close()
 
     @property
     def schema(self) -> Schema:
@@ -188,10 +166,11 @@ class RemoteStore(StoreCalls, Blocking):
         keep_body: bool = True,
         crawl: str = "",
     ) -> PutResult:
-        """See `DocumentStore.put_page_async`; this one takes a thread, `docstore.aio` takes none."""
+        """See `DocumentStore.put_page_async`; this one takes a thread."""
         arguments = {name: value for name, value in locals().items() if name != "self"}
-        result: PutResult = await import_module("asyncio").to_thread(self.put_page, **arguments)
-        return result
+        import asyncio  # here: a command of the terminal does without
+
+        return await asyncio.to_thread(self.put_page, **arguments)
 
     @checked
     def put_pages(
@@ -206,22 +185,23 @@ class RemoteStore(StoreCalls, Blocking):
         keep_body: bool = True,
     ) -> Iterator[PutResult]:
         """See `DocumentStore.put_pages`; the server has threads of its own, whatever `threads` says."""
-        self._connections.check_open()
+        self._session.connections.check_open()
         if threads < 1:
             raise InvalidArgument(f"threads must be at least 1, not {threads}")
         options = sent_options(policies, anchors, links, any_time, keep_body)
         stream: Stream[Page, Page] = Stream(
             lambda batch: batch.copy,
             lambda group: self._write_group(group, options),
-            self._connections.check_open,
+            self._session.connections.check_open,
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
     def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
         """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
-        self._connections.check_open()
-        reader: RecordBatchReader = import_module("docstore.archives.arrow").to_arrow(self, columns, where)
-        return reader
+        self._session.connections.check_open()
+        from docstore.archives.arrow import to_arrow
+
+        return to_arrow(self, columns, where)
 
     # --- maintenance
 
@@ -298,165 +278,3 @@ class RemoteStore(StoreCalls, Blocking):
 def bytes_done(on_progress: Callable[[int, int], None] | None) -> Callable[[str, int, int], None] | None:
     """Progress of a job that has one stage."""
     return None if on_progress is None else lambda _stage, done, total: on_progress(done, total)
-
-
-class RemoteCells(CellCalls, Blocking):
-    """Cells of page rows.  Thread-safe."""
-
-
-# --- connections: TCP, TLS or a unix socket.  Any number of threads may ask, each has its own meanwhile
-
-
-class Connections:
-    """Connections to one server.  Thread-safe; a forked child makes its own.
-
-    Args:
-        address: of the server.
-        timeout_seconds: that a send or a receive may take.
-    """
-
-    def __init__(self, address: Address, timeout_seconds: float) -> None:
-        self._address = address
-        self._timeout_seconds = timeout_seconds
-        self._lock = threading.Lock()
-        self._idle: list[http.client.HTTPConnection] = []
-        self._in_use: dict[http.client.HTTPResponse, http.client.HTTPConnection] = {}
-        self._process = os.getpid()
-        self._is_closed = False
-        self._tls = ssl.create_default_context() if address.scheme == "https" else None
-
-    def check_open(self) -> None:
-        """Refuse calls after `close`."""
-        if self._is_closed:
-            raise StoreUnavailable("this store is closed; connect again")
-
-    def send(self, request: Request) -> http.client.HTTPResponse:
-        """Send a request, and read the head of its answer.
-
-        Raises:
-            Broken: there is none.
-        """
-        self.check_open()
-        kept = self._kept()
-        if kept is not None:
-            try:
-                return self._sent(kept, request)
-            except Broken as broken:
-                if broken.reached and not isinstance(
-                    broken.__cause__, http.client.RemoteDisconnected | ConnectionError
-                ):
-                    raise
-                # The server closed the idle connection as this was sent; each write has a key, so it may go again.
-        return self._sent(self._connected(), request)
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        self._is_closed = True
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
-
-    def read(self, answer: http.client.HTTPResponse) -> bytes:
-        """The next bytes of an answer; b"" at its end.
-
-        Raises:
-            Broken: it was cut off.
-        """
-        try:
-            if chunk := answer.read1(READ_BYTES):
-                return chunk
-            if not answer.isclosed():
-                answer.read()  # the end of a chunked body
-        except (OSError, http.client.HTTPException) as error:
-            raise Broken(_words(error), reached=True) from error
-        if answer.length:
-            raise Broken(f"the answer was cut off, {answer.length} bytes before its end", reached=True)
-        return b""
-
-    def release(self, answer: http.client.HTTPResponse) -> None:
-        """End an answer; its connection is kept if all of it was read.  A second call does nothing."""
-        connection = self._in_use.pop(answer, None)
-        if connection is None:
-            return
-        with self._lock:
-            is_whole = answer.isclosed() and not answer.will_close
-            if is_whole and self._process == os.getpid() and len(self._idle) < MOST_IDLE and not self._is_closed:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    # --- pieces
-
-    def _sent(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
-        try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was read: the answer says why
-                connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
-            response = connection.getresponse()
-            if request.method != "HEAD" and response.length is None and not response.chunked:
-                # `http.client` takes a head that was cut off for a whole one; every whole one says how its body ends.
-                raise Broken("the head of the answer was cut off", reached=True)
-            self._in_use[response] = connection
-            return response
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise Broken(_words(error), reached=True) from error
-        except BaseException:
-            connection.close()
-            raise
-
-    def _connected(self) -> http.client.HTTPConnection:
-        address = self._address
-        timeout = min(CONNECT_SECONDS, self._timeout_seconds)
-        connection: http.client.HTTPConnection
-        if address.scheme == UNIX:
-            connection = http.client.HTTPConnection("localhost", timeout=timeout)
-            connection.auto_open = 0  # it would connect to a port
-        elif self._tls is not None:
-            connection = http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=self._tls)
-        else:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout)
-        try:
-            if address.scheme == UNIX:
-                check_socket(address.socket)
-                connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                connection.sock.settimeout(timeout)
-                connection.sock.connect(address.socket)
-                check_peer(connection.sock, address.socket)
-            else:
-                connection.connect()
-        except (OSError, UnicodeError) as error:
-            connection.close()
-            raise Broken(_words(error), reached=False) from error
-        except BaseException:
-            connection.close()
-            raise
-        connection.sock.settimeout(self._timeout_seconds)
-        return connection
-
-    def _kept(self) -> http.client.HTTPConnection | None:
-        """A connection of an earlier call that the server has not closed since."""
-        with self._lock:
-            if self._process != os.getpid():  # they belong to the parent; closing the child's copies ends nothing
-                self._idle, self._process = [], os.getpid()
-            while self._idle:
-                connection = self._idle.pop()
-                if connection.sock is not None and not _is_readable(connection.sock):
-                    return connection
-                connection.close()
-        return None
-
-
-def _is_readable(idle: socket.socket) -> bool:
-    """Whether an idle connection has something to read, which is its end."""
-    poll = select.poll()
-    poll.register(idle, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it took too long"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__

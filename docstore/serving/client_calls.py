@@ -1,8 +1,11 @@
-"""The calls of both clients, each written once: what is sent, and what the answer means.  Sends nothing.
+"""The calls of the client: what is sent, and what the answer means.
 
 The names, arguments and docstrings are those of `DocumentStore` and `CellStore`.  Arguments are checked here as the
 store checks them, so that a wrong call fails in the same way and is not sent.
 """
+
+# mypy: disable-error-code="no-any-return"
+# `Session.ask` has read each answer as the type that its `Call` names.
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, Unpack
 
@@ -51,7 +53,7 @@ from docstore.reading.collapse import Orphan, Similar
 from docstore.reading.documents import Document
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
-from docstore.serving.client_http import Asks, Call, Items, Lists, Session, Steps
+from docstore.serving.client_http import Call, Session
 from docstore.serving.wire import weight
 
 _T = TypeVar("_T")
@@ -140,21 +142,21 @@ class Job:
 
 
 class StoreCalls:
-    """The calls of a store.
+    """The calls of a store, each one request or stream.
 
-    Attributes:
-        _session: of all calls.
-        _limits: of one request, as the server says.
+    Args:
+        session: of all calls.
     """
 
-    _session: Session
-    _limits = Limits()
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._limits = Limits()
+        """Of one request, as the server says."""
 
-    @Asks
-    def about(self) -> Steps[About]:
+    def about(self) -> About:
         """What the server is, and how much one request may hold."""
         call = Call("GET", "/v1", dict[str, Any])
-        given = yield from self._session.ask(call)
+        given = self._session.ask(call)
         known = {name: given[name] for name in About._fields if name in given}  # a later one may say more
         limits = known.get("limits")
         if isinstance(limits, list):  # msgpack gives a record inside a message by position
@@ -165,57 +167,48 @@ class StoreCalls:
         self._limits = about.limits
         return about
 
-    @Asks
-    def _ask_schema(self) -> Steps[Schema]:
+    def _ask_schema(self) -> Schema:
         return self._session.ask(Call("GET", "/v1/schema", Schema))
 
-    @Asks
-    def losses(self) -> Steps[Losses]:
+    def losses(self) -> Losses:
         """What opens of the store found lost, until it is acknowledged."""
-        module: Any = import_module("docstore.tablets.losses")
+        from docstore.tablets.losses import LostCommits, LostVersion
+
         call = Call("GET", "/v1/lost", dict[str, Any])
-        given = yield from self._session.ask(call)
-        lost = call._replace(kind=tuple[module.LostVersion, ...], field="lost")
-        commits = call._replace(kind=tuple[module.LostCommits, ...], field="lost_commits")
+        given = self._session.ask(call)
+        lost = call._replace(kind=tuple[LostVersion, ...], field="lost")
+        commits = call._replace(kind=tuple[LostCommits, ...], field="lost_commits")
         return Losses(self._session.result(lost, given), self._session.result(commits, given))
 
-    @Asks
-    def _start_job(self, kind: str, options: Mapping[str, object]) -> Steps[Job]:
+    def _start_job(self, kind: str, options: Mapping[str, object]) -> Job:
         message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
         return self._session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
 
-    @Asks
-    def _watch_job(self, job: Job, wait_seconds: int) -> Steps[Job]:
+    def _watch_job(self, job: Job, wait_seconds: int) -> Job:
         query = {"wait_seconds": wait_seconds, "revision": job.revision}
         return self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
 
-    @Asks
-    def _stop_job(self, job: Job) -> Steps[Job]:
+    def _stop_job(self, job: Job) -> Job:
         return self._session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
 
-    @Asks
-    def acknowledge_lost(self) -> Steps[int]:
+    def acknowledge_lost(self) -> int:
         """See `DocumentStore.acknowledge_lost`."""
         return self._session.ask(Call("POST", "/v1/lost/acknowledge", int, "acknowledged", message={}, writes=True))
 
-    @Asks
-    def stats(self) -> Steps[dict[str, Any]]:
+    def stats(self) -> dict[str, Any]:
         """See `DocumentStore.stats`."""
         return self._session.ask(Call("GET", "/v1/stats", dict[str, Any]))
 
-    @Asks
-    def codec_stats(self) -> Steps[dict[str, dict[str, int]]]:
+    def codec_stats(self) -> dict[str, dict[str, int]]:
         """See `DocumentStore.codec_stats`."""
         return self._session.ask(Call("GET", "/v1/codec-stats", dict[str, dict[str, int]]))
 
-    @Asks
-    def stored_bytes(self) -> Steps[int]:
+    def stored_bytes(self) -> int:
         """See `DocumentStore.stored_bytes`."""
         return self._session.ask(Call("GET", "/v1/stored-bytes", int, "stored_bytes"))
 
     # --- pages
 
-    @Asks
     @checked
     def put_page(
         self,
@@ -231,8 +224,8 @@ class StoreCalls:
         any_time: bool = False,
         keep_body: bool = True,
         crawl: str = "",
-    ) -> Steps[PutResult]:
-        """See `DocumentStore.put_page`.  A task that is cancelled may have written its page."""
+    ) -> PutResult:
+        """See `DocumentStore.put_page`."""
         options = sent_options(policies, anchors, links, any_time, keep_body)
         page = page_of(url, body, headers, status, fetched_at, crawl)
         if (refused := _refusal_of(page)) is not None:
@@ -240,8 +233,7 @@ class StoreCalls:
         message = {"page": _timed(page), **options}
         return self._session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
 
-    @Asks
-    def _write_group(self, pages: Sequence[Page], options: Mapping[str, object]) -> Steps[list[PutResult | Exception]]:
+    def _write_group(self, pages: Sequence[Page], options: Mapping[str, object]) -> list[PutResult | Exception]:
         """Write a group; an outcome for each page, or for the first ones and an exception."""
         outcomes: list[PutResult | Exception | None] = []
         outcomes += [_refusal_of(page) or _refusal_of_length(page, self._limits) for page in pages]
@@ -252,7 +244,7 @@ class StoreCalls:
             call = Call("POST", "/v1/pages", list[PutResult], "results", message=message, writes=True)
             results: list[PutResult | Exception]
             try:
-                answer = yield from self._session.answer(call)
+                answer = self._session.answer(call)
                 given = answer.given
                 has_results = answer.status < 300 or (isinstance(given, dict) and "results" in given)
                 results = self._session.result(call, given) if has_results else []
@@ -268,11 +260,10 @@ class StoreCalls:
                     return [outcome for outcome in outcomes[: number + 1] if outcome is not None]
         return [outcome for outcome in outcomes if outcome is not None]
 
-    @Asks
     @checked
     def add_anchor(
         self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
-    ) -> Steps[None]:
+    ) -> None:
         """See `DocumentStore.add_anchor`."""
         keys.row_key(target_url)
         keys.row_key(source_url)
@@ -280,19 +271,16 @@ class StoreCalls:
         message = {**named, "seen_at": _at_micros(seen_at), "any_time": any_time}
         return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
 
-    @Asks
     @checked
-    def delete(self, url: str, *, purge: bool = False) -> Steps[bool]:
+    def delete(self, url: str, *, purge: bool = False) -> bool:
         """See `DocumentStore.delete`."""
         query = {"url": _checked_url(url), "purge": True if purge else None}
         return self._session.ask(Call("DELETE", "/v1/page", bool, "deleted", query, writes=True))
 
-    @Asks
-    def _contains(self, url: str) -> Steps[bool]:
+    def _contains(self, url: str) -> bool:
         call = Call("HEAD", "/v1/page", query={"url": _checked_url(url)}, may_be_absent=True)
-        return bool((yield from self._session.ask(call)))
+        return bool(self._session.ask(call))
 
-    @Asks
     @checked
     def get(
         self,
@@ -304,7 +292,7 @@ class StoreCalls:
         follow_redirects: bool = False,
         variants: bool = False,
         follow_duplicates: bool = False,
-    ) -> Steps[Document | None]:
+    ) -> Document | None:
         """See `DocumentStore.get`."""
         checked_spec(ReadSpec(versions=versions))
         query = {
@@ -318,11 +306,10 @@ class StoreCalls:
         }
         return self._session.ask(Call("GET", "/v1/page", Document, query=query, may_be_absent=True))
 
-    @Lists
     @checked
     def get_many(
         self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
-    ) -> Items[Document | None]:
+    ) -> Iterator[Document | None]:
         """See `DocumentStore.get_many`."""
         wanted = {"at": _at_micros(at), "families": None if families is None else checked_families(tuple(families))}
 
@@ -335,56 +322,49 @@ class StoreCalls:
                 keys.row_key(url)
             yield from self._session.items(Document | None, partial(rest, batch))
 
-    @Asks
     @checked
-    def history(self, url: str) -> Steps[list[Document]]:
+    def history(self, url: str) -> list[Document]:
         """See `DocumentStore.history`."""
         return self._session.ask(
             Call("GET", "/v1/history", list[Document], "captures", query={"url": _checked_url(url)})
         )
 
-    @Asks
     @checked
-    def validators(self, url: str) -> Steps[dict[str, str | int] | None]:
+    def validators(self, url: str) -> dict[str, str | int] | None:
         """See `DocumentStore.validators`."""
         query = {"url": _checked_url(url)}
         return self._session.ask(Call("GET", "/v1/validators", dict[str, Any], query=query, may_be_absent=True))
 
-    @Lists
     @checked
-    def anchors(self, url: str) -> Items[Cell]:
+    def anchors(self, url: str) -> Iterator[Cell]:
         """See `DocumentStore.anchors`."""
         return _slices(self._session, url, ReadSpec(("anchor",)))
 
-    @Asks
     @checked
-    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> Steps[list[Similar]]:
+    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
         """See `DocumentStore.similar`."""
         named: dict[str, object] = {"url": page} if isinstance(page, str) else {"body": bytes(page)}
         message = {**named, "threshold": threshold, "limit": limit}
         return self._session.ask(Call("POST", "/v1/similar", list[Similar], "similar", message=message))
 
-    @Asks
     @checked
     def snippet(
         self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
-    ) -> Steps[Snippet | None]:
+    ) -> Snippet | None:
         """See `DocumentStore.snippet`."""
-        found: list[Snippet | None] = yield from _snippets(self._session, [url], query, length, at)
+        found: list[Snippet | None] = _snippets(self._session, [url], query, length, at)
         return found[0]
 
-    @Asks
     @checked
     def snippets(
         self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
-    ) -> Steps[list[Snippet | None]]:
+    ) -> list[Snippet | None]:
         """See `DocumentStore.snippets`."""
         found: list[Snippet | None] = []
         for batch in _url_batches(urls, self._limits, most_urls(length)):
-            found += yield from _snippets(self._session, batch, query, length, at)
+            found += _snippets(self._session, batch, query, length, at)
         return found
 
-    @Asks
     @checked
     def search(
         self,
@@ -394,7 +374,7 @@ class StoreCalls:
         boosts: str | Path | None = None,
         synonyms: str | Path | None = None,
         **options: Unpack[SearchOptions],
-    ) -> Steps[SearchResults]:
+    ) -> SearchResults:
         """See `DocumentStore.search`; index, boosts and synonyms are the server's, and so is the time that it takes."""
         if index or boosts or synonyms:
             raise InvalidArgument(
@@ -405,24 +385,22 @@ class StoreCalls:
         times = {name: _at_micros(given.get(name)) for name in ("since", "until")}
         return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"query": query, **given, **times}))
 
-    @Asks
     @checked
-    def collapse(self, urls: Iterable[str]) -> Steps[list[str]]:
+    def collapse(self, urls: Iterable[str]) -> list[str]:
         """See `DocumentStore.collapse`."""
         kept: list[str] = []
         taken: list[bytes] = []  # groups that have a page by now; the next part is sent with them
         for batch in _url_batches(urls, self._limits):
             call = Call("POST", "/v1/collapse", dict[str, Any], message={"urls": batch, "taken": taken})
-            given = yield from self._session.ask(call)
+            given = self._session.ask(call)
             kept += self._session.result(call._replace(kind=list[str], field="urls"), given)
             taken = self._session.result(call._replace(kind=list[bytes], field="taken"), given)
         return kept
 
-    @Lists
     @checked
     def find(
         self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
-    ) -> Items[Document]:
+    ) -> Iterator[Document]:
         """See `DocumentStore.find`."""
         checked_names(payload_digest, docno, limit)
         names = {"payload_digest": payload_digest or None, "docno": docno or None}
@@ -435,23 +413,20 @@ class StoreCalls:
 
         return self._session.items(Document, rest)
 
-    @Lists
-    def rejected(self) -> Items[tuple[str, int, Verdict]]:
+    def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
         """See `DocumentStore.rejected`."""
         call = Call("GET", "/v1/rejected")
         return self._session.items(
             Rejected, lambda _last, _count: call, key=lambda item: (keys.row_key(item.url), -item.timestamp)
         )
 
-    @Lists
-    def orphans(self) -> Items[Orphan]:
+    def orphans(self) -> Iterator[Orphan]:
         """See `DocumentStore.orphans`."""
         call = Call("GET", "/v1/orphans")
         return self._session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
 
-    @Lists
     @checked
-    def _listed(self, *, prefix: str | None, host: str | None) -> Items[Listed]:
+    def _listed(self, *, prefix: str | None, host: str | None) -> Iterator[Listed]:
         scan_range(prefix, host)
 
         def rest(last: Listed | None, _count: int) -> Call:
@@ -477,7 +452,7 @@ class Rejected(NamedTuple):
     verdict: Verdict
 
 
-def _snippets(session: Session, urls: list[str], query: str, length: int, at: Time | None) -> Steps[Any]:
+def _snippets(session: Session, urls: list[str], query: str, length: int, at: Time | None) -> Any:
     for url in urls:
         keys.row_key(url)
     message = {"urls": urls, "query": query, "length": length, "at": _at_micros(at)}
@@ -522,39 +497,37 @@ def _batches(items: Iterable[_T], size_bytes: Callable[[_T], int], most: int, re
 # --- cells
 
 
-class CellCalls:
-    """The calls of the cells of page rows.
+class RemoteCells:
+    """Cells of page rows.  Thread-safe.
 
-    Attributes:
-        _session: of all calls.
+    Args:
+        session: of all calls.
     """
 
-    _session: Session
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     @staticmethod
     def row_key(url_or_row_key: str | bytes) -> bytes:
         """See `CellStore.row_key`."""
         return url_or_row_key if isinstance(url_or_row_key, bytes) else keys.row_key(url_or_row_key)
 
-    @Lists
     def slices(
         self,
         url_or_row_key: str | bytes,
         *,
         families: tuple[str, ...] | None = None,
         spec: ReadSpec | None = None,
-    ) -> Items[Cell]:
+    ) -> Iterator[Cell]:
         """See `CellStore.slices`."""
         wanted = ReadSpec(None if families is None else checked_families(families)) if spec is None else spec
         return _slices(self._session, url_or_row_key, wanted)
 
-    @Asks
-    def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Steps[Row | None]:
+    def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Row | None:
         """See `CellStore.read_row`."""
         message = {**_row_fields(url_or_row_key), "spec": checked_spec(spec)}
         return self._session.ask(Call("POST", "/v1/cells/read", Row | None, "row", message=message))
 
-    @Lists
     def scan(
         self,
         *,
@@ -565,7 +538,7 @@ class CellCalls:
         qualifier_regex: str | None = None,
         limit: int | None = None,
         spec: ReadSpec = ReadSpec(),
-    ) -> Items[Row]:
+    ) -> Iterator[Row]:
         """See `CellStore.scan`; a scan that is cut off goes on after the last row."""
         scan_range(prefix, host, start, end)
         wanted = {"prefix": prefix, "host": host, "start": start, "end": end, "qualifier_regex": qualifier_regex}
@@ -581,39 +554,34 @@ class CellCalls:
 
         return self._session.items(Row, rest)
 
-    @Asks
-    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> Steps[None]:
+    def apply(self, url_or_row_key: str | bytes, mutations: Sequence[Mutation]) -> None:
         """See `CellStore.apply`."""
         return _apply(self._session, [(url_or_row_key, mutations)])
 
-    @Asks
-    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> Steps[None]:
+    def apply_many(self, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
         """See `CellStore.apply_many`."""
         return _apply(self._session, rows)
 
-    @Asks
     def check_and_mutate(
         self,
         url_or_row_key: str | bytes,
         condition: Condition,
         then: Sequence[Mutation],
         otherwise: Sequence[Mutation] = (),
-    ) -> Steps[bool]:
+    ) -> bool:
         """See `CellStore.check_and_mutate`."""
         changes = {"then": plain(list(then)), "otherwise": plain(list(otherwise))}
         message = {**_row_fields(url_or_row_key), "condition": condition, **changes}
         return self._session.ask(Call("POST", "/v1/cells/check-and-mutate", bool, "held", message=message, writes=True))
 
-    @Asks
-    def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> Steps[list[Cell]]:
+    def read_modify_write(self, url_or_row_key: str | bytes, rules: Sequence[Append | Increment]) -> list[Cell]:
         """See `CellStore.read_modify_write`."""
         message = {**_row_fields(url_or_row_key), "rules": plain(list(rules))}
         return self._session.ask(
             Call("POST", "/v1/cells/read-modify-write", list[Cell], "cells", message=message, writes=True)
         )
 
-    @Asks
-    def put_notes(self, notes: Sequence[Note]) -> Steps[int]:
+    def put_notes(self, notes: Sequence[Note]) -> int:
         """See `CellStore.put_notes`."""
         sent = [{**_row_fields(url), "timestamp": at, "name": name, "value": value} for url, at, name, value in notes]
         return self._session.ask(Call("POST", "/v1/notes", int, "changed", message={"notes": sent}, writes=True))
@@ -625,7 +593,7 @@ def _row_fields(url_or_row_key: str | bytes) -> dict[str, object]:
     return {"url": _checked_url(url_or_row_key)}
 
 
-def _slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> Items[Cell]:
+def _slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> Iterator[Cell]:
     row, wanted = _row_fields(url_or_row_key), checked_spec(spec)
 
     def rest(last: Cell | None, _count: int) -> Call:
@@ -635,7 +603,7 @@ def _slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> It
     return session.items(Cell, rest)
 
 
-def _apply(session: Session, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> Steps[None]:
+def _apply(session: Session, rows: Sequence[tuple[str | bytes, Sequence[Mutation]]]) -> None:
     message = {"rows": [{**_row_fields(row), "mutations": plain(list(mutations))} for row, mutations in rows]}
     return session.ask(Call("POST", "/v1/cells/apply", message=message, writes=True))
 

@@ -1,26 +1,26 @@
-"""One call until it is answered, without I/O: where the server is, what is sent, what the answers mean, when it is sent
-again.
+"""One call until it is answered: where the server is, what is sent, what the answers mean, when it is sent again.
 
-A call is a generator of steps.  It yields a `Request`, and gets the head of the answer; READ, and gets the next bytes
-of its body, b"" at the end; a number, and goes on after so many seconds; a list of items, which are for the caller.  If
-the line breaks, it gets `Broken`.  `client.py` and `aio.py` take these steps, in a thread and in an event loop; calls,
-codecs and retries are written once.  Neither takes proxies of the environment or follows redirects: a token goes to the
-server it is for.
+The connections are those of the standard library's `http.client`: TCP, TLS or a unix socket.  Proxies of the
+environment are not used and redirects are not followed: a token goes to the server it is for.
 """
 
 from __future__ import annotations
 
+import http.client
 import os
 import random
 import secrets
+import select
 import socket
+import ssl
 import stat
 import struct
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping
-from functools import wraps
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from docstore.backends import names_server
@@ -192,17 +192,12 @@ class Backoff:
         self._began = None
 
 
-# --- steps
-
-_T = TypeVar("_T")
-_P = ParamSpec("_P")
+# --- calls
 
 MOST_IDLE: Final = 8
 """Connections kept for the next call."""
 CONNECT_SECONDS: Final = 10.0
 READ_BYTES: Final = 1 << 18
-READ: Final = None
-"""The step that gives the next bytes of an answer."""
 
 
 class Request(NamedTuple):
@@ -232,12 +227,6 @@ class Broken(Exception):
     def __init__(self, why: str, *, reached: bool) -> None:
         super().__init__(why)
         self.reached = reached
-
-
-Steps: TypeAlias = Generator[Any, Any, _T]
-"""A call with one result."""
-Items: TypeAlias = Generator[list[_T] | Request | float | None, Any, None]
-"""A call with many."""
 
 
 class Call(NamedTuple):
@@ -274,26 +263,31 @@ _WHAT_NEXT: Final = (
 
 
 class Session:
-    """What all calls of one client have in common.
+    """What all calls of one client have in common.  Thread-safe.
 
-    Attributes:
+    Args:
         address: of the server.
-        boot: names the run of the server, once it has said so.
+        token: that the client has.
         patience_seconds: how long calls are made again.
+        timeout_seconds: that a send or a receive may take.
+    Attributes:
+        boot: names the run of the server, once it has said so.
+        connections: to the server.
     """
 
-    def __init__(self, address: Address, token: str | None, patience_seconds: float) -> None:
+    def __init__(self, address: Address, token: str | None, patience_seconds: float, timeout_seconds: float) -> None:
         if token is not None and not (token.isascii() and token.isprintable()):
             raise InvalidArgument("a token is printable ASCII, as the server's token file has it")
         self.address = address
         self.boot = ""
+        self.connections = Connections(address, timeout_seconds)
         self.patience_seconds = patience_seconds
         self._common = {"host": address.authority, "user-agent": f"docstore/{__version__}"}
         if token:
             self._common["authorization"] = f"Bearer {token}"
         self._common["accept-encoding"] = "identity" if address.is_local else "zstd"
 
-    def ask(self, call: Call) -> Steps[Any]:
+    def ask(self, call: Call) -> Any:
         """The result of a call.
 
         Raises:
@@ -302,28 +296,32 @@ class Session:
             CommitUnknown: it may have been applied, and there was no answer for too long.
             UnsupportedFormat: the answer cannot be understood.
         """
-        answer = yield from self.answer(call)
+        answer = self.answer(call)
         if answer.status < 300:
             return call.method == "HEAD" or self.result(call, answer.given)
         if call.may_be_absent and answer.status == 404 and (call.method == "HEAD" or _class(answer.given) == _ABSENT):
             return None
         raise self.error(answer)
 
-    def answer(self, call: Call) -> Steps[Answer]:
+    def answer(self, call: Call) -> Answer:
         """The answer to a call, whatever it says; the request is sent until there is one."""
         request = self._request(call, wire.MSGPACK)
         attempts = Backoff(self.patience_seconds)
         while True:
-            head = yield from _sent(request)
-            answer: Answer | Broken = head if isinstance(head, Broken) else (yield from self._whole(head))
+            answer: Answer | Broken
+            try:
+                with self.connections.answer(request) as response:
+                    answer = self._whole(response)
+            except Broken as broken:
+                answer = broken
             pause = self._pause(call, attempts, answer)
             if pause is None and isinstance(answer, Answer):
                 return answer
-            yield pause
+            time.sleep(pause or 0.0)
 
     def items(
         self, kind: Any, next_call: Callable[[Any, int], Call | None], *, key: Callable[[Any], Any] | None = None
-    ) -> Items[Any]:
+    ) -> Iterator[Any]:
         """The items of a stream; one that is cut off is asked for again, from where it was.
 
         Args:
@@ -337,29 +335,41 @@ class Session:
         last: Any = None
         count = 0
         while (call := next_call(last, count)) is not None:
-            answer = yield from _sent(self._request(call, wire.FRAMES))
-            if not isinstance(answer, Broken) and answer.status == 200:
-                reader = wire.FrameReader()
-                while not isinstance(raw := (yield READ), Broken) and raw:
-                    for frame, value in reader.feed(raw):
-                        if frame is wire.FrameKind.ERROR:
-                            raise wire.error_of(value)
-                        if frame is wire.FrameKind.ITEMS:
+            answer: Answer | Broken
+            try:
+                with self.connections.answer(self._request(call, wire.FRAMES)) as response:
+                    if response.status == 200:
+                        for items in self._frames(response, kind):
                             attempts.succeeded()
-                            items: list[Any] = wire.read(list[kind], value, "items")
                             if key is not None and last is not None:
                                 items = [item for item in items if key(item) > key(last)]
-                            yield items
                             last, count = (items[-1] if items else last), count + len(items)
-                    if reader.ended:
+                            yield from items
                         return
-                answer = raw if isinstance(raw, Broken) else Broken("the stream was cut off", reached=True)
-            elif not isinstance(answer, Broken):
-                answer = yield from self._whole(answer)
+                    answer = self._whole(response)
+            except Broken as broken:
+                answer = broken
             pause = self._pause(call, attempts, answer)
-            if pause is None:
+            if pause is None and isinstance(answer, Answer):
                 raise self.error(answer)
-            yield pause
+            time.sleep(pause or 0.0)
+
+    def _frames(self, response: http.client.HTTPResponse, kind: Any) -> Iterator[list[Any]]:
+        """The items of a stream, frame by frame, up to its end.
+
+        Raises:
+            Broken: it was cut off.
+            DocstoreError: the server failed in the middle of it.
+        """
+        reader = wire.FrameReader()
+        while raw := self.connections.read(response):
+            for frame, value in reader.feed(raw):
+                if frame is wire.FrameKind.ERROR:
+                    raise wire.error_of(value)
+                if frame is wire.FrameKind.ITEMS:
+                    yield wire.read(list[kind], value, "items")
+        if not reader.ended:
+            raise Broken("the stream was cut off", reached=True)
 
     def result(self, call: Call, given: Any) -> Any:
         """What an answer gives.
@@ -415,16 +425,12 @@ class Session:
             raise InvalidArgument(f"an argument has a lone surrogate and cannot be sent: {error}") from error
         return Request(call.method, target, headers, body)
 
-    def _whole(self, head: Any) -> Steps[Answer | Broken]:
-        parts: list[bytes] = []
-        while not isinstance(part := (yield READ), Broken) and part:
-            parts.append(part)
-        if isinstance(part, Broken):
-            return part
+    def _whole(self, head: http.client.HTTPResponse) -> Answer:
+        raw = b"".join(iter(lambda: self.connections.read(head), b""))
         boot = head.headers.get("docstore-boot", "")
         if boot.isascii() and boot.isprintable() and len(boot) <= 80:
             self.boot = boot or self.boot
-        given = _plain(head.headers, b"".join(parts))
+        given = _plain(head.headers, raw)
         return Answer(head.status, given, _seconds(head.headers.get("retry-after"), given))
 
     def _pause(self, call: Call, attempts: Backoff, answer: Answer | Broken) -> float | None:
@@ -455,14 +461,6 @@ class Session:
         if call.writes and attempts.has_reached:
             error = CommitUnknown(f"{error}; an earlier attempt may be applied; {_WHAT_NEXT}")
         return attempts.pause(error, answer.seconds)
-
-
-def _sent(request: Request) -> Steps[Any]:
-    """The head of an answer, or `Broken`."""
-    head = yield request
-    if isinstance(head, Exception) and not isinstance(head, Broken):
-        raise head
-    return head
 
 
 def _plain(headers: Any, raw: bytes) -> Any:
@@ -501,142 +499,164 @@ def _seconds(header: str | None, given: Any) -> float | None:
     return None
 
 
-# --- callers: what takes the steps, in a thread or in an event loop
+# --- connections: TCP, TLS or a unix socket.  Any number of threads may ask, each has its own meanwhile
 
 
-class Blocking:
-    """Base of the client for threads: its thread waits.
-
-    Args:
-        session: of its calls.
-        connections: `send` gives the head of an answer, `read` its next bytes; `release` ends it.
-    """
-
-    def __init__(self, session: Session, connections: Any) -> None:
-        self._session = session
-        self._connections = connections
-
-    def _items(self, steps: Items[_T]) -> Iterator[_T]:
-        answer: Any = None
-        reply: object = None
-        try:
-            while True:
-                step = steps.send(reply)
-                reply = None
-                if isinstance(step, list):
-                    yield from step
-                    continue
-                try:
-                    if step is READ:
-                        reply = self._connections.read(answer)
-                        continue
-                    if answer is not None:
-                        self._connections.release(answer)
-                        answer = None
-                    if isinstance(step, Request):
-                        reply = answer = self._connections.send(step)
-                    else:
-                        time.sleep(step)
-                except Exception as error:
-                    reply = error
-        except StopIteration:
-            return
-        finally:
-            if answer is not None:
-                self._connections.release(answer)
-
-
-class Awaiting:
-    """Base of the client for asyncio: its task waits.
+class Connections:
+    """Connections to one server.  Thread-safe; a forked child makes its own.
 
     Args:
-        session: of its calls.
-        connections: `send`, `read` and `sleep` are coroutines.
+        address: of the server.
+        timeout_seconds: that a send or a receive may take.
     """
 
-    def __init__(self, session: Session, connections: Any) -> None:
-        self._session = session
-        self._connections = connections
+    def __init__(self, address: Address, timeout_seconds: float) -> None:
+        self._address = address
+        self._timeout_seconds = timeout_seconds
+        self._lock = threading.Lock()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._in_use: dict[http.client.HTTPResponse, http.client.HTTPConnection] = {}
+        self._process = os.getpid()
+        self._is_closed = False
+        self._tls = ssl.create_default_context() if address.scheme == "https" else None
 
-    async def _items(self, steps: Items[_T]) -> AsyncIterator[_T]:
-        answer: Any = None
-        reply: object = None
+    def check_open(self) -> None:
+        """Refuse calls after `close`."""
+        if self._is_closed:
+            raise StoreUnavailable("this store is closed; connect again")
+
+    @contextmanager
+    def answer(self, request: Request) -> Iterator[http.client.HTTPResponse]:
+        """Send a request; gives its answer, whose head was read.  Its connection is kept if all of it is read.
+
+        Raises:
+            Broken: there is none.
+        """
+        response = self._asked(request)
         try:
-            while True:
-                step = steps.send(reply)
-                reply = None
-                if isinstance(step, list):
-                    for item in step:
-                        yield item
-                    continue
-                try:
-                    if step is READ:
-                        reply = await self._connections.read(answer)
-                        continue
-                    if answer is not None:
-                        answer.release()
-                        answer = None
-                    if isinstance(step, Request):
-                        reply = answer = await self._connections.send(step)
-                    else:
-                        await self._connections.sleep(step)
-                except Exception as error:
-                    reply = error
-        except StopIteration:
-            return
+            yield response
         finally:
-            if answer is not None:
-                answer.release()
+            self._release(response)
+
+    def _asked(self, request: Request) -> http.client.HTTPResponse:
+        self.check_open()
+        kept = self._kept()
+        if kept is not None:
+            try:
+                return self._sent(kept, request)
+            except Broken as broken:
+                if broken.reached and not isinstance(
+                    broken.__cause__, http.client.RemoteDisconnected | ConnectionError
+                ):
+                    raise
+                # The server closed the idle connection as this was sent; each write has a key, so it may go again.
+        return self._sent(self._connected(), request)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._is_closed = True
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def read(self, answer: http.client.HTTPResponse) -> bytes:
+        """The next bytes of an answer; b"" at its end.
+
+        Raises:
+            Broken: it was cut off.
+        """
+        try:
+            if chunk := answer.read1(READ_BYTES):
+                return chunk
+            if not answer.isclosed():
+                answer.read()  # the end of a chunked body
+        except (OSError, http.client.HTTPException) as error:
+            raise Broken(_words(error), reached=True) from error
+        if answer.length:
+            raise Broken(f"the answer was cut off, {answer.length} bytes before its end", reached=True)
+        return b""
+
+    def _release(self, answer: http.client.HTTPResponse) -> None:
+        connection = self._in_use.pop(answer)
+        with self._lock:
+            is_whole = answer.isclosed() and not answer.will_close
+            if is_whole and self._process == os.getpid() and len(self._idle) < MOST_IDLE and not self._is_closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    # --- pieces
+
+    def _sent(self, connection: http.client.HTTPConnection, request: Request) -> http.client.HTTPResponse:
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # refused before all was read: the answer says why
+                connection.request(request.method, request.target, body=request.body, headers=dict(request.headers))
+            response = connection.getresponse()
+            if request.method != "HEAD" and response.length is None and not response.chunked:
+                # `http.client` takes a head that was cut off for a whole one; every whole one says how its body ends.
+                raise Broken("the head of the answer was cut off", reached=True)
+            self._in_use[response] = connection
+            return response
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Broken(_words(error), reached=True) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def _connected(self) -> http.client.HTTPConnection:
+        address = self._address
+        timeout = min(CONNECT_SECONDS, self._timeout_seconds)
+        connection: http.client.HTTPConnection
+        if address.scheme == UNIX:
+            connection = http.client.HTTPConnection("localhost", timeout=timeout)
+            connection.auto_open = 0  # it would connect to a port
+        elif self._tls is not None:
+            connection = http.client.HTTPSConnection(address.host, address.port, timeout=timeout, context=self._tls)
+        else:
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout)
+        try:
+            if address.scheme == UNIX:
+                check_socket(address.socket)
+                connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                connection.sock.settimeout(timeout)
+                connection.sock.connect(address.socket)
+                check_peer(connection.sock, address.socket)
+            else:
+                connection.connect()
+        except (OSError, UnicodeError) as error:
+            connection.close()
+            raise Broken(_words(error), reached=False) from error
+        except BaseException:
+            connection.close()
+            raise
+        connection.sock.settimeout(self._timeout_seconds)
+        return connection
+
+    def _kept(self) -> http.client.HTTPConnection | None:
+        """A connection of an earlier call that the server has not closed since."""
+        with self._lock:
+            if self._process != os.getpid():  # they belong to the parent; closing the child's copies ends nothing
+                self._idle, self._process = [], os.getpid()
+            while self._idle:
+                connection = self._idle.pop()
+                if connection.sock is not None and not _is_readable(connection.sock):
+                    return connection
+                connection.close()
+        return None
 
 
-class Asks(Generic[_P, _T]):
-    """A method of both clients: its steps give one result.  The client for asyncio returns a coroutine."""
-
-    def __init__(self, steps: Callable[Concatenate[Any, _P], Steps[_T]]) -> None:
-        steps.__annotations__["return"] = steps.__annotations__["return"].removeprefix("Steps[").removesuffix("]")
-
-        def only(made: Steps[_T]) -> Items[_T]:
-            yield [(yield from made)]
-
-        @wraps(steps)
-        def blocking(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
-            [found] = self._items(only(steps(self, *args, **named)))
-            return found
-
-        @wraps(steps)
-        async def awaiting(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
-            [found] = [item async for item in self._items(only(steps(self, *args, **named)))]
-            return found
-
-        self._of: dict[bool, Any] = {False: blocking, True: awaiting}
-
-    @overload
-    def __get__(self, caller: Blocking, owner: type) -> Callable[_P, _T]: ...
-    @overload
-    def __get__(self, caller: Awaiting, owner: type) -> Callable[_P, Coroutine[Any, Any, _T]]: ...
-    @overload
-    def __get__(self, caller: None, owner: type) -> Callable[..., Any]: ...
-    def __get__(self, caller: Any, owner: type) -> Any:
-        return self._of[issubclass(owner, Awaiting)].__get__(caller, owner)
+def _is_readable(idle: socket.socket) -> bool:
+    """Whether an idle connection has something to read, which is its end."""
+    poll = select.poll()
+    poll.register(idle, select.POLLIN)
+    return bool(poll.poll(0))
 
 
-class Lists(Generic[_P, _T]):
-    """A method of both clients: its steps give items.  The client for asyncio returns an asynchronous iterator."""
-
-    def __init__(self, steps: Callable[Concatenate[Any, _P], Items[_T]]) -> None:
-        steps.__annotations__["return"] = steps.__annotations__["return"].replace("Items[", "Iterator[", 1)
-
-        @wraps(steps)
-        def items(self: Any, *args: _P.args, **named: _P.kwargs) -> Any:
-            return self._items(steps(self, *args, **named))
-
-        self._method: Any = items
-
-    @overload
-    def __get__(self, caller: Blocking, owner: type) -> Callable[_P, Iterator[_T]]: ...
-    @overload
-    def __get__(self, caller: Awaiting, owner: type) -> Callable[_P, AsyncIterator[_T]]: ...
-    @overload
-    def __get__(self, caller: None, owner: type) -> Callable[..., Any]: ...
-    def __get__(self, caller: Any, owner: type) -> Any:
-        return self._method.__get__(caller, owner)
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,21 +1,22 @@
-"""Requests as values and values as answers: JSON for people, msgpack for programs, zstd for clients that accept it.
+"""Routes, and requests as values and values as answers: JSON for people, msgpack for programs, zstd where accepted.
 
-What a request holds is said once, by the keyword parameters of its handler: see `takes`.
+A route is a function.  Its keyword parameters are the query of a request, or the fields of its message, and are written
+nowhere else: names, types and defaults are what is read, refused and described in the OpenAPI.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from typing import Any, Final, TypeVar
+import typing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import zstandard
-from litestar import Request, Response
-from litestar.di import NamedDependency
-from litestar.response import Stream
 
-from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, RequestContext, Role, context_of, failure
+from docstore.serving.request import LONG_BYTES, ZSTD, Refusal, RequestContext, Response, Role, failure
 from docstore.serving.service import Service
 from docstore.serving.wire import (
     FRAMES,
@@ -26,16 +27,12 @@ from docstore.serving.wire import (
     encode_end,
     encode_error,
     encode_items,
+    fields_of,
     read,
     to_json,
     to_msgpack,
     weight,
 )
-
-AnyRequest = Request[Any, Any, Any]
-HasScope = AnyRequest | RequestContext
-Asked = NamedDependency[Service]
-"""The service, as a handler takes it."""
 
 LINES: Final = "application/x-ndjson"
 VALUE_BYTES: Final = 128
@@ -50,30 +47,144 @@ _CHUNK_SECONDS: Final = 0.2
 PAUSE: Final = object()
 """Among the items of a stream: nothing was found for a while."""
 
-_T = TypeVar("_T")
+# --- routes
 
 
-def takes(*, is_long: bool = False) -> Callable[[Callable[..., Awaitable[_T]]], Callable[..., Awaitable[_T]]]:
-    """Makes a handler of a function whose keyword parameters are the fields of the request's message.
+class Parameter(NamedTuple):
+    """What a parameter of a query is, and its bounds: written next to its type, with `Annotated`."""
 
-    Their names, types and defaults are what is read, refused and described in the OpenAPI.
+    description: str = ""
+    least: float | None = None
+    most: float | None = None
+
+
+class Route:
+    """A method and a path, and the function that answers there.
 
     Args:
-        is_long: it holds bodies, values or the groups of long results; every other one has at most `Limits.call_bytes`.
+        method, path: of the requests; a part of the path such as ``{name}`` is a parameter.
+        role: that a client needs.
+        function: gets the context, the service and, by their names, its parameters.
+        gives: type of the answer; `bytes` for one as it is; a dict has the types of its fields.
+        streams: the answer is many items.
+        status: of an answer with which nothing is wrong.
+        is_long: the message holds bodies, values or the groups of long results; every other one has at most
+            `Limits.call_bytes`.
     """
 
-    def made(function: Callable[..., Awaitable[_T]]) -> Callable[..., Awaitable[_T]]:
-        async def handler(request: AnyRequest, service: Asked) -> Any:
-            return await function(request, service, **await message(request, service, function, is_long))
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        role: Role,
+        function: Callable[..., Awaitable[Response]],
+        *,
+        gives: Any = None,
+        streams: bool = False,
+        status: int = 200,
+        is_long: bool = False,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.role = role
+        self.function = function
+        self.gives = gives
+        self.streams = streams
+        self.status = status
+        self._is_long = is_long
 
-        handler.__name__, handler.__doc__ = function.__name__, function.__doc__
-        handler.message = function  # type: ignore[attr-defined]
-        return handler
+    async def answer(self, context: RequestContext, service: Service, in_path: Mapping[str, str]) -> Response:
+        """Answer a request; `in_path` has the parameters of the path."""
+        if self.takes_message:
+            fields = await message(context, service, self.function, self._is_long)
+        else:
+            fields = self._read_query(context, in_path)
+        return await self.function(context, service, **fields)
 
-    return made
+    @cached_property
+    def takes_message(self) -> bool:
+        """Whether the parameters are fields of a message, and not of the query."""
+        return self.method == "POST" and bool(fields_of(self.function)[0])
+
+    @cached_property
+    def parameters(self) -> dict[str, tuple[Any, Parameter]]:
+        """Types and descriptions of the parameters of the query and the path, by their names."""
+        hints = typing.get_type_hints(self.function, include_extras=True)
+        found: dict[str, tuple[Any, Parameter]] = {}
+        for name, kind in fields_of(self.function)[0].items():
+            said = (one for one in getattr(hints[name], "__metadata__", ()) if isinstance(one, Parameter))
+            choices = [one for one in typing.get_args(kind) if one is not type(None)]
+            is_optional = type(None) in typing.get_args(kind)
+            found[name] = choices[0] if is_optional else kind, next(said, Parameter())
+        return found
+
+    def _read_query(self, context: RequestContext, in_path: Mapping[str, str]) -> dict[str, Any]:
+        given: dict[str, Any] = dict(in_path)
+        for name, text in read_pairs(context.scope["query_string"]):
+            if name not in self.parameters:
+                continue
+            kind, _ = self.parameters[name]
+            if typing.get_origin(kind) is list:
+                given.setdefault(name, []).append(text)
+            elif name in given:
+                raise Refusal(400, f"{name} is given twice")
+            else:
+                given[name] = _plain_value(kind, text)
+        fields: dict[str, Any] = read(self.function, given, "the query")
+        for name in given:
+            _, (_, least, most) = self.parameters[name]
+            if (least is not None and fields[name] < least) or (most is not None and fields[name] > most):
+                bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+                raise Refusal(400, f"the query.{name} must be {bounds}, not {fields[name]}")
+        return fields
 
 
-async def message(request: AnyRequest, service: Service, kind: Any, is_long: bool) -> dict[str, Any]:
+def route(method: str, path: str, role: Role, **options: Any) -> Callable[[Callable[..., Awaitable[Response]]], Route]:
+    """Make a route of a function; see `Route`."""
+    return lambda function: Route(method, path, role, function, **options)
+
+
+def read_pairs(raw: bytes) -> list[tuple[str, str]]:
+    """Names and values of a query or a form.
+
+    Raises:
+        Refusal: 400; bytes that are no text would become the same mark, and two URLs the same page.
+    """
+    pairs = (part.replace(b"+", b" ").partition(b"=") for part in raw.split(b"&") if part)
+    try:
+        return [(unquote_to_bytes(name).decode(), unquote_to_bytes(value).decode()) for name, _, value in pairs]
+    except UnicodeDecodeError as error:
+        raise Refusal(
+            400, f"the query is not UTF-8 once it is decoded ({error}); write a URL's own % as %25"
+        ) from error
+
+
+_TRUTHS: Final = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+_LONGEST_NUMBER: Final = 40
+
+
+def _plain_value(kind: Any, text: str) -> Any:
+    """A text of a query as plain data for `read`, which refuses the text itself if it is no such value."""
+    if kind is bool:
+        return _TRUTHS.get(text.lower(), text)
+    if kind in (int, float) and text.isascii() and len(text) <= _LONGEST_NUMBER and not text[:1].isspace():
+        try:
+            return kind(text)
+        except ValueError:
+            return text
+    return text
+
+
+async def message(context: RequestContext, service: Service, kind: Any, is_long: bool) -> dict[str, Any]:
     """The fields of a request's message.
 
     Raises:
@@ -81,7 +192,6 @@ async def message(request: AnyRequest, service: Service, kind: Any, is_long: boo
             there is no room for them (429).
         InvalidArgument: it is no message of this kind.
     """
-    context = context_of(request.scope)
     content_type = context.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in MEDIA_TYPES:
         raise Refusal(415, f"Content-Type {content_type!r:.100} is none of {JSON}, {MSGPACK}")
@@ -104,31 +214,31 @@ async def message(request: AnyRequest, service: Service, kind: Any, is_long: boo
     return decoded() if is_short else await service.read(decoded)
 
 
-def wants_msgpack(request: HasScope) -> bool:
+def wants_msgpack(context: RequestContext) -> bool:
     """Whether the answer is to be msgpack."""
-    accept = context_of(request.scope).headers.get("accept", "")
+    accept = context.headers.get("accept", "")
     return any(name in accept for name in MEDIA_TYPES if name != JSON)
 
 
-def wants_zstd(request: HasScope) -> bool:
+def wants_zstd(context: RequestContext) -> bool:
     """Whether the answer may be compressed."""
-    return ZSTD in context_of(request.scope).headers.get("accept-encoding", "")
+    return ZSTD in context.headers.get("accept-encoding", "")
 
 
-async def ask(request: AnyRequest, service: Service, call: Callable[[], object]) -> Response[bytes]:
+async def ask(context: RequestContext, service: Service, call: Callable[[], object]) -> Response:
     """The answer that a call gives, which reads; it is encoded in the same thread."""
-    encode = encoder(request)
-    return answer(request, await service.read(lambda: encode(call())))
+    encode = encoder(context)
+    return answer(context, await service.read(lambda: encode(call())))
 
 
-def reply(request: AnyRequest, value: object, status: int = 200) -> Response[bytes]:
+def reply(context: RequestContext, value: object, status: int = 200) -> Response:
     """The answer with a value that is small."""
-    return answer(request, encoder(request)(value), status)
+    return answer(context, encoder(context)(value), status)
 
 
-def encoder(request: HasScope) -> Callable[[object], bytes]:
+def encoder(context: RequestContext) -> Callable[[object], bytes]:
     """What encodes the answer to a request; for any thread."""
-    packs, compresses = wants_msgpack(request), wants_zstd(request)
+    packs, compresses = wants_msgpack(context), wants_zstd(context)
 
     def encode(value: object) -> bytes:
         raw = to_msgpack(value) if packs else to_json(value)
@@ -139,17 +249,14 @@ def encoder(request: HasScope) -> Callable[[object], bytes]:
     return encode
 
 
-def answer(
-    request: AnyRequest, raw: bytes, status: int = 200, headers: dict[str, str] | None = None
-) -> Response[bytes]:
+def answer(context: RequestContext, raw: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """The answer with a value that its encoder has encoded."""
-    named = headers_of(request, raw, headers or {})
-    return Response(raw, status_code=status, headers=named, media_type=named["content-type"])
+    return Response(status, raw, headers_of(context, raw, headers or {}))
 
 
-def headers_of(request: HasScope, raw: bytes, headers: dict[str, str]) -> dict[str, str]:
+def headers_of(context: RequestContext, raw: bytes, headers: dict[str, str]) -> dict[str, str]:
     """The headers of an answer with a value that its encoder has encoded."""
-    media_type = MSGPACK if wants_msgpack(request) else JSON
+    media_type = MSGPACK if wants_msgpack(context) else JSON
     named = {"vary": "accept, accept-encoding", **headers, "content-type": media_type}
     if raw[:4] == zstandard.FRAME_HEADER:
         named["content-encoding"] = ZSTD
@@ -157,15 +264,15 @@ def headers_of(request: HasScope, raw: bytes, headers: dict[str, str]) -> dict[s
 
 
 async def stream(
-    request: AnyRequest,
+    context: RequestContext,
     service: Service,
     items: Callable[[], Iterable[Any]],
     resume_after: Callable[[Any], bytes | str] | None = None,
-) -> Stream:
+) -> Response:
     """An answer of many items, read as fast as the client takes them.
 
     Args:
-        request: says whether they go as frames or as lines of JSON.
+        context: says whether they go as frames or as lines of JSON.
         service: in whose threads they are read.
         items: begins to read them.
         resume_after: the key of an item, after which a later request may go on; it is given at the end.
@@ -173,18 +280,17 @@ async def stream(
     source = _Source(
         items,
         resume_after,
-        packs=FRAMES in request.headers.get("accept", ""),
-        compresses=wants_zstd(request),
+        packs=FRAMES in context.headers.get("accept", ""),
+        compresses=wants_zstd(context),
     )
     service.begin_stream(source)
     first = await service.read_much(source.next_chunk)  # what is wrong with the call gets a status
 
-    async def chunks() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncGenerator[bytes, None]:
         chunk = first
         try:
             while True:
-                if chunk:
-                    yield chunk
+                yield chunk  # one without bytes too: then it is seen whether the client is still there
                 if source.is_done:
                     break
                 chunk = await service.read_much(source.guarded_chunk)
@@ -193,7 +299,7 @@ async def stream(
             service.end_stream(source)
 
     media_type = FRAMES if source.packs else LINES
-    return Stream(chunks(), media_type=media_type, headers={"vary": "accept, accept-encoding"})
+    return Response(200, chunks(), {"vary": "accept, accept-encoding", "content-type": media_type})
 
 
 class _Source:
@@ -287,24 +393,6 @@ class _Source:
                 close()
         finally:
             self._in_use.release()
-
-
-# --- options of a route: what it gives and needs; the OpenAPI is made from them, and from what its message takes
-
-ROLE: Final = "role"
-GIVES: Final = "gives"
-STREAMS: Final = "streams"
-
-
-def opens(role: Role, *, gives: Any = None, streams: bool = False) -> dict[str, Any]:
-    """Options of a route.
-
-    Args:
-        role: that a client needs.
-        gives: type of its answer; `bytes` for one as it is; a dict has the types of its fields.
-        streams: its answer is many items.
-    """
-    return {ROLE: role, GIVES: gives, STREAMS: streams}
 
 
 # --- the count of a message's values, before anything is built

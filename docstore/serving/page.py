@@ -8,15 +8,14 @@ changes nothing.  POST starts and stops jobs, for a visitor who may, with the pr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from litestar import Response, get, post
 
 from docstore.model import capture, keys, markup
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument
@@ -30,16 +29,15 @@ from docstore.reports.survey import Survey
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.archive_captures import END_OF_TIMES, digits14
 from docstore.serving.client_calls import Job
-from docstore.serving.messages import AnyRequest, Asked, opens
+from docstore.serving.messages import Route, read_pairs
 from docstore.serving.request import (
     CHALLENGE,
     Admission,
     Refusal,
     RequestContext,
+    Response,
     Role,
-    context_of,
     failure,
-    is_bug,
 )
 from docstore.serving.routes import place_after_key
 from docstore.serving.service import DONE, Service
@@ -50,8 +48,6 @@ from docstore.version import __version__
 
 # --- routes
 
-OPEN: Final = opens(Role.NONE)
-"""The page decides itself who may look: a browser asks for a password only if an answer says so."""
 STARTED_HERE: Final = ("report", "compact", "sweep", "check")
 MOST_FORM_BYTES: Final = 10_000
 LARGEST_TIME: Final = 2**62
@@ -84,69 +80,58 @@ VIEWS: Final[Mapping[str, tuple[str, View]]] = {
 """Templates by path, and what makes their values."""
 
 
-def make_page(admission: Admission) -> list[Any]:
-    """The routes.
+def make_page(admission: Admission) -> list[Route]:
+    """The routes.  They need no role: a browser asks for a password only if an answer says so.
 
     Args:
         admission: who may do what.
     """
 
-    def shows(template: str, view: View) -> Any:
-        async def show(request: AnyRequest, service: Asked) -> Response[bytes]:
-            context = context_of(request.scope)
+    def guarded(handler: Callable[[RequestContext, Service], Awaitable[Response]]) -> Any:
+        """Let visitors in who may look, and show them their errors as a page."""
+
+        async def answer(context: RequestContext, service: Service) -> Response:
             if admission.visitor(context) < Role.READ:
                 return _denied()
-            base = _base(admission, context, service)
-            status = 200
             try:
-                values = await service.read(
-                    lambda: view(service, base["jobs"], _parameters(request.scope["query_string"]))
-                )
-                if values.get("page", True) is None or values.get("pages", True) is None:
-                    status = 404
-                return html(await service.read(render, template, base | values), status)
+                return await handler(context, service)
             except DocstoreError as error:
-                if is_bug(error):
-                    raise
                 return error_page(admission, context, service, error)
 
-        return show
+        return answer
 
-    @post("/jobs", opt=OPEN, status_code=303)
-    async def change_jobs(request: AnyRequest, service: Asked) -> Response[bytes]:
+    def shows(template: str, view: View) -> Any:
+        async def show(context: RequestContext, service: Service) -> Response:
+            base = _base(admission, context, service)
+            given = dict(read_pairs(context.scope["query_string"]))
+            values = await service.read(view, service, base["jobs"], given)
+            is_absent = values.get("page", True) is None or values.get("pages", True) is None
+            return html(await service.read(render, template, base | values), 404 if is_absent else 200)
+
+        return guarded(show)
+
+    async def change_jobs(context: RequestContext, service: Service) -> Response:
         """Start or stop a job; then its list."""
-        context = context_of(request.scope)
-        if admission.visitor(context) < Role.READ:
-            return _denied()
-        try:
-            if context.role < Role.ADMIN:
-                raise Refusal(403, "starting and stopping jobs needs a token of the role admin")
-            form = await _form(context)
-            if not admission.is_proof(context, form.get("proof", "")):
-                raise Refusal(403, "this form is of an earlier run of the server; load the page again")
-            _change(service, form)
-        except DocstoreError as error:
-            if is_bug(error):
-                raise
-            return error_page(admission, context, service, error)
+        if context.role < Role.ADMIN:
+            raise Refusal(403, "starting and stopping jobs needs a token of the role admin")
+        form = await _form(context)
+        if not admission.is_proof(context, form.get("proof", "")):
+            raise Refusal(403, "this form is of an earlier run of the server; load the page again")
+        _change(service, form)
         return html(b"", 303, {"location": "/jobs"})
 
-    @get("/page.css", opt=OPEN, sync_to_thread=False)
-    def show_style() -> Response[bytes]:
+    async def show_style(_context: RequestContext, _service: Service) -> Response:
         """The style sheet; it says nothing of the store."""
         headers = {
             "x-content-type-options": "nosniff",
             "cache-control": "max-age=300",
             "content-security-policy": "default-src 'none'",
+            "content-type": "text/css; charset=utf-8",
         }
-        return Response(style_sheet().encode(), headers=headers, media_type="text/css")
+        return Response(200, style_sheet().encode(), headers)
 
-    @get("/report", opt=OPEN)
-    async def show_report(request: AnyRequest, service: Asked) -> Response[bytes]:
+    async def show_report(context: RequestContext, service: Service) -> Response:
         """The newest report that a job has made, as `docstore report` writes it."""
-        context = context_of(request.scope)
-        if admission.visitor(context) < Role.READ:
-            return _denied()
         base = _base(admission, context, service)
         values = await service.read(counts, service.store, base["jobs"])
         if values["made"] is None:
@@ -155,25 +140,21 @@ def make_page(admission: Admission) -> list[Any]:
         policy = HEADERS["content-security-policy"].replace("'self'", style_source(), 1)
         return html(raw, headers={"content-security-policy": policy})
 
-    views = (get(path, opt=OPEN)(shows(*view)) for path, view in VIEWS.items())
-    return [*views, change_jobs, show_report, show_style]
+    return [
+        *(Route("GET", path, Role.NONE, shows(*view)) for path, view in VIEWS.items()),
+        Route("POST", "/jobs", Role.NONE, guarded(change_jobs)),
+        Route("GET", "/report", Role.NONE, guarded(show_report)),
+        Route("GET", "/page.css", Role.NONE, show_style),
+    ]
 
 
-def error_page(admission: Admission, context: RequestContext, service: Service, error: Exception) -> Response[bytes]:
+def error_page(admission: Admission, context: RequestContext, service: Service, error: Exception) -> Response:
     """What went wrong, for a visitor who may look."""
     if admission.visitor(context) < Role.READ:
         return _denied()
     status, body, _ = failure(error)
     values = _base(admission, context, service) | {"message": body["error"]["message"]}
     return html(render("error.html", values), status)
-
-
-def _parameters(raw: bytes) -> Given:
-    try:
-        found = parse_qs(raw.decode("latin-1"), errors="surrogateescape", max_num_fields=20)
-    except ValueError as error:
-        raise InvalidArgument("this has more parameters than any page here") from error
-    return {name: values[0] for name, values in found.items()}
 
 
 def _time(given: Given, name: str) -> int | None:
@@ -203,7 +184,7 @@ def _base(admission: Admission, context: RequestContext, service: Service) -> di
     }
 
 
-def _denied() -> Response[bytes]:
+def _denied() -> Response:
     values = {"version": __version__, "store_name": "", "client_name": "", "running": [], "trouble": ""}
     return html(render("denied.html", values), 401, {"www-authenticate": CHALLENGE})
 
@@ -212,7 +193,7 @@ async def _form(context: RequestContext) -> Given:
     kind = context.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Refusal(415, "this takes the form of its own page")
-    return _parameters(await context.body(MOST_FORM_BYTES))
+    return dict(read_pairs(await context.body(MOST_FORM_BYTES)))
 
 
 def _change(service: Service, form: Given) -> None:
@@ -274,9 +255,9 @@ def render(template: str, values: dict[str, Any]) -> bytes:
     return _environment().get_template(template).render(values).encode("utf-8", "replace")
 
 
-def html(raw: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
+def html(raw: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """An answer that a browser may only show."""
-    return Response(raw, status_code=status, headers={**HEADERS, **(headers or {})}, media_type=HTML)
+    return Response(status, raw, {**HEADERS, "content-type": f"{HTML}; charset=utf-8", **(headers or {})})
 
 
 # --- links, and points of a drawing
@@ -334,7 +315,6 @@ def overview(service: Service, jobs: Sequence[Job]) -> dict[str, Any]:
         "since": max(hour_ago, service.metrics.started),
         "troubles": _troubles(stats),
         "free_bytes": service.free_bytes(),
-        "kernel": stats["kernel"],
         "checked": _newest(jobs, "check"),
         "report": _newest(jobs, "report"),
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import enum
 import hashlib
 import hmac
@@ -18,20 +19,19 @@ import ipaddress
 import os
 import stat
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import zstandard
 from blake3 import blake3
-from litestar.exceptions import HTTPException
 
 from docstore.model.errors import DocstoreError, InvalidArgument, StoreUnavailable
 from docstore.serving.settings import Limits, Settings
 from docstore.serving.wire import error_fields, status_of
 
-if TYPE_CHECKING:
-    from litestar.types import Receive, Scope, Send
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
 
 # --- tokens: a file that only its owner can read; a line is ``ROLE TOKEN [name]``, with ROLE read, write or admin
 
@@ -151,15 +151,19 @@ class Refusal(DocstoreError):
         status: of the answer.
         kind: name of the class that a client raises.
         retry_after: seconds, or 0.
+        allow: the methods that the path has, for 405.
     """
 
-    def __init__(self, status: int, message: str, *, kind: str = "", retry_after: int = 0) -> None:
+    def __init__(
+        self, status: int, message: str, *, kind: str = "", retry_after: int = 0, allow: Iterable[str] = ()
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.kind = kind or (
             StoreUnavailable.__name__ if status in (401, 403, 408, 429, 503) else InvalidArgument.__name__
         )
         self.retry_after = retry_after
+        self.allow = ", ".join(allow)
 
 
 def absent(url: str, why: str = "") -> Refusal:
@@ -184,10 +188,8 @@ def failure(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
         status, body = error.status, error_fields(error, name=error.kind, retry_after=error.retry_after)
         if error.retry_after:
             headers["retry-after"] = str(error.retry_after)
-    elif isinstance(error, HTTPException):  # of the framework: no route, a parameter of another type
-        message = error.detail + (f": {_details(error.extra)}" if error.extra else "")
-        status, body = error.status_code, error_fields(InvalidArgument(message[:2000]))
-        headers |= {name: value for name, value in (error.headers or {}).items() if name.lower() == "allow"}
+        if error.allow:
+            headers["allow"] = error.allow
     else:
         status, body = status_of(error), error_fields(error)
     if status == 401:
@@ -197,28 +199,14 @@ def failure(error: Exception) -> tuple[int, dict[str, Any], dict[str, str]]:
     return status, body, headers
 
 
-def is_bug(error: Exception) -> bool:
-    """Whether an exception is unforeseen: its traceback belongs into the log."""
-    return not isinstance(error, DocstoreError | HTTPException) or (
-        isinstance(error, HTTPException) and error.status_code >= 500
-    )
-
-
-def _details(extra: Any) -> str:
-    found = extra if isinstance(extra, list) else [extra]
-    words = [f"{one.get('key', '')}: {one.get('message', '')}" if isinstance(one, dict) else str(one) for one in found]
-    return "; ".join(words)
-
-
 # --- the context of a request: its client, its body, its answer, and what it holds until it is answered
 
-SCOPE_NAME: Final = "docstore.request"
-"""Under which an ASGI scope has its context."""
 ABORT: Final = "docstore.abort"
 """Under which an ASGI scope has a function that ends the connection at once, whatever waits to be sent."""
 FLOW: Final = "docstore.flow"
 """Under which an ASGI scope has the flow control of its connection."""
 ZSTD: Final = "zstd"
+NOT_MODIFIED: Final = 304
 IDEMPOTENCY_KEY: Final = "idempotency-key"
 _WINDOW_BYTES: Final = 8 << 20
 """A frame that asks for more memory to be decompressed is refused; level 19 of zstd asks for this much."""
@@ -259,6 +247,14 @@ class MemoryBudget:
             self.taken_bytes -= count
 
 
+class Response(NamedTuple):
+    """An answer: its status, its body, which may come in parts, and its headers by their names in lower case."""
+
+    status: int
+    body: bytes | AsyncGenerator[bytes, None]
+    headers: dict[str, str]
+
+
 class RequestContext:
     """What is known of one request.
 
@@ -272,6 +268,8 @@ class RequestContext:
         role: what the client may do.
         client_name: name of the token, "local" or "".
         is_local: it came through the unix socket.
+        path: that is asked for, decoded.
+        route: the path of the route that answers, by which the request is counted.
         headers: the last one of each name, in lower case.
         received_bytes: of the body, so far.
         body_digest: of the body as it came, once all of it is here; b"" before that, and without an idempotency key.
@@ -282,23 +280,24 @@ class RequestContext:
     """
 
     def __init__(
-        self, scope: Scope, line: tuple[Receive, Send], limits: Limits, memory: MemoryBudget, request_id: str
+        self, scope: Any, line: tuple[Receive, Send], limits: Limits, memory: MemoryBudget, request_id: str
     ) -> None:
         self.scope = scope
+        self.path: str = scope["path"]
         self.request_id = request_id
         self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.route = "other"
         self.role = Role.NONE
         self.client_name = ""
-        fields: Any = scope
-        self.method: str = fields["method"]
-        server = fields.get("server")
+        self.method: str = scope["method"]
+        server = scope.get("server")
         self.is_local = server is not None and server[1] is None
         self.received_bytes = 0
         self.body_digest = b""
         self._limits = limits
         self._most_bytes = limits.request_bytes
         self._receive, self._send = line
-        self.answer_headers: list[tuple[bytes, bytes]] = []
+        self.answer_headers: dict[str, str] = {}
         self.status = 0
         self.sent_bytes = 0
         self.is_stuck = False
@@ -326,39 +325,44 @@ class RequestContext:
                 raise Refusal(415, f"Content-Encoding {encoding!r:.50} is none of zstd, identity")
         return self._body
 
-    async def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        """Send a whole answer; see `send`."""
-        own = {name.encode(): value.encode() for name, value in headers.items()}
-        if status != 304:
-            own[b"content-length"] = b"%d" % len(body)
-        named = [*own.items(), *[pair for pair in self.answer_headers if pair[0] not in own]]
-        send: Callable[[Any], Awaitable[None]] = self.send
-        if len(body) <= _SENT_STEP_BYTES and takes_at_once(self.scope):
-            send, self.status, self.sent_bytes = self._send, status, len(body)
-        await send({"type": "http.response.start", "status": status, "headers": named})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
-
-    async def send(self, message: Any) -> None:
-        """Send a part of the answer; the client has to take it in time.
+    async def answer(self, response: Response) -> None:
+        """Send an answer; the client has to take each part in time.
 
         Raises:
             Refusal: 429, there is no room for a long answer that was read; that nothing was done is true of GET alone.
         """
-        if message["type"] == "http.response.start":
-            sent = {name.lower(): value for name, value in message.get("headers", ())}
-            length = int(sent.get(b"content-length", b"0"))
-            if self.method == "GET" and length > _COUNTED_BYTES:
-                self.hold(length)
-            self.status = message["status"]
-            more = [pair for pair in self.answer_headers if pair[0] not in sent]
-            message["headers"] = [*message.get("headers", ()), *more]
-            await self._send_part(message)
+        status, body, headers = response
+        named = self.answer_headers | headers
+        if isinstance(body, bytes) and status != NOT_MODIFIED:
+            named["content-length"] = str(len(body))
+            if self.method == "GET" and len(body) > _COUNTED_BYTES:
+                self.hold(len(body))
+        self.status = status
+        head = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
+        await self._send_part({"type": "http.response.start", "status": status, "headers": head})
+        if isinstance(body, bytes):
+            for start in range(0, max(1, len(body)), _SENT_STEP_BYTES):
+                await self._send_body(body[start : start + _SENT_STEP_BYTES], start + _SENT_STEP_BYTES < len(body))
             return
-        body = message.get("body", b"")
-        for start in range(0, len(body) - _SENT_STEP_BYTES, _SENT_STEP_BYTES):
-            await self._send_part({**message, "body": body[start : start + _SENT_STEP_BYTES], "more_body": True})
-        last = max(0, -(-len(body) // _SENT_STEP_BYTES) - 1) * _SENT_STEP_BYTES
-        await self._send_part({**message, "body": body[last:]} if last else message)
+        async with contextlib.aclosing(body) as parts:
+            gone = asyncio.create_task(self._gone())
+            try:
+                async for part in parts:
+                    if gone.done():
+                        return
+                    if part:
+                        await self._send_body(part, True)
+                await self._send_body(b"", False)
+            finally:
+                gone.cancel()
+
+    async def _gone(self) -> None:
+        """Wait until the client has gone; what else it sends is dropped."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _send_body(self, part: bytes, more: bool) -> None:
+        await self._send_part({"type": "http.response.body", "body": part, "more_body": more})
 
     async def _send_part(self, message: Any) -> None:
         self.sent_bytes += len(message.get("body", b""))
@@ -499,12 +503,6 @@ def takes_at_once(scope: Any) -> bool:
     return flow is not None and not flow.write_paused
 
 
-def context_of(scope: Any) -> RequestContext:
-    """The context of an ASGI scope."""
-    found: RequestContext = scope[SCOPE_NAME]
-    return found
-
-
 # --- admission: Host, Origin and token
 
 LOCAL = "local"
@@ -583,7 +581,7 @@ class Admission:
         if origins or context.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
             return
         is_link = context.headers.get("sec-fetch-mode") == "navigate" and context.method == "GET"
-        if not is_link or context.scope["path"].startswith("/v1"):
+        if not is_link or context.path.startswith("/v1"):
             raise Refusal(403, "web pages of other origins may not ask")
 
 

@@ -23,13 +23,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from docstore.model.errors import InvalidArgument, StoreUnavailable
-from docstore.serving.app import logged, make_api
+from docstore.serving.app import Api, logged
 from docstore.serving.archive_app import ArchiveApp
 from docstore.serving.request import ABORT, FLOW, Tokens
 from docstore.serving.service import Service
@@ -37,9 +37,6 @@ from docstore.serving.settings import LOOPBACK_HOSTS, ArchiveSettings, Limits, S
 from docstore.serving.telemetry import Log
 from docstore.storage.heap import trim_heap
 from docstore.store import DocumentStore
-
-if TYPE_CHECKING:
-    from litestar.types import ASGIApp
 
 SWITCH_SECONDS: Final = 0.0005
 """How long a thread may keep the interpreter from the others.  The default of 5 ms would be the time of a `get` that
@@ -99,7 +96,7 @@ class Server:
         self._log = log
         self._tokens = None if settings.token_file is None else Tokens(settings.token_file)
         self._service = Service(store, settings, log)
-        self._api = make_api(self._service, self._tokens, log)
+        self._api = Api(self._service, self._tokens, log)
         self._servers: list[uvicorn.Server] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
@@ -115,7 +112,7 @@ class Server:
             stack.callback(remove_socket, unix_path.absolute())
             stack.callback(sys.setswitchinterval, before)
             sys.setswitchinterval(SWITCH_SECONDS)
-            listeners: list[tuple[ASGIApp, list[socket.socket]]] = [(self._api, [tcp, unix])]
+            listeners: list[tuple[Any, list[socket.socket]]] = [(self._api, [tcp, unix])]
             archive_url = ""
             if self._settings.archive_port is not None:
                 archive = stack.enter_context(tcp_socket(self._settings.archive_bind, self._settings.archive_port))
@@ -148,7 +145,7 @@ class Server:
 
     async def _run(
         self,
-        listeners: list[tuple[ASGIApp, list[socket.socket]]],
+        listeners: list[tuple[Any, list[socket.socket]]],
         addresses: Addresses,
         on_ready: Callable[[Addresses], None],
     ) -> None:
@@ -183,7 +180,7 @@ class Server:
             await asyncio.to_thread(self._service.close)
             self._log.write("stopped")
 
-    async def _listen(self, app: ASGIApp, sockets: list[socket.socket]) -> None:
+    async def _listen(self, app: Any, sockets: list[socket.socket]) -> None:
         limits = self._settings.limits
         proxies = list(self._settings.trusted_proxies)
         config = uvicorn.Config(
@@ -229,7 +226,7 @@ class Server:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 - not there on every system
+        import uvloop
     except ImportError:
         return None
     made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop

@@ -18,19 +18,16 @@ capture as long as the stored capture before it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import NamedTuple
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.model.capture import (
     BODY,
     CHECKSUM,
     COLUMNS,
     CRAWL,
-    PAYLOAD_DIGEST,
     REASON_NOT_MODIFIED,
     SIMHASH,
     SKETCH,
@@ -42,32 +39,22 @@ from docstore.model.capture import (
     decode_verdict,
     encode_verdict,
 )
-from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
-    CAPTURE_ARRIVED,
-    CAPTURE_BODY_NAME,
-    CAPTURE_CONFIRMS,
     CAPTURE_FAMILY,
     CAPTURE_FIELDS,
     CAPTURE_NOT_MODIFIED,
     CAPTURE_REJECTED,
-    CAPTURE_SHA1,
     CAPTURE_STORED,
 )
 from docstore.model.types import Cell, GCPolicy, Previous, SetCell
 from docstore.storage.values import INLINE_TAG, REF_TAG, encode_absent, is_absent, raw_bytes_of
 
 MICROS_PER_SECOND = 1_000_000
-_decode = None if compiled.WHY_NOT else compiled.docstore_native.decode_capture
-_encode = None if compiled.WHY_NOT else compiled.docstore_native.encode_capture
 _SAME = {column: column for column in COLUMNS}
 _FIELDS = {number: _SAME[column] for number, column in CAPTURE_FIELDS.items()}
 """The tuples of `model.capture` itself: a dictionary finds the same object faster than an equal one."""
 _NUMBERS = {column: number for number, column in _FIELDS.items()}
-_SHA1_HEAD = INLINE_TAG + b"sha1:"
-_SHA1 = re.compile(re.escape(_SHA1_HEAD) + b"[A-Z2-7]{32}").fullmatch
-"""A payload digest as most archives have it."""
 _OF_SOURCE = frozenset((TEXT_CHECKSUM, SIMHASH, SKETCH))
 """Columns of family `dedup` that depend on the text: a visit with the same bytes shows those of its capture."""
 
@@ -114,29 +101,7 @@ class CaptureRecord(NamedTuple):
     def encode(self) -> bytes:
         """The value of the record's cell."""
         _, kind, columns, arrived, confirms, body_name = self
-        made = None if _encode is None else _encode(columns, _NUMBERS, kind, arrived, confirms, body_name)
-        return self.encode_reference() if made is None else made
-
-    def encode_reference(self) -> bytes:
-        """The definition of the result: what native code is to give, and what is done where it gives nothing."""
-        parts = [bytes((self.kind,))]
-        columns, sha1 = self.columns, b""
-        digest = columns.get(PAYLOAD_DIGEST, b"")
-        if _SHA1(digest):
-            sha1 = import_module("base64").b32decode(digest[len(_SHA1_HEAD) :])
-            columns = {column: value for column, value in columns.items() if column != PAYLOAD_DIGEST}
-        for column in sorted(columns, key=_NUMBERS.__getitem__):
-            value = columns[column]
-            parts += (bytes((_NUMBERS[column],)), encode_varint(len(value)), value)
-        for number, content in (
-            (CAPTURE_ARRIVED, encode_varint(self.arrived) if self.arrived else b""),
-            (CAPTURE_CONFIRMS, encode_varint(self.confirms) if self.confirms else b""),
-            (CAPTURE_BODY_NAME, self.body_name),
-            (CAPTURE_SHA1, sha1),
-        ):
-            if content:
-                parts += (bytes((number, len(content))), content)
-        return b"".join(parts)
+        return docstore_native.encode_capture(columns, _NUMBERS, kind, arrived, confirms, body_name)
 
     def cell(self) -> SetCell:
         """The mutation that writes it."""
@@ -149,44 +114,11 @@ def decode_capture(timestamp: int, value: bytes) -> CaptureRecord:
     Raises:
         CorruptionError: it is truncated, or has an unknown kind or field.
     """
-    found = None if _decode is None else _decode(value, _FIELDS)
-    return decode_capture_reference(timestamp, value) if found is None else CaptureRecord(timestamp, *found)
-
-
-def decode_capture_reference(timestamp: int, value: bytes) -> CaptureRecord:
-    """The definition of the result: what native code is to give, and what is done where it gives nothing."""
-    columns: dict[Column, bytes] = {}
-    arrived = confirms = 0
-    body_name = b""
-    end = 1
-    try:
-        kind = value[0]
-        total = len(value)
-        while end < total:
-            number, length, start = value[end], value[end + 1], end + 2
-            if length >= 0x80:
-                length, start = decode_varint(value, start - 1)
-            end = start + length
-            column = _FIELDS.get(number)
-            if column is not None:
-                columns[column] = value[start:end]
-            elif number == CAPTURE_ARRIVED:
-                arrived = decode_varint(value, start)[0]
-            elif number == CAPTURE_CONFIRMS:
-                confirms = decode_varint(value, start)[0]
-            elif number == CAPTURE_BODY_NAME:
-                body_name = value[start:end]
-            elif number == CAPTURE_SHA1 and length == 20:
-                columns[PAYLOAD_DIGEST] = _SHA1_HEAD + import_module("base64").b32encode(value[start:end])
-            else:
-                end = -1
-                break
-    except IndexError:
-        kind, end = -1, -1
-    if end != len(value) or kind > CAPTURE_REJECTED:
-        found = value[:16].hex() or "nothing"
-        raise CorruptionError("a capture record is damaged", expected="fields as in docs/format.md", found=found)
-    return CaptureRecord(timestamp, kind, columns, arrived, confirms, body_name)
+    fields = docstore_native.decode_capture(value, _FIELDS)
+    if fields is None:
+        shown = value[:16].hex() or "nothing"
+        raise CorruptionError("a capture record is damaged", expected="fields as in docs/format.md", found=shown)
+    return CaptureRecord(timestamp, *fields)
 
 
 def capture_of(cell: Cell) -> CaptureRecord:

@@ -12,6 +12,7 @@ One contract suite, `tests/contract/`, runs on every engine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from docstore.model.errors import InvalidArgument
@@ -28,6 +29,7 @@ from docstore.model.types import (
     RowMutations,
     SetCell,
 )
+from docstore.storage.files import Files
 
 EVERYTHING = ReadSpec()
 
@@ -215,6 +217,14 @@ def check_spec(spec: ReadSpec, *, scanning: bool) -> None:
         raise InvalidArgument(f"cell_limit must be at least 1, not {spec.cell_limit}")
     if scanning and spec.after is not None:
         raise InvalidArgument("a scan resumes with start = last row key + b'\\x00'; `after` is for read_row")
+
+
+class RunStorage(NamedTuple):
+    """Where an index keeps sorted runs: files in a folder, and the engine with the log of postings not yet in runs."""
+
+    engine: Engine
+    folder: Path
+    files: Files
 
 
 def check_mutations(table: str, mutations: Sequence[Mutation], largest_cell_bytes: int) -> None:

@@ -22,9 +22,9 @@ from typing import Any, Protocol, TypeVar
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, Schema
 from docstore.storage.bases import BaseRows, NewPage
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.plan import Plan
-from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress, RunStorage
+from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column

@@ -1,15 +1,12 @@
-"""What a backend answers besides rows and values: progress, problems, where runs are, reports of maintenance."""
+"""What a backend answers besides rows and values: progress, problems, reports of maintenance."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from docstore.model.plain import Plain
-from docstore.storage.engine import Engine
-from docstore.storage.files import Files
 from docstore.storage.unreadable import Unreadable
 
 
@@ -110,11 +107,3 @@ class Problem(NamedTuple):
     where: str
     what: str
     remedy: str
-
-
-class RunStorage(NamedTuple):
-    """Where an index keeps sorted runs: files in a folder, and the engine with the log of postings not yet in runs."""
-
-    engine: Engine
-    folder: Path
-    files: Files

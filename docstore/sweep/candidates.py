@@ -13,18 +13,21 @@ a min-wise sketch the Jaccard coefficient itself (Broder 1997), for simhash 1 - 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.analysis import BINS
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SKETCH_BIN_BITS
-from tests.reference.fingerprints import BINS, Numbers, distinct, spans
+from docstore.model.sets import Numbers, distinct, spans
 
 ROUNDING = 1e-9
 """Subtracted before rounding up, so that a float error never asks for one member too many; the final test is exact."""
@@ -326,3 +329,84 @@ def _least_agreement(bins: NDArray[np.float64], left: Numbers, right: Numbers, t
     own = 0.75 * np.minimum(bins[left], bins[right])
     least: NDArray[np.float64] = BINS * (agreement - SIGMAS * np.sqrt(agreement * (1 - agreement) / own))
     return least
+
+
+# --- the choice of bands
+
+
+def curve_midpoint(band_width: int, bands: int) -> float:
+    """The agreement at which half of the pairs become candidates: ``(1 - 2^(-1/L))^(1/k)``."""
+    check_positive("band_width", band_width)
+    check_positive("bands", bands)
+    return float((1.0 - 0.5 ** (1.0 / bands)) ** (1.0 / band_width))
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """Bands chosen by `choose_bands`, with their probabilities.
+
+    Attributes:
+        bands: L, postings a page.
+        band_width: k, bins in a band.
+        recall: chance that a pair exactly at the threshold becomes a candidate.
+        false_candidates: the same chance at the background similarity.
+        midpoint: similarity at which half of the pairs become candidates.
+    """
+
+    bands: int
+    band_width: int
+    recall: float
+    false_candidates: float
+    midpoint: float
+
+
+def choose_bands(
+    threshold: float,
+    recall: float = 0.99,
+    *,
+    background: float = 0.3,
+    max_false_candidates: float = 0.15,
+    bins: int = 256,
+) -> Bands:
+    """Pick the bands that need the fewest postings a page.
+
+    A wider band needs more bands for the same recall, so the narrowest band whose false candidates stay bounded wins.
+
+    Args:
+        threshold: similarity that must be found.
+        recall: least chance of finding a pair exactly at the threshold; it is higher above the threshold.
+        background: similarity of unrelated pages that share a template.
+        max_false_candidates: largest chance that a pair at the background is proposed.
+        bins: of the sketch; bands are disjoint, so bands x band width is at most this.
+    Raises:
+        InvalidArgument: no bands satisfy all three; the message names the nearest.
+    """
+    check_probability("threshold", threshold)
+    check_probability("background", background)
+    check_probability("max_false_candidates", max_false_candidates)
+    check_positive("bins", bins)
+    if not 0.0 < recall < 1.0:
+        raise InvalidArgument(f"recall must be between 0 and 1, both exclusive, not {recall}")
+    if background >= threshold:
+        raise InvalidArgument(f"background {background} must be below the threshold {threshold}")
+    nearest = ""
+    for band_width in range(1, bins + 1):
+        hit = threshold**band_width
+        bands = 1 if hit >= 1.0 else math.ceil(math.log(1.0 - recall) / math.log1p(-hit) - 1e-9)
+        bands = max(bands, 1)
+        if bands * band_width > bins:
+            break
+        false_candidates = false_candidate_probability(background, band_width, bands)
+        nearest = f"{bands} bands of {band_width} propose {false_candidates:.3f} of the pairs at {background}"
+        if false_candidates <= max_false_candidates:
+            return Bands(
+                bands,
+                band_width,
+                1.0 - miss_probability(threshold, band_width, bands),
+                false_candidates,
+                curve_midpoint(band_width, bands),
+            )
+    raise InvalidArgument(
+        f"no bands of {bins} bins reach recall {recall} at {threshold} with at most {max_false_candidates} of the "
+        f"pairs at {background}; nearest: {nearest or 'none'}; lower the recall, or use more bins"
+    )

@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.compiled import docstore_native
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.capture import MAIN
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import url_of
+from docstore.model.sets import Numbers, distinct
 from docstore.reading.collapse import Membership, own_group
 from docstore.storage.unreadable import Place
-from tests.reference.fingerprints import Numbers, distinct
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
@@ -259,7 +260,7 @@ class Survivors:
         if text == survivor_text:
             return 1.0
         mine, theirs = self._kernel.shingles(text), self._kernel.shingles(survivor_text)
-        return jaccard(self._kernel.overlap(mine, theirs), len(mine), len(theirs))
+        return jaccard(docstore_native.overlap(mine, theirs), len(mine), len(theirs))
 
     def _text(self, row_key: bytes, timestamp: int) -> str:
         document = self._store.unreadable.attempt(

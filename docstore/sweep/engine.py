@@ -20,10 +20,9 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS, distinctive_words, status_class
-from docstore.dedup.kernel import Kernel, joined_words, shared_members
-from docstore.model.capture import sketch_bins
+from docstore.dedup.kernel import Kernel, joined_words, shared_members, sketches_of_sets
+from docstore.model.sets import Numbers, Sets
 from docstore.sweep.candidates import Candidates, candidates
-from tests.reference.fingerprints import BINS, Numbers, Sets, minima, sketch
 
 # --- when two versions are equal: one rule for all stages and for verdicts
 #
@@ -130,19 +129,14 @@ def _columns(
         `lengths` and `counts` (int64) of members and words of each; `members` (uint64), the sets in sequence, each
         ascending; `sketches` (uint8), 256 each if requested; `equal_by` and `identity` of each.
     """
-    made = np.split(sets.members, sets.starts[1:-1]) if sketches and len(sets.lengths) else []
     return {
         "lengths": sets.lengths,
         "counts": counts,
         "members": sets.members,
-        "sketches": np.concatenate([np.empty(0, np.uint8), *map(_sketch, made)]),
+        "sketches": sketches_of_sets(sets) if sketches else np.empty(0, np.uint8),
         "equal_by": equal_by,
         "identity": identity,
     }
-
-
-def _sketch(shingles: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    return np.frombuffer(sketch_bins(sketch(minima(shingles))) if len(shingles) else bytes(BINS), np.uint8)
 
 
 SetsFile: TypeAlias = tuple[str, str, str]

@@ -12,7 +12,6 @@ working folder.
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from collections import Counter
@@ -33,6 +32,7 @@ from docstore.model.format import SWEEP_DIRECTORY
 from docstore.model.keys import row_key, same_host, site, url_of
 from docstore.model.plain import Plain
 from docstore.model.pointers import PagePointer
+from docstore.model.sets import Numbers, distinct
 from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
 from docstore.storage.unreadable import Unreadable
@@ -43,7 +43,6 @@ from docstore.sweep.engine import BY_BODY, BY_TEXT, Engine, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
 from docstore.sweep.pairs import Listed, PairGraph, set_apart, verify
 from docstore.sweep.texts import Maker, make_folder, remove_folder
-from tests.reference.fingerprints import Numbers, distinct
 
 MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
@@ -531,10 +530,10 @@ def _engine(store: DocumentStore, options: SweepOptions) -> Engine:
     """The engine; started before anything is read, so that a missing part is reported at once."""
     if options.engine == "local":
         return Engine(options.threads)
+    from docstore.cluster.spark import SparkEngine
+
     shared = store.opened.path / SWEEP_DIRECTORY if options.shared is None else options.shared
-    module = importlib.import_module("docstore.cluster.spark")
-    engine: Engine = module.SparkEngine(options.master, shared, options.threads, dict(options.settings))
-    return engine
+    return SparkEngine(options.master, shared, options.threads, dict(options.settings))
 
 
 def _extractor(text: str | None, stored: str) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.dedup.comparable import (
     MIN_NEAR_WORDS,
     MIN_SAME_TEXT_WORDS,
@@ -33,9 +33,11 @@ from docstore.dedup.comparable import (
 )
 from docstore.dedup.kernel import ALGORITHMS, decides_alone, words
 from docstore.model import capture, keys
+from docstore.model.analysis import BINS
 from docstore.model.capture import ClusterPlace, Column, StoredVerdict
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY, SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BYTES, VERDICT_KINDS
+from docstore.model.sets import Numbers
 from docstore.model.types import SAME_PAGE, header_of
 from docstore.reading.documents import MAX_REDIRECTS, REDIRECT_STATUSES, DocumentReader
 from docstore.storage.bases import value_name
@@ -44,7 +46,6 @@ from docstore.storage.engine import ScannedRow
 from docstore.storage.values import is_absent, is_ref, parse_cell_value, raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_BODY, BY_TEXT, body_identity, identify, in_order, text_identity, text_of
-from tests.reference.fingerprints import BINS, Numbers
 
 _PLACED = (capture.CLUSTER, capture.CANONICAL_PAGE)
 LONG_TEXT_BYTES = 2048
@@ -208,24 +209,22 @@ class _Reading:
         self._redirects: dict[bytes, bytes] = {}
         self._stale: list[tuple[bytes, int]] = []
         self._state = blake3()
-        collects = store.table.collects_captures or store.table.collects_bodies
-        self._native = None if compiled.WHY_NOT or collects else compiled.docstore_native.sweep_versions
+        self._collects = store.table.collects_captures or store.table.collects_bodies
 
     def take_many(self, rows: list[ScannedRow]) -> int:
         """Take rows in their order; returns the number of rows so far."""
         first = 0
         while first < len(rows):
-            first += self._take_natively(rows, first)
+            if not self._collects:
+                first += self._take_plain(rows, first)
             if first < len(rows):
                 self.take(rows[first])
                 first += 1
         return self._row_number
 
-    def _take_natively(self, rows: list[ScannedRow], first: int) -> int:
+    def _take_plain(self, rows: list[ScannedRow], first: int) -> int:
         """Take rows up to one that is not a single stored capture with inline values; returns how many."""
-        if self._native is None:
-            return 0
-        taken, columns, blobs, named, canonical = self._native(rows, first, CAPTURE_FAMILY, _RULES)
+        taken, columns, blobs, named, canonical = docstore_native.sweep_versions(rows, first, CAPTURE_FAMILY, _RULES)
         positions, timestamps, identity, bodies, equal_by, flags, shingle_counts, sketches, state = columns
         before, count = len(self._rows), len(equal_by)
         self._rows.frombytes((np.frombuffer(positions, np.int64) + self._row_number).tobytes())
@@ -249,10 +248,10 @@ class _Reading:
             row_key = rows[first + (self._rows[before + number] - self._row_number)].row_key
             self._declare(before + number, row_key, reference)
         self._row_number += taken
-        return int(taken)
+        return taken
 
     def take(self, row: ScannedRow) -> None:
-        """Take a row; defines what native code gives."""
+        """Take a row of any shape; of a plain one it gives what `_take_plain` gives."""
         row_key = row.row_key
         captures = list(self._table.row_captures(row.cells))
         previous: tuple[bytes, int] | None = None

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from docstore.dedup.comparable import TitledPage, has_evidence, title_mismatch, titles_contradict
 from docstore.model.format import SWEEP_LOG_SUFFIX
 from docstore.model.keys import host_of
+from docstore.model.sets import Numbers, Sets
 from docstore.sweep.engine import Columns, Engine
 from docstore.sweep.pages import Versions
 from docstore.sweep.texts import INPUT_BYTES, Maker, StageLog
-from tests.reference.fingerprints import Numbers, Sets
 
 BATCH_MEMBERS = 1 << 22
 """Members of the pairs of a batch (or one larger pair).  Its sets are copied, so a batch takes at most about 100 MB."""

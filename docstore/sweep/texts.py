@@ -24,6 +24,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from docstore.model import capture
+from docstore.model.analysis import BINS
 from docstore.model.errors import CorruptionError, StorageError
 from docstore.model.format import (
     SWEEP_DIRECTORY,
@@ -34,13 +35,13 @@ from docstore.model.format import (
     SWEEP_MAGIC,
     SWEEP_SHINGLES_SUFFIX,
 )
+from docstore.model.sets import Numbers, Sets
 from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_TEXT, Columns, Engine, TextRule, sets_of_bodies, sets_of_texts
 from docstore.sweep.pages import Versions
-from tests.reference.fingerprints import BINS, Numbers, Sets
 
 BATCH_TEXTS = 256
 BATCH_BYTES = 4 << 20

@@ -19,7 +19,6 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -536,8 +535,7 @@ class SiteDictionaries:
         return dictionary
 
     def _prepare(self, checksum: bytes) -> Dictionary:
-        load = partial(self._files.load, checksum)
-        dictionary = Dictionary(load(), load=load, checksum=checksum)
+        dictionary = Dictionary(self._files.load(checksum), checksum=checksum)
         self._prepared.put(checksum, dictionary)
         return dictionary
 

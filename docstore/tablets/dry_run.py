@@ -26,10 +26,10 @@ from docstore.model.format import (
 )
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.engine import EVERYTHING, Engine, ScannedRow
+from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow
 from docstore.storage.files import Files
 from docstore.storage.port import Backend
-from docstore.storage.reports import CompactionReport, Problem, RunStorage
+from docstore.storage.reports import CompactionReport, Problem
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer

@@ -15,9 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import (
@@ -51,7 +50,7 @@ from docstore.model.format import (
 from docstore.model.plain import asdict
 from docstore.model.types import Durability, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.files import (
     PRIVATE,
     Files,
@@ -62,7 +61,6 @@ from docstore.storage.files import (
     translated,
 )
 from docstore.storage.plan import Plan, Stage, apply
-from docstore.storage.reports import Problem, Progress, RunStorage
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
@@ -88,7 +86,7 @@ from docstore.version import __version__
 
 if TYPE_CHECKING:
     from docstore.storage.port import Backend
-    from docstore.storage.reports import BackupReport, CompactionReport
+    from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 
 
 SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
@@ -151,8 +149,9 @@ class LocalBackend:
 
     def overlay(self) -> Backend:
         """See `Backend`."""
-        overlay: Backend = import_module("docstore.tablets.dry_run").open_overlay(self)
-        return overlay
+        from docstore.tablets.dry_run import open_overlay
+
+        return cast("Backend", open_overlay(self))
 
     def compact(
         self,
@@ -165,15 +164,17 @@ class LocalBackend:
         **options: Any,
     ) -> CompactionReport:
         """See `Backend`."""
-        job = import_module("docstore.tablets.compaction.job")
-        compaction = job.Compaction(self, table, committer, prune, **options)
+        from docstore.tablets.compaction.job import Compaction
+
+        compaction = Compaction(self, table, committer, prune, **options)
         report: CompactionReport = compaction.run(tablets, dry_run=dry_run)
         return report
 
     def backup(self, committer: Committer, folder: Path, on_progress: Progress | None) -> BackupReport:
         """See `Backend`."""
-        report: BackupReport = import_module("docstore.tablets.backup").backup(self, committer, folder, on_progress)
-        return report
+        from docstore.tablets.backup import backup
+
+        return backup(self, committer, folder, on_progress)
 
     def codec_stats(self, committer: Committer) -> dict[str, dict[str, int]]:
         """See `Backend`."""
@@ -181,9 +182,9 @@ class LocalBackend:
             with committer.lock:
                 self.bodies.flush()
                 rows = self.manifest.segments()
-            segments = import_module("docstore.tablets.compaction.segments")
-            stats: dict[str, dict[str, int]] = segments.codec_totals(self.bodies, rows)
-            return stats
+            from docstore.tablets.compaction.segments import codec_totals
+
+            return codec_totals(self.bodies, rows)
 
     def acknowledge(self) -> None:
         """See `Backend`."""
@@ -196,6 +197,8 @@ class LocalBackend:
 
     def problems(self) -> Iterator[Problem]:
         """See `Backend`: errors of the manifest, missing names of segments, and files set aside."""
+        from docstore.storage.reports import Problem
+
         for item in self.missing:
             what = f"expected {item.end} bytes, found {item.reason}; pages in it cannot be read"
             yield Problem(str(self.bodies.path(item.segment).relative_to(self.path)), what, PUT_BACK)
@@ -368,7 +371,9 @@ class Layout:
             self._check_format()
             engine_folder, index, scratch = self._path / ENGINE_DIRECTORY, self._path / INDEX_DIRECTORY, None
             if read_only:
-                scratch = Path(import_module("tempfile").mkdtemp(prefix="docstore-read-"))
+                from tempfile import mkdtemp
+
+                scratch = Path(mkdtemp(prefix="docstore-read-"))
                 undo.callback(_remove_tree, scratch)
                 copy_to_read(engine_folder, scratch / ENGINE_DIRECTORY)
                 _link_runs(index, scratch / INDEX_DIRECTORY)
@@ -521,7 +526,9 @@ class Layout:
 
 
 def _remove_tree(folder: Path) -> None:
-    import_module("shutil").rmtree(folder, ignore_errors=True)  # loaded here to keep a cold read fast
+    from shutil import rmtree  # loaded here to keep a cold read fast
+
+    rmtree(folder, ignore_errors=True)
 
 
 def _link_runs(index: Path, copy: Path) -> None:

@@ -1,7 +1,7 @@
 """One self-describing stored value: its fields, its bytes in a segment, and the ref by which a row names it.
 
 Knows the layouts of `format`.  Must not know where records lie, nor how a payload is compressed.  Native code makes the
-same bytes of many records, faster (`record_encoder`).
+bytes (native/python/src/records.rs); tests/reference/record.py is the readable definition.
 
 A record can be as small as 200 bytes when its payload is a delta, so its header is: 22 bytes with both CRCs for nearly
 every page (`narrow`), 32 where a length or the timestamp does not fit (`wide`).  Both are fixed layouts, because one
@@ -15,13 +15,13 @@ block are not accepted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 from zlib import crc32
 
+from docstore.compiled import docstore_native
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -47,7 +47,6 @@ from docstore.model.format import (
     RECORD_WIDE,
     RECORD_WIDE_HEADER,
     RECORD_WIDE_HEADER_BYTES,
-    TIMESTAMP_MAX,
 )
 from docstore.storage.files import ReadFile
 
@@ -78,7 +77,6 @@ CODEC_NAMES = {
 }
 """For people: in reports and statistics."""
 RECORD_HEADER_MAX_BYTES = RECORD_WIDE_HEADER_BYTES
-VALUE_MAX_BYTES = (1 << 32) - 1
 FIELDS_MAX_BYTES = 256 << 10
 """Row key, column and related checksum together; a walk over damage holds so much at once."""
 
@@ -110,52 +108,38 @@ class Record(NamedTuple):
     payload: bytes
 
 
-def encode_record(record: Record, seed: int) -> bytes:
-    """Encode a record; `seed` starts the CRC of header and fields (a segment's number).
+_ENCODER = docstore_native.RecordEncoder(
+    (RECORD_MAGIC, bytes(sorted(_KINDS)), RECORD_WIDE, RECORD_TIMESTAMP_STEP), _COLUMN_NUMBERS
+)
+
+
+def encode_records(records: Sequence[Record], segment: int, offset: int) -> tuple[bytes, list[bytes]]:
+    """Encode records that lie one behind the other in a segment from an offset on.
+
+    A text that is a delta of its body is given the length of the record before it.
+
+    Returns:
+        Their bytes, and the ref of each.
+    Raises:
+        InvalidArgument: a field does not fit the format.
+    """
+    made = _ENCODER.encode(records, segment, offset)
+    if made is None:
+        raise InvalidArgument(
+            "a record does not fit docs/format.md: its kind, codec and related checksum must be known; its timestamp "
+            "is microseconds in [0, 2**63); its value has at most 2**32 - 1 bytes, its row key and column at most "
+            f"{FIELDS_MAX_BYTES}; split a longer value"
+        )
+    return made
+
+
+def encode_record(record: Record, segment: int) -> bytes:
+    """Encode a record of a segment, whose number starts the CRC of header and fields.
 
     Raises:
         InvalidArgument: a field does not fit the format.
     """
-    kind, row_key, family, qualifier, timestamp, codec, related, raw_bytes, payload = record
-    column = _COLUMN_NUMBERS.get((family, qualifier), 0)
-    fields = related + row_key if column else related + _spell_column(family, qualifier) + row_key
-    tag = kind | codec << 4
-    payload_bytes = len(payload)
-    if tag not in _TAGS or len(related) != _RELATED_BYTES[codec]:
-        raise InvalidArgument(f"no such record: kind {kind}, codec {codec}, {len(related)} bytes of related checksum")
-    milliseconds, odd_micros = divmod(timestamp, RECORD_TIMESTAMP_STEP)
-    if (
-        payload_bytes <= 0xFFFF
-        and raw_bytes <= 0xFFFF
-        and len(fields) <= 0xFF
-        and not odd_micros
-        and 0 <= milliseconds < 1 << 48
-    ):
-        head = (
-            _NARROW.pack(
-                RECORD_MAGIC,
-                tag,
-                column,
-                len(fields),
-                payload_bytes,
-                raw_bytes,
-                milliseconds & 0xFFFF,
-                milliseconds >> 16,
-                crc32(payload),
-            )
-            + fields
-        )
-    else:
-        if max(payload_bytes, raw_bytes) > VALUE_MAX_BYTES or len(fields) > FIELDS_MAX_BYTES:
-            raise InvalidArgument(
-                f"a value has at most {VALUE_MAX_BYTES} bytes, its row key and column {FIELDS_MAX_BYTES}: "
-                f"found {raw_bytes} and {len(fields)}; split it"
-            )
-        if not 0 <= timestamp <= TIMESTAMP_MAX:
-            raise InvalidArgument(f"a timestamp is microseconds in [0, 2**63), not {timestamp}")
-        wide = (RECORD_MAGIC, tag | RECORD_WIDE, column, 0, len(fields), payload_bytes, raw_bytes, timestamp)
-        head = _WIDE.pack(*wide, crc32(payload)) + fields
-    return b"".join((head, _CRC.pack(crc32(head, seed)), payload))
+    return encode_records([record], segment, 0)[0]
 
 
 def decode_record(source: bytes, seed: int, offset: int = 0) -> Record:
@@ -304,11 +288,6 @@ def copied_segments(mark: Record) -> list[int]:
     return found
 
 
-def _spell_column(family: str, qualifier: bytes) -> bytes:
-    name = family.encode()
-    return encode_varint(len(name)) + name + encode_varint(len(qualifier)) + qualifier
-
-
 def _read_column(source: bytes, offset: int) -> tuple[str, bytes, int]:
     length, offset = decode_varint(source, offset)
     family = source[offset : offset + length].decode(errors="replace")
@@ -398,46 +377,7 @@ def _names(joined: bytes) -> Iterator[bytes]:
     return (joined[at : at + RECORD_RELATED_BYTES] for at in range(0, len(joined), RECORD_RELATED_BYTES))
 
 
-# --- the records of an append
-
-EncodeRecords: TypeAlias = Callable[[Sequence[Record], int, int], tuple[bytes, list[bytes]]]
-"""From records, the number of a segment and the offset of the first there to their bytes, and the ref of each."""
-
-
-def record_encoder() -> EncodeRecords:
-    """The fastest there is.
-
-    Native code knows values of built-in columns; all else is left to `encode_records`, which also says why a record is
-    refused.
-    """
-    compiled = import_module("docstore.compiled")  # at the first write: native code comes with it
-    if compiled.WHY_NOT:
-        return encode_records
-    marks = RECORD_MAGIC, RECORD_VALUE, RECORD_WIDE, RECORD_TIMESTAMP_STEP
-    native = compiled.docstore_native.RecordEncoder(marks, _COLUMN_NUMBERS).encode
-
-    def encode(records: Sequence[Record], segment: int, offset: int) -> tuple[bytes, list[bytes]]:
-        return native(records, segment, offset) or encode_records(records, segment, offset)
-
-    return encode
-
-
-def encode_records(records: Sequence[Record], segment: int, offset: int) -> tuple[bytes, list[bytes]]:
-    """The definition of the result.  A text that is a delta of its body is given the length of the record before it.
-
-    Raises:
-        InvalidArgument: a field does not fit the format.
-    """
-    encoded: list[bytes] = []
-    refs = []
-    for record in records:
-        if record.codec == CODEC_ZSTD_BODY and not record.related and encoded:
-            record = record._replace(related=len(encoded[-1]).to_bytes(RECORD_BODY_LENGTH_BYTES, "little"))
-        encoded.append(encode_record(record, segment))
-        refs.append(encode_ref(segment, offset, len(encoded[-1])))
-        offset += len(encoded[-1])
-    return b"".join(encoded), refs
-
+# --- reading a segment without refs
 
 WINDOW_BYTES = 1 << 20
 """Bytes of a read; for a larger record the window grows."""

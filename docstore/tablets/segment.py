@@ -35,15 +35,14 @@ from docstore.storage.files import AppendFile, Files, ReadFile
 from docstore.tablets.leftovers import Surplus, judge, list_set_aside, remove_unfinished, set_aside
 from docstore.tablets.record import (
     Damage,
-    EncodeRecords,
     Record,
     Ref,
     decode_record,
     decode_ref,
     encode_record,
+    encode_records,
     encode_ref,
     group_mark,
-    record_encoder,
     walk_records,
 )
 
@@ -244,7 +243,6 @@ class ValueLog:
         self._next_number = 1
         self._group = 0
         self._pins = 0
-        self._encode: EncodeRecords | None = None
 
     # --- opening ---
 
@@ -394,9 +392,7 @@ class ValueLog:
                 active = self._roll()
             self._mark_group(active)
             active.closed_bytes = None
-            if self._encode is None:
-                self._encode = record_encoder()
-            encoded, refs = self._encode(records, active.number, active.tail_bytes)
+            encoded, refs = encode_records(records, active.number, active.tail_bytes)
             active.pending += encoded
             if len(active.pending) >= BUFFER_LIMIT_BYTES:
                 self._flush()

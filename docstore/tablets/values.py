@@ -1,16 +1,15 @@
 """Values of cells: inline in the cell up to 512 bytes, else in records of segments.
 
 An appended value can be fetched at once, and is durable after `sync`.  The committer calls `sync`, and then writes the
-rows.  Fetching decodes in one native call, if native code is there; the Python code below it defines the result.
+rows.  Fetching decodes in one native call; the Python code below it decodes columns of users, and reports damage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.model.capture import BODY, MAIN
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.format import (
@@ -45,11 +44,6 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.record import Record, body_ref, decode_ref, delete_column, delete_family, delete_row, encode_ref
 from docstore.tablets.segment import ValueLog
 
-_value_place = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
-"""Place of a value, by native code; None for an inline value, and for what the reference has to check."""
-_NOTHING = dict[bytes, bytes]().get
-"""In place of what gives a base: the reference is to decode that."""
-_decode_value: Any = None if compiled.WHY_NOT else compiled.docstore_native.decode_value
 MAX_CACHED_BASE_ROWS = 50_000
 """Cell values of bases, about 8 MB: saves a look-up for each read of a delta.  Segment numbers are never reused, so a
 stale ref is missing, and never another value."""
@@ -94,8 +88,7 @@ class LocalValues:
         """Place and bytes of the value decoded last: after a body its text is read, which may be a delta of it."""
         self._load = dictionaries.load
         self._related = codec.dictionaries.get, self.base, self._body
-        native = None if compiled.WHY_NOT else compiled.docstore_native
-        self.fill = native and partial(native.fill_capture, bodies.source, *self._related)
+        self.fill = partial(docstore_native.fill_capture, bodies.source, *self._related)
         self.unreadable = dictionaries.unreadable
 
     # --- appending
@@ -229,10 +222,11 @@ class LocalValues:
         Raises:
             CorruptionError: its record is damaged or not there.
         """
-        place = _value_place(cell_value)
-        if place is not None:  # in one call; the reference reports damage
+        place = docstore_native.value_place(cell_value)
+        if place is not None:
             last = self._last
-            raw: bytes | None = _decode_value(self.records.source(*place), place[0], place[1], *self._related)
+            source = self.records.source(*place)
+            raw = docstore_native.decode_value(source, place[0], place[1], *self._related)
             if raw is not None:
                 if self._last is last and len(raw) <= LONGEST_OWN_BODY_BYTES:  # else it was decoded from a body
                     self._last = place, raw
@@ -382,11 +376,11 @@ class LocalValues:
         if last == place:
             self._last = place, raw  # so that `fetch` keeps it
             return raw
-        if _decode_value is not None:  # as in `fetch`, but for a delta
-            source, (segment, offset, _) = self.records.source(*place), place
-            if made := _decode_value(source, segment, offset, self._related[0], _NOTHING, _NOTHING):
-                self._last = place, made
-                return bytes(made)
+        source, (segment, offset, _) = self.records.source(*place), place
+        dictionary, nothing = self._related[0], lambda *_: None  # a body that is a delta is refused below
+        if made := docstore_native.decode_value(source, segment, offset, dictionary, nothing, nothing):
+            self._last = place, made
+            return made
         record = self.records.read(encode_ref(*place))
         if record.codec in (CODEC_ZSTD_DELTA, CODEC_ZSTD_BODY):
             raise CorruptionError("a text's body is a delta", expected="no delta", found=f"codec {record.codec}")

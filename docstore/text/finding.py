@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_right
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 from unicodedata import category, combining
 
-from tests.reference.words import UNICODE
+from docstore.compiled import docstore_native
 
 PREFIX_CHARACTERS: Final = 4
 """Shorter query words match whole words only."""
@@ -49,18 +48,8 @@ _FOLDED_LEADS: Final = tuple(bytes((lead,)) for lead in (*range(0xC4, 0xCA), 0xE
 """First bytes of the other characters that may fold to one of Latin-1."""
 _FOLDED_BYTES: Final = re.compile(rb"[\xc4-\xc9\xe1\xef][\x80-\xbf]{1,2}")
 
-
-_UNSPACED: Final = sorted([int(end, 16) for end in item.split("-")] for item in UNICODE["unspaced"].split())
-_UNSPACED_FIRST: Final = [item[0] for item in _UNSPACED]
-
-
-def is_unspaced(character: str) -> bool:
-    """Whether a character is of a script that does not separate words."""
-    point = ord(character)
-    number = bisect_right(_UNSPACED_FIRST, point) - 1
-    return number >= 0 and point <= _UNSPACED[number][-1]
-
-
+is_unspaced: Final = docstore_native.is_unspaced
+"""Whether a character is of a script that does not separate words."""
 _VOWEL_SIGNS: Final = "".join(
     mark for mark in map(chr, range(0x0900, 0x0E00)) if category(mark)[0] == "M" and not combining(mark)
 )

@@ -59,7 +59,7 @@ def read(body: bytes) -> dict[str, str]:
 
 
 def _main() -> None:
-    import resource  # noqa: PLC0415 - only this process needs it
+    import resource
 
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -77,10 +77,10 @@ def _main() -> None:
 
 
 def _read(body: bytes) -> dict[str, str]:
-    import io  # noqa: PLC0415
-    import logging  # noqa: PLC0415
+    import io
+    import logging
 
-    import pypdf  # noqa: PLC0415
+    import pypdf
 
     logging.disable(logging.CRITICAL)
     reader = pypdf.PdfReader(io.BytesIO(body))

@@ -17,7 +17,7 @@ The first rule that matches the body's head (first 1024 bytes, after a byte orde
 Plain text and Markdown have no reader if the head has control characters, as binary files with a wrong type have.
 
 *Plain text*: its lines.  *Markdown*: rules for the common part of CommonMark (headings, lists, quotes, code, links,
-tables, emphasis, front matter) convert it to HTML, which `page.read` reads.  This is simpler than a full parser and
+tables, emphasis, front matter) convert it to HTML, which the kernel reads.  This is simpler than a full parser and
 gives the same words, because markup has hardly any.  Indented code is text; nested link brackets stay.
 
 *JSON*: the strings under usual names of content (CONTENT_NAMES), in order, HTML in them as HTML; the title is the first
@@ -36,19 +36,16 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_tz
 from html import escape
-from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import Entry
-from tests.reference import charset, page
-from tests.reference.charset import TEXT_LIMIT_BYTES
-from tests.reference.page import BREAK, fold_blocks, visible
-from tests.reference.tokens import ascii_lower, attributes, split
 
 HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 XML_TYPES: Final = frozenset({"text/xml", "application/xml"})
 LIST_ROOTS: Final = frozenset({b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"})
 """Roots of feeds and site maps, in lower case; sites serve these with any type."""
+TEXT_LIMIT_BYTES: Final = docstore_native.TEXT_LIMIT_BYTES
 MARKDOWN_LIMIT_BYTES: Final = 1 << 20
 """A longer body is read as plain text: Markdown takes some microseconds a character."""
 SHELL_WORDS: Final = 50
@@ -64,7 +61,6 @@ _BINARY_STARTS: Final = (_PDF, b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x0
 _HEAD_BYTES: Final = 1024
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_SNIFFED: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:[A-Za-z!]|\?xml(?=(?s:.*)<html))", re.IGNORECASE)
 _ROOT: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?(?s:.*?)\?>|<!--(?s:.*?)-->|<!(?!--)[^>]*+>|(?!))*+"
     rb"<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)"
@@ -118,16 +114,12 @@ def _root(head: bytes) -> bytes:
 
 def is_html(body: bytes, content_type: str | None) -> bool:
     """Whether a body is read as HTML, by the rules at the head of this file."""
-    media_type = media_type_of(content_type)
-    if body.startswith(_BINARY_STARTS) or (media_type and media_type not in HTML_TYPES | XML_TYPES):
-        return False
-    head = _head(body)
-    root = _root(head)
-    if root in LIST_ROOTS:
-        return False
-    if media_type:
-        return media_type in HTML_TYPES or root == b"html"
-    return b"\0" not in head and root != b"svg" and _SNIFFED.match(head) is not None
+    return docstore_native.is_html(body, content_type or "")
+
+
+def decode(body: bytes, content_type: str | None) -> tuple[str, str]:
+    """The encoding of a body, and its text, by the rules of docs/extraction.md."""
+    return docstore_native.decode(body, content_type or "")
 
 
 def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | None:
@@ -155,8 +147,9 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
     is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
     if is_xml or is_list or (not media_type and _starts_xml(head)):
-        text: Text | None = import_module("docstore.text.vocabulary").read(body, content_type, vocabulary)
-        return text  # lxml is imported only for XML
+        from docstore.text.vocabulary import read as read_xml  # lxml is imported only for XML
+
+        return read_xml(body, content_type, vocabulary)
     reader = READERS.get("application/json" if media_type.endswith("+json") else media_type or "text/plain")
     return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
 
@@ -187,9 +180,9 @@ def _unpacked(body: bytes) -> bytes:
     return bytes(unpacked)
 
 
-def shown(source: str) -> str:
-    """The visible text of a piece of HTML, one block a line."""
-    return visible(split(source.replace("\0", "\ufffd")))
+def shown(text: str) -> str:
+    """The lines of a text that may be HTML."""
+    return docstore_native.visible_text(text) if "<" in text or "&" in text else docstore_native.fold_lines(text)
 
 
 # --- dates
@@ -254,9 +247,8 @@ def _time(year: int, month: int, day: int, hour: int, minute: int, second: int, 
 
 def plain(body: bytes, content_type: str | None) -> Text:
     """The lines of plain text, white space folded."""
-    encoding, source = charset.decode(body, content_type)
-    lines = source.replace("\0", "\ufffd").replace("\r", BREAK).replace("\n", BREAK)
-    return Text(fold_blocks(lines), encoding)
+    encoding, source = decode(body, content_type)
+    return Text(docstore_native.fold_lines(source), encoding)
 
 
 _FRONT_MATTER: Final = re.compile(r"\s*(?P<fence>---|\+\+\+)[ \t]*\n(?P<fields>(?s:.*?))\n(?P=fence)[ \t]*(?:\n|\Z)")
@@ -285,7 +277,7 @@ def markdown(body: bytes, content_type: str | None) -> Text:
     """Text, headings and links of Markdown; title, date and language of its front matter, if there is one."""
     if len(body) > MARKDOWN_LIMIT_BYTES:
         return plain(body, content_type)
-    encoding, source = charset.decode(body, content_type)
+    encoding, source = decode(body, content_type)
     source = source.replace("\r\n", "\n").replace("\r", "\n")
     declared: dict[str, str] = {}
     matter = _FRONT_MATTER.match(source)
@@ -294,17 +286,16 @@ def markdown(body: bytes, content_type: str | None) -> Text:
         source = source[matter.end() :]
     lines = source.split("\n")
     targets = {match[1].casefold(): match[2] for line in lines if (match := _DEFINITION.match(line))}
-    read = page.read("\n".join(_html_lines(lines, targets)), visible, links=True)
-    headings = read.headings.decode("utf-8", "surrogatepass")
+    main, description, headings, links = docstore_native.read_html("\n".join(_html_lines(lines, targets)))
     return Text(
-        read.main,
+        main,
         encoding,
         title=declared.get("title") or headings.partition("\n")[0],
-        description=declared.get("description") or read.description,
+        description=declared.get("description") or description,
         headings=headings,
         lang=declared.get("lang") or declared.get("language", ""),
         published=published_time(declared.get("date", "")),
-        links=read.links,
+        links=tuple(links),
     )
 
 
@@ -373,14 +364,15 @@ def pdf_text(body: bytes) -> Text | None:
     Raises:
         Unreadable: it is damaged, needs a password, or exceeds a limit.
     """
-    pdf = import_module("docstore.text.pdf")
+    from docstore.text import pdf
+
     if not pdf.is_installed():
         return None
     answer = pdf.read(body)
     if "error" in answer:
         raise Unreadable(answer["error"])
-    lines = answer["text"].replace("\0", "\ufffd").replace("\n", BREAK)
-    return Text(fold_blocks(lines), title=" ".join(answer["title"].split()), lang=answer["lang"])
+    main, title, lang = (docstore_native.fold_lines(answer[name]) for name in ("text", "title", "lang"))
+    return Text(main, title=" ".join(title.split()), lang=lang)
 
 
 TITLE_NAMES: Final = ("title", "headline", "name")
@@ -398,7 +390,7 @@ def json_text(body: bytes, content_type: str | None) -> Text | None:
     Raises:
         Unreadable: it is not JSON.
     """
-    encoding, source = charset.decode(body, content_type)
+    encoding, source = decode(body, content_type)
     try:
         root = json.loads(source, strict=False, parse_int=str)
     except ValueError as error:
@@ -419,7 +411,7 @@ def json_text(body: bytes, content_type: str | None) -> Text | None:
         elif isinstance(value, list):
             pending += ((name, inner_value, depth + 1) for inner_value in reversed(value))
         elif isinstance(value, str) and name in CONTENT_NAMES:
-            text = shown(value) if "<" in value or "&" in value else fold_blocks(value.replace("\n", BREAK))
+            text = shown(value)
             if name in TITLE_NAMES and text and (not title or depth < title_depth):
                 title, title_depth = " ".join(text.split()), depth
             blocks += [text] if text else []
@@ -441,26 +433,18 @@ READERS: Final[dict[str, Reader]] = {
 
 def article_of_shell(body: bytes, content_type: str | None) -> Text | None:
     """The article in the JSON-LD of an HTML page; None if there is none or more than one."""
-    source = charset.decode(body[:TEXT_LIMIT_BYTES], content_type).text
-    markup = split(source.replace("\0", "\ufffd"))
-    articles: list[dict[str, Any]] = []
-    for name, tag, content in zip(markup.names, markup.attributes, markup.contents, strict=True):
-        if name != "script" or not content or len(content) > JSON_LD_LIMIT_BYTES:
-            continue
-        if ascii_lower(attributes(tag).get("type", "")).strip() == "application/ld+json":
-            articles += _articles(content)
+    contents = docstore_native.json_ld(body, content_type or "")
+    articles = [article for each in contents if len(each) <= JSON_LD_LIMIT_BYTES for article in _articles(each)]
     if len({article["articleBody"] for article in articles}) != 1:
         return None
     article = articles[0]
-    main = article["articleBody"]
-    main = shown(main) if "<" in main or "&" in main else fold_blocks(main.replace("\n", BREAK))
 
     def declared(key: str) -> str:
         value = article.get(key)
-        return " ".join(value.split()) if isinstance(value, str) else ""
+        return " ".join(docstore_native.fold_lines(value).split()) if isinstance(value, str) else ""
 
     return Text(
-        main,
+        shown(article["articleBody"]),
         title=declared("headline") or declared("name"),
         lang=declared("inLanguage"),
         published=published_time(declared("datePublished")),

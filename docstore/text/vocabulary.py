@@ -22,18 +22,16 @@ import re
 import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
-from html import escape
+from html import escape, unescape
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urljoin
 
 from lxml import etree
 
+from docstore.compiled import docstore_native
 from docstore.model.capture import Entry
 from docstore.model.errors import InvalidArgument
-from docstore.text.readers import Text, Unreadable, published_time, shown
-from tests.reference import charset
-from tests.reference.page import BREAK, fold_blocks
-from tests.reference.tokens import decode_text
+from docstore.text.readers import Text, Unreadable, decode, published_time, shown
 
 MOST_ENTRIES: Final = 50_000
 """The limit of the site map protocol."""
@@ -190,22 +188,20 @@ _NAMED: Final = re.compile(r"&[A-Za-z][A-Za-z0-9]{1,31};")
 _PREDEFINED: Final = frozenset({"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"})
 
 
-def _decoded(body: bytes, content_type: str | None) -> charset.Decoded:
-    """Decoded as HTML is; also UTF-16 without a mark, which XML allows."""
-    for start, encoding in ((b"<\0?\0", "utf-16le"), (b"\0<\0?", "utf-16be")):
+def _decoded(body: bytes, content_type: str | None) -> tuple[str, str]:
+    """Encoding and text, decoded as HTML is; also UTF-16 without a mark, which XML allows."""
+    for start, mark in ((b"<\0?\0", b"\xff\xfe"), (b"\0<\0?", b"\xfe\xff")):
         if body.startswith(start):
-            decoded = charset.Decoded(encoding, charset.decode_as(body, encoding))
-            break
-    else:
-        decoded = charset.decode(body, content_type)
-    return decoded._replace(text=_NOT_XML.sub("\ufffd", decoded.text))
+            body = mark + body
+    encoding, text = decode(body, content_type)
+    return encoding, _NOT_XML.sub("\ufffd", text)
 
 
 def _character(match: re.Match[str]) -> str:
     """The character of a reference by a name that HTML defines and XML does not."""
     if match[0] in _PREDEFINED:
         return match[0]
-    text = decode_text(match[0])
+    text = unescape(match[0])
     return text if text == match[0] else escape(text)
 
 
@@ -384,12 +380,11 @@ class _Reading:
     def _value(self, field: str, text: str, is_html: bool) -> str:
         if field == "link":
             return _joined(self._bases[-1], text)
-        if is_html and ("<" in text or "&" in text):
-            text = shown(text)
+        text = shown(text) if is_html else docstore_native.fold_lines(text)
         if field == "published":
             return published_time(" ".join(text.split()))
         if field == "text":
-            return fold_blocks(text.replace("\r", BREAK).replace("\n", BREAK))
+            return text
         return " ".join(text.split())
 
     def done(self, encoding: str) -> Text:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from docstore.compiled import docstore_native
 from docstore.model import keys
 from docstore.model.analysis import Analysis
 from docstore.model.format import INLINE_LIMIT_BYTES
 from docstore.text.readers import is_html
-from tests.reference import charset
-from tests.reference.tokens import attributes, split
 
 FAMILY: Final = "anchor"
 MAX_TARGETS: Final = 1000
@@ -90,10 +89,5 @@ def _base(url: str, body: bytes, content_type: str | None) -> str:
         head = head.replace(b"\0", b"")
     if _BASE.search(head) is None:
         return url
-    markup = split(charset.decode(body[:_BASE_WITHIN_BYTES], content_type).text)
-    for number, name in enumerate(markup.names):
-        if name == "base":
-            href = attributes(markup.attributes[number]).get("href")
-            if href is not None:
-                return keys.resolve(url, href.strip()) or url
-    return url
+    href = docstore_native.base_href(body[:_BASE_WITHIN_BYTES], content_type or "")
+    return url if href is None else keys.resolve(url, href) or url

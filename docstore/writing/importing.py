@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgpack
 import numpy as np
 
-from docstore.dedup.buckets import Buckets, NewPostings
+from docstore.dedup.buckets import Buckets, IndexQuery, NewPostings
 from docstore.dedup.comparable import text_compares
 from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import post_names, post_page
@@ -36,6 +36,7 @@ from docstore.model.format import (
     TEXT_NUMBER_BYTES,
 )
 from docstore.model.pointers import PagePointer
+from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
 from docstore.storage.bases import Base, NewPage, value_name
@@ -46,7 +47,6 @@ from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import is_absent
 from docstore.writing.batch import PAGES, counts_of
-from tests.reference.ranking import IndexQuery, Keys
 
 MAX_CACHED_BASE_BYTES = 32 << 20
 RECORD_COLUMNS = frozenset(CAPTURE_FIELDS.values())

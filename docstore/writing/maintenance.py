@@ -17,15 +17,16 @@ from contextlib import suppress
 
 import numpy as np
 
-from docstore.dedup.buckets import NewPostings
+from docstore.dedup.buckets import NO_KEYS, NewPostings
 from docstore.dedup.detector import StoredPages
-from docstore.dedup.index import NO_KEYS, HashIndex, Posted, Pruner, page_key
-from docstore.dedup.kernel import Kernel, words
+from docstore.dedup.index import HashIndex, Posted, Pruner, page_key
+from docstore.dedup.kernel import Kernel
 from docstore.model import capture, keys
 from docstore.model.analysis import Analysis
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError
 from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED, COMPACTION_ROW, PURGED_LAST, PURGED_ROW
 from docstore.model.pointers import PagePointer, body_head
+from docstore.model.sets import Keys
 from docstore.model.types import (
     DeleteCells,
     DeleteRow,
@@ -47,8 +48,6 @@ from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.batch import PAGES, counts_of
-from tests.reference.fingerprints import text_checksum
-from tests.reference.ranking import Keys
 
 SLICE_POSTINGS = 256
 """Captures whose postings go under one hold of the lock; those of the first go with their row."""
@@ -338,14 +337,10 @@ class Poster:
         taken = document.newest
         if document.body is not None:
             return self.kernel.analyse(document.body, taken.header("content-type")) if document.body else None
-        text = taken.text or ""
-        found = words(text)
-        if text_checksum(found) != taken.text_checksum:
+        found = self.kernel.analyse_text(taken.text or "")
+        if found.text_checksum != taken.text_checksum:
             return None
-        keys = self.kernel.text_keys(text)
-        return Analysis(
-            True, taken.checksum or b"", word_count=len(found), text_checksum=text_checksum(found), **keys._asdict()
-        )
+        return found._replace(body_checksum=taken.checksum or b"")
 
 
 RECOUNTS = 3

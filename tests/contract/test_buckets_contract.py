@@ -10,10 +10,17 @@ import pytest
 from committed import commit_postings
 from memory_engine import MemoryEngine
 
-from docstore.dedup.buckets import NOTHING_NEW, Buckets, LayeredBuckets, NewPostings, RowBuckets
+from docstore.dedup.buckets import (
+    BUCKET_LIMIT,
+    NOTHING_NEW,
+    Buckets,
+    IndexQuery,
+    LayeredBuckets,
+    NewPostings,
+    RowBuckets,
+)
 from docstore.dedup.runbuckets import RunBuckets
 from docstore.storage.engine import Engine
-from tests.reference.ranking import BUCKET_LIMIT, IndexQuery
 
 SEED = 20261121
 

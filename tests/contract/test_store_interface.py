@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from itertools import count, islice
 from typing import Any
@@ -184,30 +185,32 @@ def test_a_body_may_be_any_bytes(store: Any, kind_of_bytes: Any) -> None:
     assert store.similar(kind_of_bytes(body("bytes")))
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments"),
-    [
-        ("put_page", {"url": 5}),
-        ("put_page", {"url": "https://a.example/", "body": "text"}),
-        ("put_page", {"url": "https://a.example/", "headers": 7}),
-        ("put_page", {"url": "https://a.example/", "fetched_at": []}),
-        ("put_page", {"url": "https://a.example/", "keep_body": "no"}),
-        ("put_pages", {"pages": 5}),
-        ("put_pages", {"pages": [], "threads": "2"}),
-        ("get", {"url": None}),
-        ("get", {"url": "https://a.example/", "variants": 1}),
-        ("get_many", {"urls": "https://a.example/"}),
-        ("similar", {"page": 5}),
-        ("similar", {"page": b"x", "limit": "1"}),
-        ("snippets", {"urls": ["https://a.example/"], "query": 5}),
-        ("compact", {"tablets": 5}),
-        ("backup", {"folder": 5}),
-    ],
+WRONG_TYPES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("put_page", {"url": 5}),
+    ("put_page", {"url": "https://a.example/", "body": "text"}),
+    ("put_page", {"url": "https://a.example/", "headers": 7}),
+    ("put_page", {"url": "https://a.example/", "fetched_at": []}),
+    ("put_page", {"url": "https://a.example/", "keep_body": "no"}),
+    ("put_pages", {"pages": 5}),
+    ("put_pages", {"pages": [], "threads": "2"}),
+    ("get", {"url": None}),
+    ("get", {"url": "https://a.example/", "variants": 1}),
+    ("get_many", {"urls": "https://a.example/"}),
+    ("similar", {"page": 5}),
+    ("similar", {"page": b"x", "limit": "1"}),
+    ("snippets", {"urls": ["https://a.example/"], "query": 5}),
+    ("compact", {"tablets": 5}),
+    ("backup", {"folder": 5}),
 )
-def test_a_wrong_type_names_its_argument(store: Any, method: str, arguments: dict[str, Any]) -> None:
-    name, value = list(arguments.items())[-1]
-    with pytest.raises(docstore.InvalidArgument, match=f"^{name} must be .*, not {type(value).__name__}"):
-        getattr(store, method)(**arguments)
+"""Methods and arguments, the last of which has a wrong type."""
+
+
+def test_a_wrong_type_names_its_argument(store: Any) -> None:
+    for method, arguments in WRONG_TYPES:
+        name, value = list(arguments.items())[-1]
+        with pytest.raises(docstore.InvalidArgument) as refused:
+            getattr(store, method)(**arguments)
+        assert re.match(f"{name} must be .*, not {type(value).__name__}", str(refused.value)), (method, arguments)
 
 
 def test_versions_and_history_are_the_same(store: Any) -> None:
@@ -520,44 +523,49 @@ def test_scans_give_rows_in_order(store: Any) -> None:
 # --- errors
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda store: store.get("no url"),
-        lambda store: store.get("https://a.example/", versions=0),
-        lambda store: store.get("https://a.example/", families=("nothing",)),
-        lambda store: store.get("https://a.example/", families="page"),
-        lambda store: store.get("https://a.example/", at="yesterday"),
-        lambda store: store.put_page("https://a.example/", "text"),
-        lambda store: store.put_page("https://a.example/", b"", fetched_at=1),
-        lambda store: store.put_page("https://a.example/", b"", policies={"new": "reject"}),
-        lambda store: list(store.put_pages([], policies={"exact": "burn"})),
-        lambda store: list(store.put_pages([("https://a.example/", b"")], threads=0)),
-        lambda store: store.add_anchor("https://a.example/", "no url", "text"),
-        lambda store: store.add_anchor("https://a.example/", "https://b.example/", "text", 5),
-        lambda store: store.delete("https://\ud800 .example/"),
-        lambda store: "http://" in store,
-        lambda store: store.history(5),
-        lambda store: store.similar("https://absent.example/"),
-        lambda store: store.similar(b"text", threshold=2.0),
-        lambda store: store.similar(b"text", limit=0),
-        lambda store: store.snippet("https://a.example/", length=1),
-        lambda store: list(store.get_many(["no url"])),
-        lambda store: store.find(docno="\ud800"),
-        lambda store: store.cells.read_row(b"no row key", ReadSpec(cell_limit=0)),
-        lambda store: store.cells.apply(b"no row key", [SetCell("notes", b"", 0, b"")]),
-        lambda store: store.cells.apply("https://a.example/", [SetCell("undeclared", b"", 0, b"")]),
-        lambda store: store.cells.apply("https://a.example/", [SetCell("notes", b"", 7, b"")]),
-        lambda store: store.cells.apply("https://a.example/", [SetCell("notes", b"", 2**80, b"")]),
-        lambda store: store.cells.read_modify_write("https://a.example/", []),
-        lambda store: list(store.cells.scan(host="a.example", prefix="https://a.example/")),
-        lambda store: list(store.cells.scan(qualifier_regex="(")),
-        lambda store: store.compact(level="worst"),
-    ],
+WRONG_CALLS = (
+    lambda store: store.get("no url"),
+    lambda store: store.get("https://a.example/", versions=0),
+    lambda store: store.get("https://a.example/", families=("nothing",)),
+    lambda store: store.get("https://a.example/", families="page"),
+    lambda store: store.get("https://a.example/", at="yesterday"),
+    lambda store: store.put_page("https://a.example/", "text"),
+    lambda store: store.put_page("https://a.example/", b"", fetched_at=1),
+    lambda store: store.put_page("https://a.example/", b"", policies={"new": "reject"}),
+    lambda store: list(store.put_pages([], policies={"exact": "burn"})),
+    lambda store: list(store.put_pages([("https://a.example/", b"")], threads=0)),
+    lambda store: store.add_anchor("https://a.example/", "no url", "text"),
+    lambda store: store.add_anchor("https://a.example/", "https://b.example/", "text", 5),
+    lambda store: store.delete("https://\ud800 .example/"),
+    lambda store: "http://" in store,
+    lambda store: store.history(5),
+    lambda store: store.similar("https://absent.example/"),
+    lambda store: store.similar(b"text", threshold=2.0),
+    lambda store: store.similar(b"text", limit=0),
+    lambda store: store.snippet("https://a.example/", length=1),
+    lambda store: list(store.get_many(["no url"])),
+    lambda store: store.find(docno="\ud800"),
+    lambda store: store.cells.read_row(b"no row key", ReadSpec(cell_limit=0)),
+    lambda store: store.cells.apply(b"no row key", [SetCell("notes", b"", 0, b"")]),
+    lambda store: store.cells.apply("https://a.example/", [SetCell("undeclared", b"", 0, b"")]),
+    lambda store: store.cells.apply("https://a.example/", [SetCell("notes", b"", 7, b"")]),
+    lambda store: store.cells.apply("https://a.example/", [SetCell("notes", b"", 2**80, b"")]),
+    lambda store: store.cells.read_modify_write("https://a.example/", []),
+    lambda store: list(store.cells.scan(host="a.example", prefix="https://a.example/")),
+    lambda store: list(store.cells.scan(qualifier_regex="(")),
+    lambda store: store.compact(level="worst"),
 )
-def test_a_wrong_call_is_an_invalid_argument(store: Any, call: Any) -> None:
-    with pytest.raises(docstore.InvalidArgument):
-        call(store)
+
+
+def test_a_wrong_call_is_an_invalid_argument(store: Any) -> None:
+    accepted = []
+    for number, call in enumerate(WRONG_CALLS):
+        try:
+            call(store)
+        except docstore.InvalidArgument:
+            continue
+        accepted.append(f"call {number} of WRONG_CALLS")
+    assert accepted == []
 
 
 def test_a_closed_store_says_so(own: Any) -> None:

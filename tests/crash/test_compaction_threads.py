@@ -95,7 +95,7 @@ def test_an_interrupt_is_not_hidden_by_tablets_that_stop(tmp_path: Path, monkeyp
         list(store.put_pages([one for host in "abcd" for one in pages(host, 20)]))
         publish = relocation.Relocator.publish
 
-        handled = threading.Event()
+        handled, main_thread = threading.Event(), threading.get_ident()
 
         def interrupt(*_: object) -> None:
             handled.set()
@@ -103,7 +103,8 @@ def test_an_interrupt_is_not_hidden_by_tablets_that_stop(tmp_path: Path, monkeyp
 
         def interrupted(self: relocation.Relocator) -> None:
             if not handled.is_set():
-                signal.raise_signal(signal.SIGUSR1)
+                # To the main thread: one that any other thread gets does not wake the main thread from its wait.
+                signal.pthread_kill(main_thread, signal.SIGUSR1)
                 handled.wait(10)
             publish(self)
 

@@ -12,7 +12,6 @@ import pytest
 from docstore.model.errors import CorruptionError, UnsupportedFormat
 from docstore.storage.files import Files
 from docstore.tablets.dictionaries import DictionaryFiles, decode_dictionary
-from docstore.tablets.dump import dump_dictionary
 
 GOLDEN = Path(__file__).with_name("dictionary.txt")
 CONTENT = b"Tropical fish include fish found in tropical environments around the world. " * 3
@@ -28,7 +27,7 @@ def test_a_dictionary_is_written_as_it_always_was(tmp_path: Path, rewrite: bool)
     path = tmp_path / f"{checksum.hex()}.dict"
     raw = path.read_bytes()
     if rewrite:
-        lines = [f"file {path.name}", *dump_dictionary(raw), "", "all bytes"]
+        lines = [f"file {path.name}", "all bytes"]
         GOLDEN.write_text("\n".join([*lines, *(raw.hex()[at : at + 96] for at in range(0, 2 * len(raw), 96))]) + "\n")
     assert GOLDEN.read_text().splitlines()[0] == f"file {path.name}"
     assert raw[:16] == golden_bytes()[:16]  # magic, version, raw length
@@ -37,8 +36,6 @@ def test_a_dictionary_is_written_as_it_always_was(tmp_path: Path, rewrite: bool)
 def test_the_bytes_of_the_golden_file_are_read_as_they_always_were(tmp_path: Path) -> None:
     raw = golden_bytes()
     assert decode_dictionary(raw) == CONTENT
-    described = "\n".join(dump_dictionary(raw))
-    assert described in GOLDEN.read_text()
     name = GOLDEN.read_text().splitlines()[0].removeprefix("file ")
     (tmp_path / name).write_bytes(raw)
     files = DictionaryFiles(Files(), tmp_path)

@@ -1,7 +1,7 @@
 """The native kernel and the readable reference give the same `Analysis`, field by field, whatever the body.
 
-The reference defines every result, so nothing here says what is right: only that both say the same.  Skipped where the
-native kernel is not built.  Real pages come from the repository's fixtures and sample crawl; from the archive samples
+The reference defines every result, so nothing here says what is right: only that both say the same.  Real pages come
+from the repository's fixtures and sample crawl; from the archive samples
 of a folder `shared` beside the checkout (or DOCSTORE_SHARED); and, slow, from every archive in DOCSTORE_CORPUS.
 """
 
@@ -21,24 +21,25 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from counts import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from docstore import compiled
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.dedup.kernel import NATIVE_EXTRACTORS, Kernel, has_words, held_words, words
+from docstore.compiled import docstore_native
+from docstore.dedup.kernel import EXTRACTORS, Kernel, body_checksum, has_words, held_words, words
 from docstore.model.analysis import Analysis
-from tests.reference import fingerprints, multibyte
-from tests.reference.charset import SINGLE_BYTE
+from docstore.text.readers import SHELL_WORDS
+from tests.reference import analysis, fingerprints, multibyte, page, plateau
+from tests.reference.charset import SINGLE_BYTE, TEXT_LIMIT_BYTES, decode
+from tests.reference.kind import is_html
+from tests.reference.tokens import attributes, split
 from tests.reference.words import UNICODE
 from tests.reference.words import words as reference_words
 
-pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native kernel: {compiled.WHY_NOT}")
-
 CHECKOUT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("DOCSTORE_SHARED", CHECKOUT.parent / "shared"))
-EXTRACTORS = sorted(NATIVE_EXTRACTORS)
 SEED = 20_260_401
 
 
@@ -48,12 +49,33 @@ class Body(NamedTuple):
     content_type: str | None
 
 
+class Reference(NamedTuple):
+    """The analysis of the reference, which is of HTML; other bodies have the text of their readers."""
+
+    extractor: str
+    shingle_words: int
+    checksum: str = "blake3"
+
+    def analyse(self, body: bytes, content_type: str | None, *, links: bool = False) -> Analysis:
+        width, order = self.shingle_words, fingerprints.IN_ORDER
+        if is_html(body, content_type):
+            extract = page.extractor(self.extractor)
+            checksum = body_checksum(body, self.checksum)
+            found = analysis.analyse_html(body, checksum, content_type, extract, width, links=links)
+            if found.word_count >= SHELL_WORDS or b"articleBody" not in body:
+                return found
+        other = Kernel(self.extractor, width, self.checksum).analyse(body, content_type, links=links)
+        numbers = ("word_count", "text_checksum", "shingle_count", "simhash", "sketch", "band_keys", "fingerprints")
+        none = {name: getattr(Analysis(True, b""), name) for name in (*numbers, "runs", "shingles")}
+        return analysis.with_fingerprints(other._replace(**none), width, order)
+
+    def shingles(self, text: str) -> np.ndarray:
+        return analysis.shingles(text, self.shingle_words)
+
+
 @functools.cache
-def kernels(extractor: str, shingle_words: int = 5) -> tuple[Kernel, Kernel]:
-    return (
-        Kernel(extractor, shingle_words, prefer="reference"),
-        Kernel(extractor, shingle_words, prefer="native"),
-    )
+def kernels(extractor: str, shingle_words: int = 5) -> tuple[Reference, Kernel]:
+    return Reference(extractor, shingle_words), Kernel(extractor, shingle_words)
 
 
 def differences(expected: Analysis, found: Analysis) -> list[str]:
@@ -190,7 +212,7 @@ def mutations(count: int, seed: int) -> Iterator[tuple[bytes, str | None]]:
 
 def test_mutated_pages_are_analysed_the_same() -> None:
     print(f"seed {SEED}")
-    for body, content_type in mutations(600, SEED):
+    for body, content_type in mutations(few(600), SEED):
         assert_same(body, content_type)
 
 
@@ -270,7 +292,7 @@ def made_page(chance: random.Random, budget: int) -> str:
 @pytest.mark.parametrize("budget", [3, 10, 40])
 def test_made_pages_are_analysed_the_same(budget: int) -> None:
     chance = random.Random(SEED + budget)
-    for _ in range(4000 // budget):
+    for _ in range(few(4000 // budget)):
         assert_same(made_page(chance, budget).encode(), "text/html;charset=utf-8")
 
 
@@ -293,7 +315,7 @@ def made_cards(chance: random.Random) -> str:
 
 def test_made_cards_are_analysed_the_same() -> None:
     chance = random.Random(SEED)
-    for _ in range(400):
+    for _ in range(few(400)):
         assert_same(made_cards(chance).encode(), "text/html;charset=utf-8")
 
 
@@ -304,14 +326,14 @@ def test_made_cards_are_analysed_the_same() -> None:
     st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)), max_size=40).map("".join),
     st.sampled_from(CONTENT_TYPES),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500), deadline=None)
 def test_made_markup_is_analysed_the_same(source: str, content_type: str | None) -> None:
     assert_same(source.encode("utf-8", "replace"), content_type)
 
 
 @given(st.binary(max_size=200), st.sampled_from(CONTENT_TYPES))
 @example(b"\x1f\x8b", "text/html")
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500), deadline=None)
 def test_any_bytes_are_analysed_the_same(body: bytes, content_type: str | None) -> None:
     assert_same(body, content_type)
 
@@ -330,7 +352,7 @@ def test_any_bytes_are_analysed_the_same(body: bytes, content_type: str | None) 
         [b"", b"\xe9", "чай".encode("koi8-r"), "чай чай чай".encode(), b"\xff\xfe", "чай".encode() + b"\xff"]
     ),
 )  # fmt: skip
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=few(800), deadline=None)
 def test_declared_encodings_are_read_the_same(start: str, rest: str, text: bytes) -> None:
     assert_same((start + rest).encode("latin-1") + b"<p>" + text, "text/html")
 
@@ -371,7 +393,7 @@ def test_every_range_of_gb18030_is_read_the_same() -> None:
         max_size=16,
     ).map(b"".join),
 )  # fmt: skip
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=few(2000), deadline=None)
 def test_broken_multi_byte_text_is_read_the_same(encoding: str, body: bytes) -> None:
     assert_same(b"\0\xff " + body, f"text/html; charset={encoding}")
 
@@ -411,7 +433,7 @@ def test_every_code_point_is_cut_the_same() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500), deadline=None)
 def test_any_text_is_cut_the_same(text: str) -> None:
     assert_same_words(text)
     reference, kernel = kernels("visible")
@@ -426,7 +448,7 @@ def test_any_text_is_cut_the_same(text: str) -> None:
         max_size=20,
     )
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=few(1000), deadline=None)
 def test_texts_that_compose_and_reorder_are_cut_the_same(text: str) -> None:
     assert words(text) == reference_words(text)
     reference, kernel = kernels("visible", 1)
@@ -437,7 +459,7 @@ def test_texts_that_compose_and_reorder_are_cut_the_same(text: str) -> None:
 
 
 @given(st.integers(0, 400), st.integers(1, 60), st.integers(1, 12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150), deadline=None)
 def test_fingerprints_of_any_number_of_words_are_the_same(count: int, different: int, shingle_words: int) -> None:
     text = " ".join(f"w{number * number % different}" for number in range(count))
     reference, kernel = kernels("visible", shingle_words)
@@ -446,10 +468,10 @@ def test_fingerprints_of_any_number_of_words_are_the_same(count: int, different:
 
 
 @given(st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)), st.sets(st.integers(0, 50) | st.integers(0, 2**64 - 1)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(200), deadline=None)
 def test_overlaps_are_counted_the_same(first: set[int], second: set[int]) -> None:
     one, other = (np.array(sorted(values), np.uint64) for values in (first, second))
-    assert kernels("visible")[1].overlap(one, other) == fingerprints.overlap(one, other) == len(first & second)
+    assert docstore_native.overlap(one, other) == fingerprints.overlap(one, other) == len(first & second)
 
 
 # --- the seam ---
@@ -467,8 +489,8 @@ def test_words_that_a_text_holds_are_found_the_same(text: str, others: list[str]
 @example("The LAMP of \u00c4hren \u212a", ["lamp", "LAMP", "\u00e4hren", "\u00c4hren", "k"], 1, 3)
 @example("x" * 2046 + "lamp", ["lamp", "\x1fknife\x85vase"], 3, 2)
 def test_words_are_found_in_a_folded_text_the_same(text: str, others: list[str], least: int, share: int) -> None:
-    string = " ".join([*text.split()[::3], text[3:9], *others]).casefold()
-    its, folded = {word for word in string.split() if len(word) >= least}, text.casefold()
+    string = " ".join([*text.split()[::3], text[3:9], *others])
+    its, folded = {word for word in string.casefold().split() if len(word) >= least}, text.casefold()
     assert has_words(text.encode(), string, least, share) == (share * sum(word in folded for word in its) >= len(its))
 
 
@@ -481,7 +503,7 @@ def test_every_character_that_case_folding_changes_is_found_folded() -> None:
 
 def test_checksums_that_native_code_lacks_are_made_all_the_same() -> None:
     for name in ("sha256", "crc32", "byte_sum", "blake3"):
-        one, other = (Kernel(checksum=name, prefer=prefer) for prefer in ("reference", "native"))
+        one, other = Reference("visible", 5, name), Kernel(checksum=name)
         for body in (b"", b"<p>tea", b"\x89PNG"):
             assert not differences(one.analyse(body, "text/html"), other.analyse(body, "text/html"))
 
@@ -504,13 +526,87 @@ def test_many_at_once_and_in_threads_are_analysed_as_one_by_one() -> None:
     assert not wrong
 
 
-def test_strings_with_lone_surrogates_are_left_to_the_reference() -> None:
-    reference, kernel = kernels("visible")
-    text = "tea \ud800 time"
-    assert words(text) == reference_words(text)
-    assert np.array_equal(reference.shingles(text), kernel.shingles(text))
+# --- text beside analyses
+
+
+def markup_of(body: bytes, content_type: str | None) -> page.Markup:
+    return split(decode(body[:TEXT_LIMIT_BYTES], content_type).text.replace("\0", "\ufffd"))
+
+
+def assert_same_text(body: bytes, content_type: str | None) -> None:
+    """Whatever is asked of a body beside its analysis is answered as the reference answers it."""
+    assert docstore_native.is_html(body, content_type or "") == is_html(body, content_type)
+    decoded = decode(body[:TEXT_LIMIT_BYTES], content_type)
+    assert docstore_native.decode(body, content_type or "") == tuple(decoded)
+    markup = markup_of(body, content_type)
+    declared = page.read(decoded.text, links=True)
+    assert docstore_native.visible_text(decoded.text) == declared.main
+    expected = declared.main, declared.description, declared.headings.decode(), [tuple(link) for link in declared.links]
+    assert docstore_native.read_html(decoded.text) == expected
+    lines = decoded.text.replace("\0", "\ufffd").replace("\r", page.BREAK).replace("\n", page.BREAK)
+    assert docstore_native.fold_lines(decoded.text) == page.fold_blocks(lines)
+    tags, counts = plateau.stream(markup)
+    assert docstore_native.plateau(decoded.text) == (tags, counts, tuple(plateau.best_span(tags, counts)))
+    bases = [attributes(source) for name, source in zip(markup.names, markup.attributes, strict=True) if name == "base"]
+    base = next((found["href"].strip() for found in bases if "href" in found), None)
+    assert docstore_native.base_href(body, content_type or "") == base
+    for extractor in EXTRACTORS:
+        kept = [block[0] for block in docstore_native.explain(decoded.text, extractor) if block[1]]
+        assert "\n".join(kept) == page.extractor(extractor)(markup), extractor
+
+
+def test_text_of_repository_pages_is_the_same() -> None:
+    for _, body, content_type in repository_bodies():
+        assert_same_text(body, content_type)
+
+
+def test_text_of_mutated_pages_is_the_same() -> None:
+    for body, content_type in mutations(100, SEED + 7):
+        assert_same_text(body, content_type)
+
+
+@given(
+    st.binary(max_size=200) | st.text(max_size=200).map(str.encode), st.sampled_from([None, "text/html", "text/xml"])
+)
+@settings(max_examples=200, deadline=None)
+def test_text_of_any_bytes_is_the_same(body: bytes, content_type: str | None) -> None:
+    assert_same_text(body, content_type)
+
+
+def test_every_character_of_a_script_without_blanks_is_known() -> None:
+    ranges = [[int(end, 16) for end in item.split("-")] for item in UNICODE["unspaced"].split()]
+    unspaced = {number for ends in ranges for number in range(ends[0], ends[-1] + 1)}
+    found = {number for number in range(sys.maxunicode + 1) if docstore_native.is_unspaced(chr(number))}
+    assert found == unspaced
+
+
+def test_lone_surrogates_are_read_as_replacement_characters() -> None:
+    """Python's strings may hold them, as those of JSON do; no text that is stored has one."""
+    kernel = Kernel("visible")
+    text, replaced = "tea\ud800time \udc80", "tea\ufffdtime \ufffd"
+    assert words(text) == words(replaced) == reference_words(replaced) == ["tea", "time"]
+    assert np.array_equal(kernel.shingles(text), kernel.shingles(replaced))
+    assert held_words(text, ["tea", "\ud800"]) == ([True, False], 2)
+    assert has_words(text.encode("utf-8", "surrogatepass"), "Tea \udc80", 3, 2)
+    assert docstore_native.visible_text(f"<p>{text}").strip("\ufffd") == docstore_native.fold_lines(text).strip(
+        "\ufffd"
+    )
     body, content_type = b"<p>tea", "text/html; x=\udc80"
-    assert not differences(reference.analyse(body, content_type), kernel.analyse(body, content_type))
+    assert not differences(kernel.analyse(body, "text/html"), kernel.analyse(body, content_type))
+    for source, kind in (
+        (r'{"title": "a\ud800b", "text": "c\udc80"}', "application/json"),
+        (SURROGATES_IN_A_SHELL, "text/html"),
+    ):
+        found = kernel.analyse(source.encode(), kind)
+        assert "\ufffd" in found.title + found.main
+        (found.title + found.main + found.published).encode()
+
+
+SURROGATES_IN_A_SHELL = (
+    r'<script type="application/ld+json">{"headline": "a\ud800b", "datePublished": "\ud800", "articleBody": "'
+    + r"words \udc80 of it " * 30
+    + '"}</script>'
+)
 
 
 def test_the_tables_of_the_native_kernel_are_what_the_reference_says() -> None:

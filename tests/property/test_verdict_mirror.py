@@ -1,7 +1,7 @@
 """What a verdict is decided by comes out the same in native code and in the readable reference.
 
 The postings that a page's keys lead to are ranked, sketches rule texts out, shingle sets are compared: each on drawn
-input, ties and empty ones included.  Skipped where native code is not built.
+input, ties and empty ones included.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore import compiled
-from docstore.dedup.kernel import Kernel
+from docstore.compiled import docstore_native
+from docstore.dedup.buckets import BUCKET_LIMIT, LOOKS, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
+from docstore.dedup.buckets import propose as propose_by
+from docstore.dedup.detector import QueryText, SketchBounds
+from docstore.dedup.kernel import sketches_of_sets
+from docstore.model.capture import sketch_bins
+from docstore.model.sets import Sets
 from tests.reference import fingerprints, postings
-from tests.reference.ranking import BUCKET_LIMIT, FURTHER, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
-from tests.reference.texts import QueryText, SketchBounds
-
-pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
+from tests.reference.texts import Texts
 
 SEED = 20261122
 BOUNDS = SketchBounds(0.4 - 0.1, 0.1, 0.8)
@@ -39,7 +42,7 @@ sets = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150), deadline=None)
 @given(sets, st.lists(st.tuples(sets, st.integers(0, 64)), max_size=4))
 def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple[tuple[int, int, int], int]]) -> None:
     mine = drawn_set(*one)
@@ -48,8 +51,8 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
     expected = [fingerprints.overlap(mine, other) for other in compared]
     assert expected == [len(set(mine.tolist()) & set(other.tolist())) for other in compared]
     numbers = list(range(1, len(compared) + 1))
-    for kernel in (Kernel(prefer="reference"), Kernel(prefer="native")):
-        texts = kernel.texts_held(100, BOUNDS, 1 << 30)
+    assert [docstore_native.overlap(other, mine) for other in compared] == expected
+    for texts in (Texts(100, BOUNDS, 1 << 30), docstore_native.Texts(100, BOUNDS, 1 << 30)):
         for number, other in zip(numbers, compared, strict=True):
             texts.keep(number, b"%d" % number, other)
         page = QueryText(0, b"0", b"", len(mine), mine)
@@ -58,26 +61,24 @@ def test_sets_share_as_many_values(one: tuple[int, int, int], others: list[tuple
             assert [each[:4] for each in texts.compare(page, numbers, 100)] == found
             assert [texts.overlap(number, 0) for number in numbers] == [(b"0", each, len(mine)) for each in expected]
         assert texts.set_bytes == mine.nbytes + sum(other.nbytes for other in compared)
-        assert [kernel.overlap(other, mine) for other in compared] == expected
 
 
 def test_sets_that_are_not_one_piece_of_memory_are_refused() -> None:
     spread = np.arange(20, dtype=np.uint64)[::2]
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").texts_held(9, BOUNDS, 9).keep(1, b"1", spread)
+        docstore_native.Texts(9, BOUNDS, 9).keep(1, b"1", spread)
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").texts_held(9, BOUNDS, 9).compare(QueryText(1, b"1", b"", 10, spread), [], 0)
+        docstore_native.Texts(9, BOUNDS, 9).compare(QueryText(1, b"1", b"", 10, spread), [], 0)
     with pytest.raises(ValueError, match="one piece"):
-        Kernel(prefer="native").overlap(spread, spread)
+        docstore_native.overlap(spread, spread)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=few(100), deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 12))
 def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int, limit: int) -> None:
     rng = np.random.default_rng([SEED, seed])
     mine = rng.integers(0, 256, BINS, np.uint8)
-    stores = [Kernel(prefer="reference"), Kernel(prefer="native")]
-    held = [kernel.texts_held(limit, BOUNDS, 1 << 20) for kernel in stores]
+    held = [Texts(limit, BOUNDS, 1 << 20), docstore_native.Texts(limit, BOUNDS, 1 << 20)]
     states = set()
     for _ in range(40):
         number, scheme, length = int(rng.integers(0, 16)), int(rng.integers(1, 12) == 1), int(rng.choice([BINS, 0, 9]))
@@ -87,6 +88,8 @@ def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int,
         numbers, most = rng.permutation(18).tolist(), int(rng.integers(0, 18))
         shingles = drawn_set(seed + count, int(rng.integers(0, 40)), 6)
         page = QueryText(20, b"%d" % rng.integers(0, 3), b"\0" + mine.tobytes(), count, shingles)
+        alike = docstore_native.sketch_similarity(page.sketch, sketch)
+        assert alike == fingerprints.similarity(page.sketch, sketch)
         compared, left, likely = [], [], []
         for store in held:
             store.put(number, b"" if length == 0 and scheme else sketch, its)
@@ -101,15 +104,38 @@ def test_sketches_rule_out_the_same_texts_and_the_others_are_compared(seed: int,
     assert states >= {(16, False), (17, False)}  # of those nothing is known
 
 
+def posted_in(index: Any, posted: list[tuple[int, Keys]]) -> Any:
+    for text, keys in posted:
+        index.post(text, keys)
+    return index
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(sets, max_size=9))
+def test_sketches_of_sets_are_those_of_each(drawn: list[tuple[int, int, int]]) -> None:
+    made = [drawn_set(*each) for each in drawn]
+    starts = np.cumsum([0, *map(len, made)], dtype=np.int64)
+    members = np.concatenate([np.empty(0, np.uint64), *made])
+    expected = [
+        sketch_bins(fingerprints.sketch(fingerprints.minima(each))) if len(each) else bytes(BINS) for each in made
+    ]
+    assert sketches_of_sets(Sets(starts, members)).tobytes() == b"".join(expected)
+
+
+def test_a_look_up_by_a_function_that_gives_keys_that_were_not_asked_for_is_refused() -> None:
+    keys = np.arange(3, dtype=np.uint64)
+    with pytest.raises(ValueError, match="not asked for"):
+        propose_by(IndexQuery(keys, keys[:0], keys[:0], 1), lambda asked: (np.array([3]), keys[:1]))
+
+
 def proposed(code: Any, query: IndexQuery, posted: list[tuple[int, Keys]]) -> tuple[Any, ...]:
     committed, batch = code.Postings(), code.Postings()
     for number, (text, keys) in enumerate(posted):
         (batch if 2 * number > len(posted) else committed).post(text, keys)
-    looks = LOOKS_NEAR, LOOKS_INSIDE, LOOKS_MOST, FURTHER
-    return tuple(committed.propose(query, BUCKET_LIMIT, looks, batch))
+    return tuple(committed.propose(query, BUCKET_LIMIT, LOOKS, batch))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150), deadline=None)
 @given(
     st.integers(0, 1 << 30),
     st.sampled_from([0, 5, 16, 48, 96]),
@@ -129,8 +155,16 @@ def test_the_same_texts_are_proposed_in_the_same_order(seed: int, bands: int, fi
     own = posted[0][0] if posted and seed % 3 else 7
     more = seed % 5
     query = IndexQuery(band_keys, samples, runs, own, more)
-    expected, found = (proposed(code, query, posted) for code in (postings, compiled.docstore_native))
+    expected, found = (proposed(code, query, posted) for code in (postings, docstore_native))
     assert found == expected
+    rows = posted_in(postings.Postings(), posted)
+
+    def find(keys: Keys) -> tuple[np.ndarray, Keys]:
+        owner, numbers = rows.find(keys, BUCKET_LIMIT)
+        return np.frombuffer(owner, np.int64), np.frombuffer(numbers, np.uint64)
+
+    by_function = propose_by(query, find)
+    assert (*by_function[:5], by_function.further_keys.tobytes()) == expected
     numbers, candidates, _, further, *_ = found
     assert len(set(numbers)) == len(numbers) <= LOOKS_NEAR + LOOKS_INSIDE + LOOKS_MOST + 2 * more
     assert len(numbers) + len(further) <= candidates <= texts and not set(numbers) & set(further)

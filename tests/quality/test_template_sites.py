@@ -20,7 +20,6 @@ from typing import Final, NamedTuple, Self
 import pytest
 
 import docstore
-from docstore import compiled
 from docstore.dedup.buckets import NOTHING_NEW, NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, TitledPage
 from docstore.dedup.detector import Detector, StoredPage, StoredPages, Thresholds, jaccard
@@ -34,8 +33,6 @@ from docstore.model.types import DUPLICATES, Durability, VerdictKind
 from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from tests.reference.fingerprints import overlap
-
-pytestmark = pytest.mark.skipif(bool(compiled.WHY_NOT), reason=f"no native code: {compiled.WHY_NOT}")
 
 Words = list[str]
 

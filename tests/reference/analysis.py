@@ -10,25 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.model.analysis import Analysis, TextKeys
+from docstore.model.analysis import IN_ORDER, Analysis
+from docstore.model.sets import distinct as distinct_values
 from tests.reference import charset, fingerprints, page
 from tests.reference.words import words
 
 
 def shingles(text: str, shingle_words: int) -> NDArray[np.uint64]:
     """The set of shingles of a text: (n,) uint64, ascending."""
-    return fingerprints.distinct(fingerprints.shingles(words(text), shingle_words))
-
-
-def text_keys(text: str, shingle_words: int, order: bytes) -> TextKeys:
-    """What a text is posted under; `order` of bins as for `analyse`."""
-    in_order = fingerprints.shingles(words(text), shingle_words)
-    distinct = fingerprints.distinct(in_order)
-    if not len(distinct):
-        return TextKeys(0, distinct, distinct, distinct)
-    sampled = fingerprints.sample(distinct)
-    band_keys = fingerprints.band_keys(fingerprints.minima(distinct), order)
-    return TextKeys(len(distinct), band_keys, sampled, fingerprints.runs(in_order, sampled))
+    return distinct_values(fingerprints.shingles(words(text), shingle_words))
 
 
 def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes) -> Analysis:
@@ -37,7 +27,7 @@ def with_fingerprints(declared: Analysis, shingle_words: int, order: bytes) -> A
     if not found:
         return declared
     in_order = fingerprints.shingles(found, shingle_words)
-    distinct = fingerprints.distinct(in_order)
+    distinct = distinct_values(in_order)
     minima = fingerprints.minima(distinct)
     sampled = fingerprints.sample(distinct)
     return declared._replace(
@@ -61,7 +51,7 @@ def analyse_html(
     shingle_words: int,
     *,
     links: bool = False,
-    order: bytes = fingerprints.IN_ORDER,
+    order: bytes = IN_ORDER,
 ) -> Analysis:
     """Everything that the write path wants to know of one HTML body.
 

@@ -13,18 +13,18 @@ number.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
 
 import mmh3
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from docstore.model.errors import InvalidArgument
+from docstore.model.analysis import BAND_WIDTH, BANDS, BINS, IN_ORDER, SAMPLE_LIMIT, SAMPLE_MODULUS, estimate
 from docstore.model.format import SCHEME_SKETCH_1, SCHEME_TEXT_1, SKETCH_BIN_BITS
+from docstore.model.sets import Numbers, Sets
 
 WORD_SEED: Final = 0
 START: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -33,10 +33,6 @@ FINISH: Final = np.uint64(0xC4CEB9FE1A85EC53)
 _FOLD_SHIFT: Final = np.uint64(32)
 _FINISH_SHIFT: Final = np.uint64(29)
 
-SAMPLE_MODULUS: Final = 12
-"""Smallest p of the 0-mod-p fingerprints: finds 41 of 46 shingles of a page of 50 words with .972."""
-SAMPLE_LIMIT: Final = 4096
-"""Most fingerprints under which one text is posted: p doubles until no more are left, from 49,000 shingles on."""
 ASK_LIMIT: Final = 64
 """Most fingerprints that one text asks for: what holds it is larger and posted more densely than it needs to ask."""
 RUN_LENGTHS: Final = (16, 64, 256)
@@ -44,11 +40,6 @@ RUN_LENGTHS: Final = (16, 64, 256)
 RUN_FACTOR: Final = 0xD1342543DE82EF95
 _RUNS_FROM: Final = 1 << 32
 """Added to START for runs: bands count from START on."""
-
-
-Numbers: TypeAlias = NDArray[np.int64]
-"""Of pages, sets or positions, from 0."""
-_Number = TypeVar("_Number", bound=np.integer[Any])
 
 
 def word_hashes(words: Sequence[str]) -> NDArray[np.uint64]:
@@ -87,17 +78,6 @@ def shingles(words: Sequence[str], shingle_words: int) -> NDArray[np.uint64]:
     return fold([hashes[first : first + count] for first in range(width)])
 
 
-def distinct(values: NDArray[_Number]) -> NDArray[_Number]:
-    """The set of values as a sorted array; `np.unique` hashes, which takes 100 times as long for millions of them."""
-    ordered = np.sort(values)
-    if len(ordered) < 2:
-        return ordered
-    keep = np.empty(len(ordered), np.bool_)
-    keep[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
-    return ordered[keep]
-
-
 def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
     """How many values two sorted sets share."""
     if len(first) > len(second):
@@ -107,37 +87,6 @@ def overlap(first: NDArray[np.uint64], second: NDArray[np.uint64]) -> int:
     places = np.searchsorted(second, first)
     places[places == len(second)] = 0
     return int(np.count_nonzero(second[places] == first))
-
-
-class Sets(NamedTuple):
-    """Sets in CSR form: set i has the members ``members[starts[i]:starts[i + 1]]``.
-
-    Attributes:
-        starts: (n + 1,) int64, from 0, never falling.
-        members: unsigned integers, distinct within a set, ascending within a set.
-    """
-
-    starts: Numbers
-    members: NDArray[np.unsignedinteger]
-
-    @property
-    def lengths(self) -> Numbers:
-        """Members of each set, (n,)."""
-        return self.starts[1:] - self.starts[:-1]
-
-    def take(self, chosen: Numbers) -> Sets:
-        """The chosen sets, in that order, as sets of their own."""
-        lengths = self.lengths[chosen]
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        return Sets(starts, self.members[spans(self.starts[chosen], lengths)])
-
-
-def spans(starts: Numbers, lengths: Numbers) -> Numbers:
-    """Concatenate the ranges ``starts..start + length``: the indices that gather many slices at once."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    indices: Numbers = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
-    return indices
 
 
 def shared_members(sets: Sets, first: Numbers, second: Numbers) -> Numbers:
@@ -237,7 +186,6 @@ def text_checksum(words: Sequence[str]) -> bytes:
 # Source: Broder 1997; Li, Owen, Zhang 2012 (one permutation); Shrivastava 2017 (optimal densification); Li, Koenig 2010
 # (b bits of a minimum).
 
-BINS: Final = 256
 _KEPT: Final = np.uint8((1 << SKETCH_BIN_BITS) - 1)
 _BIN_SHIFT: Final = np.uint64(56)
 _PROBES: Final = 512
@@ -313,20 +261,8 @@ def similarity(first: bytes, second: bytes) -> float:
     return estimate(int(equal), 2 * len(differ))
 
 
-def estimate(equal: int, bins: int) -> float:
-    """`similarity` of two sketches of so many bins, of which so many are equal."""
-    by_chance = 2.0**-SKETCH_BIN_BITS
-    return max(0.0, (equal / bins - by_chance) / (1 - by_chance))
+# --- Simhash: features -> one fingerprint whose bits agree as the features do
 
-
-# --- Simhash: features -> one fingerprint whose bits agree as the features do; pairs of fingerprints that differ
-#
-# Pairs that differ in at most d bits are found by blocks of bits.  The 64 bits are cut into d + r blocks: of two such
-# fingerprints at least r blocks agree (pigeonhole principle).  So each choice of r blocks makes a table: fingerprints
-# that agree in the chosen bits are its buckets, and the pairs of a bucket are compared.  More blocks that agree make
-# smaller buckets, and more tables.  With r = 0 there is one bucket of all: every pair is compared.
-
-BITS: Final = 64
 _BLOCK_ROWS: Final = 1 << 16
 """Shingles spread into bits at a time (64 bytes each), so that memory stays bounded."""
 
@@ -357,105 +293,13 @@ def _bit_counts(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return counts
 
 
-# --- fingerprints that differ in few bits
-
-
-class Pairs(NamedTuple):
-    """Pairs of fingerprints by their numbers, first < second, and in how many bits they differ; int64 each."""
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    differing: NDArray[np.int64]
-
-
-def check_bits(bits: int) -> None:
-    """Refuse a number of bits that a fingerprint does not have."""
-    if type(bits) is not int or not 0 <= bits <= BITS:
-        raise InvalidArgument(f"a simhash has {BITS} bits: give a whole number from 0 to {BITS}, not {bits!r:.100}")
-
-
-def differing_bits(values: NDArray[np.uint64], value: NDArray[np.uint64] | np.uint64) -> NDArray[np.int64]:
-    """In how many bits each fingerprint differs from another, or from the one at its place."""
-    differing: NDArray[np.int64] = np.bitwise_count(values ^ value).astype(np.int64)
-    return differing
-
-
-def block_widths(blocks: int, bits: int = BITS) -> tuple[int, ...]:
-    """Split a fingerprint into so many disjoint blocks, as even as can be, wider ones first."""
-    if not 1 <= blocks <= bits:
-        raise InvalidArgument(f"{bits} bits cannot be split into {blocks} blocks")
-    wide, extra = divmod(bits, blocks)
-    return tuple(wide + (block < extra) for block in range(blocks))
-
-
-def block_masks(bits: int, intact: int) -> list[np.uint64]:
-    """The bits of each table: all choices of `intact` of the ``bits + intact`` blocks."""
-    blocks, begin = [], 0
-    for width in block_widths(max(1, bits + intact)):
-        blocks.append(((1 << width) - 1) << begin)
-        begin += width
-    return [np.uint64(sum(chosen)) for chosen in combinations(blocks, intact)]
-
-
-def fewest_comparisons(count: int, bits: int) -> int:
-    """The number of blocks that must agree with which so many fingerprints cost the least.
-
-    A table costs a sort, and the pairs of its buckets; of unrelated fingerprints one pair in 2**k shares a bucket of k
-    bits.
-    """
-
-    def cost(intact: int) -> float:
-        key_bits = sum(block_widths(max(1, bits + intact))[-intact:]) if intact else 0
-        return float(math.comb(bits + intact, intact) * count * (math.log2(count + 2) + count / 2 ** (key_bits + 1)))
-
-    return min(range(min(8, BITS - bits) + 1), key=cost)
-
-
-def pairs_within(values: NDArray[np.uint64], bits: int) -> Iterator[Pairs]:
-    """All pairs that differ in at most so many bits, each once, in no order of meaning; a part at a time.
-
-    Memory: about 60 bytes a fingerprint, whatever the number of pairs.
-
-    Args:
-        values: (n,) uint64.
-        bits: d, from 0 to 64.
-    Raises:
-        InvalidArgument: `bits` is no such number.
-    Source:
-        Manku, Jain, Das Sarma 2007 (WWW), section 3; there d = 3.
-    """
-    check_bits(bits)
-    masks = block_masks(bits, fewest_comparisons(len(values), bits))
-    for table, mask in enumerate(masks):
-        keys = values & mask
-        order = np.argsort(keys, kind="stable")
-        ordered, keys = values[order], keys[order]
-        ends = np.searchsorted(keys, keys, "right")
-        places = np.arange(len(values))
-        step = 1
-        while len(places := places[places + step < ends[places]]):
-            differing = differing_bits(ordered[places], ordered[places + step])
-            near = places[differing <= bits]
-            apart = ordered[near] ^ ordered[near + step]
-            for earlier in masks[:table]:  # an earlier table has given this pair
-                near, apart = near[(apart & earlier) != 0], apart[(apart & earlier) != 0]
-            if len(near):
-                one, other = order[near], order[near + step]
-                yield Pairs(np.minimum(one, other), np.maximum(one, other), np.bitwise_count(apart).astype(np.int64))
-            step += 1
-
-
 # --- Bands: groups of sketch values -> band keys; two texts that share a key are a candidate pair.
 #
 # More bands are more postings, narrower ones more false candidates; docs/dedup-theory.md has the curves.
 
-BANDS: Final = 16
-BAND_WIDTH: Final = 5
 WIDTHS: Final = (5, 7, 10, 14, 20, 28)
 """Bins of a band at each depth: a bucket that is full at one depth goes on at the next."""
 DEPTHS: Final = len(WIDTHS)
-IN_ORDER: Final = bytes(range(BINS))
-"""Bins as they come."""
 
 _OWN: Final = BANDS * BAND_WIDTH
 _NUMBERS: Final = START + np.arange(BANDS * DEPTHS, dtype=np.uint64)
@@ -471,14 +315,6 @@ def _bins() -> NDArray[np.int64]:
 
 
 _BINS: Final = _bins()
-
-
-def order_of(secret: bytes) -> bytes:
-    """The order of bins that a store's secret chooses; as they come for b""."""
-    if not secret:
-        return IN_ORDER
-    drawn = np.frombuffer(blake3(secret).digest(8 * BINS), "<u8")
-    return np.argsort(drawn, kind="stable").astype(np.uint8).tobytes()
 
 
 def band_keys(minimum_values: NDArray[np.uint64], order: bytes = IN_ORDER) -> NDArray[np.uint64]:

@@ -17,12 +17,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
 
+from docstore.dedup.buckets import IndexQuery, first_of_each
+from docstore.dedup.runs import UNIT_BYTES, Shape
 from docstore.model.codec import decode_varint, encode_varint
 from docstore.model.errors import CorruptionError
 from docstore.model.format import (
@@ -37,17 +39,14 @@ from docstore.model.format import (
     TITLE_KEY_BYTES,
 )
 from docstore.model.pointers import body_head, text_number
-from tests.reference.fingerprints import Numbers
-from tests.reference.ranking import IndexQuery, Keys, first_of_each, propose
+from docstore.model.sets import Keys, Numbers
+from tests.reference.ranking import propose
 from tests.reference.words import words
 
 Encoded: TypeAlias = tuple[bytes, bytes, int, int]
 """Slices as bytes, the uint32 length of each in units of 8 bytes, how many keys and postings they hold."""
 
 BUCKETS: Final = 1 << RUN_BUCKET_BITS
-LIST_LIMIT: Final = (1 << RUN_LIST_HEAD_BITS[0]) + 1
-"""Texts of one key that a slice can hold."""
-UNIT_BYTES: Final = 8
 _COUNT_BITS, _WIDTH_BITS = RUN_LIST_HEAD_BITS
 _LIST_HEAD_BITS: Final = _COUNT_BITS + _WIDTH_BITS
 _HEAD_BYTES: Final = struct.calcsize(RUN_SLICE_HEAD)
@@ -124,26 +123,18 @@ def without_dead(postings: Keys, is_live: NDArray[np.bool_], places: Keys, texts
 # --- the bits of a slice
 
 
-class Shape(NamedTuple):
-    """How a run is cut: ``2**slice_bits`` slices; places take `place_bits`."""
+def tag_bits(shape: Shape) -> int:
+    """Bits of a key that its slice and bucket do not give."""
+    return RUN_KEY_BITS - RUN_BUCKET_BITS - shape.slice_bits
 
-    slice_bits: int
-    place_bits: int
 
-    @property
-    def tag_bits(self) -> int:
-        """Bits of a key that its slice and bucket do not give."""
-        return RUN_KEY_BITS - RUN_BUCKET_BITS - self.slice_bits
+def entry_bits(shape: Shape) -> int:
+    """Bits of an entry: tag, whether a list follows, first place."""
+    return tag_bits(shape) + 1 + shape.place_bits
 
-    @property
-    def entry_bits(self) -> int:
-        """Tag, whether a list follows, first place."""
-        return self.tag_bits + 1 + self.place_bits
 
-    @property
-    def tag_mask(self) -> int:
-        """The bits of a tag."""
-        return (1 << self.tag_bits) - 1
+def _tag_mask(shape: Shape) -> int:
+    return (1 << tag_bits(shape)) - 1
 
 
 def bits_of(fields: Sequence[tuple[int, int]]) -> bytes:
@@ -174,8 +165,8 @@ def encode_slice(postings: Keys, shape: Shape) -> bytes:
     buckets: list[dict[int, list[int]]] = [{} for _ in range(BUCKETS)]
     for posting in postings.tolist():
         key = posting >> RUN_PLACE_BITS
-        bucket = buckets[key >> shape.tag_bits & (BUCKETS - 1)]
-        bucket.setdefault(key & shape.tag_mask, []).append(posting & ((1 << RUN_PLACE_BITS) - 1))
+        bucket = buckets[key >> tag_bits(shape) & (BUCKETS - 1)]
+        bucket.setdefault(key & _tag_mask(shape), []).append(posting & ((1 << RUN_PLACE_BITS) - 1))
     entries: list[tuple[int, int]] = []
     fence: list[int] = []
     lists = b""
@@ -184,8 +175,8 @@ def encode_slice(postings: Keys, shape: Shape) -> bytes:
         of_bucket: list[tuple[int, int]] = []
         for tag, places in bucket.items():
             has_list = len(places) > 1
-            entry = tag | has_list << shape.tag_bits | places[0] << shape.tag_bits + 1
-            entries.append((entry, shape.entry_bits))
+            entry = tag | has_list << tag_bits(shape) | places[0] << tag_bits(shape) + 1
+            entries.append((entry, entry_bits(shape)))
             if has_list:
                 steps = [after - before - 1 for before, after in pairwise(places)]
                 width = max(steps).bit_length()
@@ -238,9 +229,9 @@ class RunView:
         owner: list[int] = []
         found: list[int] = []
         for number, key in enumerate(mixed.tolist()):
-            bucket = key >> self._shape.tag_bits
+            bucket = key >> tag_bits(self._shape)
             for tag, places in self._keys(bucket >> RUN_BUCKET_BITS, bucket & (BUCKETS - 1)):
-                if tag == key & self._shape.tag_mask:
+                if tag == key & _tag_mask(self._shape):
                     owner += [number] * len(places)
                     found += places
         return np.array(owner, np.int64), self.text_numbers(np.array(found, np.uint64))
@@ -258,7 +249,7 @@ class RunView:
     def _postings(self, number: int) -> Keys:
         """All postings of one slice, sorted."""
         found = [
-            ((number << RUN_BUCKET_BITS | bucket) << self._shape.tag_bits | tag) << RUN_PLACE_BITS | place
+            ((number << RUN_BUCKET_BITS | bucket) << tag_bits(self._shape) | tag) << RUN_PLACE_BITS | place
             for bucket in range(BUCKETS)
             for tag, places in self._keys(number, bucket)
             for place in places
@@ -280,21 +271,21 @@ class RunView:
         if not first <= last <= keys:
             raise _damaged()
         entries = _HEAD_BYTES + (fence_bytes * 2 * (BUCKETS + 1) + 7) // UNIT_BYTES * UNIT_BYTES
-        entry_bits, tag_bits = self._shape.entry_bits, self._shape.tag_bits
-        lists = entries + (keys * entry_bits + 63) // 64 * UNIT_BYTES + list_bytes
+        width_of_entry, width_of_tag = entry_bits(self._shape), tag_bits(self._shape)
+        lists = entries + (keys * width_of_entry + 63) // 64 * UNIT_BYTES + list_bytes
         at = lists * 8
-        packed = number_at(raw, entries * 8 + first * entry_bits, (last - first) * entry_bits)
+        packed = number_at(raw, entries * 8 + first * width_of_entry, (last - first) * width_of_entry)
         for place in range(last - first):
-            entry = packed >> place * entry_bits & (1 << entry_bits) - 1
-            places = [entry >> tag_bits + 1]
-            if entry >> tag_bits & 1:
+            entry = packed >> place * width_of_entry & (1 << width_of_entry) - 1
+            places = [entry >> width_of_tag + 1]
+            if entry >> width_of_tag & 1:
                 head = number_at(raw, at, _LIST_HEAD_BITS)
                 at += _LIST_HEAD_BITS
                 width = head >> _COUNT_BITS
                 for _ in range((head & (1 << _COUNT_BITS) - 1) + 1):
                     places.append(places[-1] + number_at(raw, at, width) + 1)
                     at += width
-            yield entry & self._shape.tag_mask, places
+            yield entry & _tag_mask(self._shape), places
 
 
 # --- the index: runs and the table in memory
@@ -380,12 +371,13 @@ class Postings:
             `limit`, in order of arrival.
         """
         mixed = mix(keys)
-        tables = [self._recent(mixed, limit)] + ([] if batch is None else [batch._recent(mixed, limit)])
+        tables = [self.recent(mixed, limit)] + ([] if batch is None else [batch.recent(mixed, limit)])
         owners, texts = zip(*(run.find(mixed) for run in self._runs), *tables, strict=True)
         owner, numbers = first_of_each(np.concatenate(owners), np.concatenate(texts), limit)
         return owner.tobytes(), numbers.tobytes()
 
-    def _recent(self, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
+    def recent(self, mixed: Keys, limit: int) -> tuple[Numbers, Keys]:
+        """Look up mixed keys in the postings that no run has."""
         places: list[int] = []
         texts: list[int] = []
         for place, key in enumerate(mixed.tolist()):
@@ -413,9 +405,10 @@ class Postings:
         proposal = propose(query, find)
         return (*proposal[:5], proposal.further_keys.tobytes())
 
-    def packed(self) -> bytes:
-        """All postings that no run has, as bytes of uint64, ``key << 24 | place``, in order of arrival."""
-        return b"".join([pack(keys, np.uint64(place)).tobytes() for place, keys in enumerate(self._keys)])
+    def sorted(self, limit: int) -> bytes:
+        """All postings that no run has, as bytes of uint64, ``key << 24 | place``, sorted, at most `limit` of a key."""
+        packed = [pack(keys, np.uint64(place)) for place, keys in enumerate(self._keys)]
+        return bound_buckets(np.sort(np.concatenate([np.empty(0, np.uint64), *packed])), limit).tobytes()
 
     def texts(self) -> bytes:
         """Numbers of texts that no run has, by place, as bytes of uint64."""
@@ -425,18 +418,18 @@ class Postings:
 # --- what else native code offers
 
 
-def posting_rows(body_checksum: bytes, text_checksum: bytes, title: str) -> list[bytes]:
+def posting_rows(body_checksum: bytes, text_checksum: bytes, title: bytes) -> list[bytes]:
     """The rows of postings of a page: by its body, its text, and its text with the words of its title.
 
     Args:
         body_checksum: or its prefix.
         text_checksum: b"" for a text that is not compared: then there is only the first row.
-        title: of the page.
+        title: of the page, in UTF-8.
     """
     rows = [bytes((POSTING_BODY,)) + body_head(body_checksum)]
     if text_checksum:
         text = bytes((POSTING_TEXT,)) + text_number(text_checksum)
-        title_words = " ".join(words(title)).encode("utf-8", "surrogatepass")
+        title_words = " ".join(words(title.decode("utf-8", "surrogatepass"))).encode("utf-8", "surrogatepass")
         rows += [text, text + blake3(title_words).digest(TITLE_KEY_BYTES)]
     return rows
 
@@ -467,6 +460,26 @@ def merge_slices(
             for run, offset in zip(runs, offsets, strict=False)
         ]
         parts.append(bound_buckets(np.sort(np.concatenate(of_runs)), limit))
+    return _encoded(parts, Shape(*shape))
+
+
+def prune_slices(
+    run: RunView, places: Keys, texts: int, shape: tuple[int, int], limit: int, first: int, count: int
+) -> Encoded:
+    """Slices first..first + count of a run without the postings of texts that are gone, but those of full buckets.
+
+    Args:
+        run: to read.
+        places: by place in the run, the new place of a text, or ``2**64 - 1`` if it is gone.
+        texts: how many stay; those that are gone get places from here on.
+        shape: of the run that is made.
+        limit: postings at which a bucket is full.
+        first, count: see above.
+    """
+    parts = []
+    for number in range(first, first + count):
+        postings = run.postings_between(number, number + 1, shape[0])
+        parts.append(without_dead(postings, places != np.uint64((1 << 64) - 1), places, texts, limit))
     return _encoded(parts, Shape(*shape))
 
 

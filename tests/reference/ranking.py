@@ -15,25 +15,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import zip_longest
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tests.reference.fingerprints import BANDS, Numbers, asked
+from docstore.dedup.buckets import (
+    BUCKET_LIMIT,
+    FURTHER,
+    LOOKS_INSIDE,
+    LOOKS_MOST,
+    LOOKS_NEAR,
+    NO_KEYS,
+    IndexQuery,
+    Proposal,
+)
+from docstore.model.analysis import BANDS
+from docstore.model.sets import Keys, Numbers
+from tests.reference.fingerprints import asked
 
-BUCKET_LIMIT: Final = 64
-"""Texts in one bucket; `docs/benchmarks.md` has the share of duplicates that are flagged all the same."""
-LOOKS_NEAR: Final = 24
-LOOKS_INSIDE: Final = 16
-LOOKS_MOST: Final = 8
-"""Texts looked at a page: of those that share a band, of those that share a 0-mod-p fingerprint, and of all, by how
-many keys they share: a text that was among the first of full buckets is in no others."""
 TEMPLATE_CHAINS: Final = 16
 """Fingerprints with full buckets are template: the chains of so many are gone along, those of the smallest values, so
 that pages with the same template choose alike."""
-FURTHER: Final = 48
-"""Texts of each of the first two lists that may be looked at next."""
 CROWD_DEPTH: Final = 1
 """Where the bucket of a band at this depth is full, there is a second one, of texts in the middle of a crowd."""
 MIDDLE_DEPTH: Final = 4
@@ -44,69 +46,17 @@ RAREST: Final = 1 << 20
 """What a key counts that leads to one text; one that leads to n counts `RAREST // n`, and one whose bucket is full 1:
 a text that few share anything with is told from thousands of the same template by what it alone has."""
 
-Keys = NDArray[np.uint64]
-NO_KEYS: Final = np.empty(0, np.uint64)
 Find = Callable[[Keys], tuple[Numbers, Keys]]
 """Keys -> for each posting found: which key (ascending), and its text number; at most BUCKET_LIMIT of a key."""
 
 
-class IndexQuery(NamedTuple):
-    """What a page asks the index, and what it is posted under.
-
-    Attributes:
-        band_keys: of its sketch, depth by depth.
-        fingerprints: all under which it is posted; a large page does not ask for all of them.
-        runs: of its fingerprints, length by length.
-        own_number: of its text.
-        more: so many more texts are wanted than are looked at otherwise.
-    """
-
-    band_keys: Keys
-    fingerprints: Keys
-    runs: Keys
-    own_number: int
-    more: int = 0
-
-    def first_keys(self) -> tuple[Keys, Keys]:
-        """The first keys of all chains that are posted: its bands', and its fingerprints."""
-        return self.band_keys[:BANDS], self.fingerprints
-
-    def chains(self) -> tuple[list[Keys], list[Keys]]:
-        """What is asked for at each depth: by band, and by fingerprint that is asked for; each of its own depth."""
-        few = asked(self.fingerprints)
-        places = np.searchsorted(self.fingerprints, few)
-        lengths = self.runs.reshape(-1, max(len(self.fingerprints), 1))
-        of_bands = [self.band_keys[at : at + BANDS] for at in range(0, len(self.band_keys), BANDS)]
-        return of_bands, [few, *lengths[:, places]]
-
-
-class Proposal(NamedTuple):
-    """What the index answers.
-
-    Attributes:
-        numbers: of texts, in the order in which to look at them.
-        candidates: different texts found, looked at or not.
-        has_own: whether the page's own text is among them: it is posted already.
-        further: texts that come next, where the others are no more than alike.
-        is_crowded: half of the bands, or all fingerprints, ended in full buckets: texts may have been left out.
-        further_keys: those of chains beyond their first that were asked for, and of a text in the middle of a crowd
-            those of its second buckets: a text is posted under them as well.
-    """
-
-    numbers: list[int]
-    candidates: int
-    has_own: bool
-    further: list[int]
-    is_crowded: bool
-    further_keys: Keys
-
-
-def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tuple[Numbers, Keys]:
-    """Sort what a look-up found by key, the order of one key's texts kept, and keep the first `limit` of each."""
-    order = np.argsort(owner, kind="stable")
-    owner, texts = owner[order], texts[order]
-    keep = np.arange(len(owner)) - np.searchsorted(owner, owner) < limit
-    return (owner, texts) if keep.all() else (owner[keep], texts[keep])
+def chains_of(query: IndexQuery) -> tuple[list[Keys], list[Keys]]:
+    """What is asked for at each depth: by band, and by fingerprint that is asked for; each of its own depth."""
+    few = asked(query.fingerprints)
+    places = np.searchsorted(query.fingerprints, few)
+    lengths = query.runs.reshape(-1, max(len(query.fingerprints), 1))
+    of_bands = [query.band_keys[at : at + BANDS] for at in range(0, len(query.band_keys), BANDS)]
+    return of_bands, [few, *lengths[:, places]]
 
 
 def propose(query: IndexQuery, find: Find) -> Proposal:
@@ -116,7 +66,7 @@ def propose(query: IndexQuery, find: Find) -> Proposal:
     The page's own text comes first, then in turn the next that counts most of those that share a band (near), of those
     that share a fingerprint (contained), and the next that shares most keys; ties by how many, then by number.
     """
-    of_bands, of_fingerprints = query.chains()
+    of_bands, of_fingerprints = chains_of(query)
     bands, fingerprints = len(query.band_keys[:BANDS]), len(of_fingerprints[0])
     counts: Counter[int] = Counter()
     shared_bands: Counter[int] = Counter()

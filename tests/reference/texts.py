@@ -7,46 +7,14 @@ what is held stays true whatever becomes of the pages that have it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.dedup.detector import QueryText, SketchBounds
 from tests.reference.fingerprints import overlap, similarity
 
 Shingles = NDArray[np.uint64]
-
-
-class SketchBounds(NamedTuple):
-    """What two sketches must leave possible, for a text to be looked at.
-
-    Attributes:
-        least_estimate: of the Jaccard coefficient.
-        margin: added to an estimate to come to the upper end of its error.
-        least_contained: share of the smaller text that may be in the other, taken at that upper end.
-    """
-
-    least_estimate: float
-    margin: float
-    least_contained: float
-
-
-class QueryText(NamedTuple):
-    """The text of a page that is compared with others.
-
-    Attributes:
-        number: of the text.
-        text_checksum: of the text.
-        sketch: of the text.
-        shingle_count: shingles in the text.
-        shingles: (n,) uint64, ascending; never changed.
-    """
-
-    number: int
-    text_checksum: bytes
-    sketch: bytes
-    shingle_count: int
-    shingles: Shingles
 
 
 Overlap = tuple[bytes, int, int]

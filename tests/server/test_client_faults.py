@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import select
@@ -19,7 +18,6 @@ import pytest
 import docstore
 from docstore.model.errors import CommitUnknown, StoreUnavailable
 from docstore.model.types import Append, Page, ReadSpec
-from docstore.serving import aio
 from docstore.serving.client import connect
 from docstore.serving.client_http import Backoff
 from docstore.serving.wire import to_msgpack
@@ -107,23 +105,13 @@ def test_a_write_whose_answer_is_lost_is_applied_once(line: Line, served: Servin
     assert row is not None and [one.value for one in row.cells] == [b"yyy"]
 
 
-@pytest.mark.parametrize("kind", ["threads", "asyncio"])
-def test_a_write_whose_long_answer_is_lost_is_not_done_twice_in_silence(line: Line, served: Serving, kind: str) -> None:
+def test_a_write_whose_long_answer_is_lost_is_not_done_twice_in_silence(line: Line, served: Serving) -> None:
     """The server keeps no answer of 5 MB: it says that the write may be applied, and the client hands that on."""
-    url, value = f"https://long.example/{kind}", b"y" * (5 << 20)
-
-    async def ask() -> None:
-        async with aio.connect(line.url) as store:
-            line.cut(1_000_000)
-            await store.cells.read_modify_write(url, [Append("notes", b"log", value)])
-
-    with pytest.raises(CommitUnknown, match="read the row"):
-        if kind == "asyncio":
-            asyncio.run(ask())
-        else:
-            with connect(line.url) as store:
-                line.cut(1_000_000)
-                store.cells.read_modify_write(url, [Append("notes", b"log", value)])
+    url, value = "https://long.example/", b"y" * (5 << 20)
+    with connect(line.url) as store:
+        line.cut(1_000_000)
+        with pytest.raises(CommitUnknown, match="read the row"):
+            store.cells.read_modify_write(url, [Append("notes", b"log", value)])
     assert not line.cuts
     row = served.store.cells.read_row(url, ReadSpec(versions=1))
     assert row is not None and [len(one.value) for one in row.cells] == [5 << 20]
@@ -152,18 +140,6 @@ def test_a_scan_goes_on_where_it_was_cut_off(line: Line, served: Serving) -> Non
             line.cut(1, 1_200_000, 2, 1_500_000, 100)
             assert call() == urls
             assert not line.cuts, "the line was cut as often as it was to be"
-
-
-def test_the_client_for_asyncio_goes_on_as_well(line: Line, served: Serving) -> None:
-    urls = [f"https://async.example/{number:03}" for number in range(100)]
-    list(served.store.put_pages([Page(url, os.urandom(20_000), fetched_at=AT) for url in urls]))
-
-    async def scan() -> list[str]:
-        async with aio.connect(line.url) as store:
-            line.cut(1, 700_000, 2, 900_000)
-            return [row.url async for row in store.cells.scan(host="async.example")]
-
-    assert asyncio.run(scan()) == urls
 
 
 def test_a_forked_child_has_connections_of_its_own(served: Serving) -> None:

@@ -48,21 +48,21 @@ def test_the_archive_has_no_api_and_the_api_no_archive(tmp_path: Path) -> None:
         assert served.http.get("/web/20231114221320id_/http://a.test/").status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/web/cdx?url=a.test/", 200),
-        ("/web/cdx?url=*.test&output=json", 200),
-        ("/web/http://a.test/", 302),
-        ("/web/timemap/link/http://a.test/", 200),
-        ("/web/20231114221320id_/http://a.test/", 200),
-        ("/web/20231114221320/http://a.test/", 200),
-        ("/web", 200),
-        ("/robots.txt", 200),
-        ("/nothing", 404),
-    ],
+ANSWERS = (
+    ("/web/cdx?url=a.test/", 200),
+    ("/web/cdx?url=*.test&output=json", 200),
+    ("/web/http://a.test/", 302),
+    ("/web/timemap/link/http://a.test/", 200),
+    ("/web/20231114221320id_/http://a.test/", 200),
+    ("/web/20231114221320/http://a.test/", 200),
+    ("/web", 200),
+    ("/robots.txt", 200),
+    ("/nothing", 404),
 )
-def test_with_a_token_file_the_archive_asks_for_a_token(tmp_path: Path, path: str, status: int) -> None:
+"""Paths of the archive, and their status for a client that may read."""
+
+
+def test_with_a_token_file_the_archive_asks_for_a_token(tmp_path: Path) -> None:
     token = "r" * 20
     file = tmp_path / "tokens"
     file.write_text(f"read {token}\n")
@@ -70,16 +70,20 @@ def test_with_a_token_file_the_archive_asks_for_a_token(tmp_path: Path, path: st
     with serving(tmp_path / "store", archive_port=0, token_file=file) as served:
         served.store.put_page("http://a.test/", b"secret words", fetched_at=1_700_000_000_000_000)
         with httpx.Client(base_url=served.addresses.archive_url) as archive:
-            for headers in (
-                {},
-                {"authorization": "Bearer wrong-token-of-twenty"},
-                {"authorization": f"Digest {token}"},
-            ):
-                answer = archive.get(path, headers=headers)
-                assert answer.status_code == 401 and answer.headers["www-authenticate"].startswith("Basic")
-                assert "secret" not in answer.text and archive.head(path, headers=headers).status_code == 401
-            assert archive.get(path, headers={"authorization": f"Bearer {token}"}).status_code == status
-            assert archive.get(path, auth=("anybody", token)).status_code == status
+            for path, status in ANSWERS:
+                for headers in (
+                    {},
+                    {"authorization": "Bearer wrong-token-of-twenty"},
+                    {"authorization": f"Digest {token}"},
+                ):
+                    answer = archive.get(path, headers=headers)
+                    assert answer.status_code == 401, path
+                    assert answer.headers["www-authenticate"].startswith("Basic"), path
+                    assert "secret" not in answer.text, path
+                    assert archive.head(path, headers=headers).status_code == 401, path
+                assert archive.get(path, headers={"authorization": f"Bearer {token}"}).status_code == status, path
+                assert archive.get(path, auth=("anybody", token)).status_code == status, path
             file.write_text(f"read {token[::-1]}x\n")
             served.server.on_signal(signal.SIGHUP, None)
-            assert archive.get(path, auth=("anybody", token)).status_code == 401, "the file was read again"
+            for path, _ in ANSWERS:
+                assert archive.get(path, auth=("anybody", token)).status_code == 401, f"{path}: the file was read again"

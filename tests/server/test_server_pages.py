@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -11,10 +12,13 @@ from typing import Any
 import pytest
 import zstandard
 
+import docstore
 from docstore.model.types import Cell, Page, PutResult
 from docstore.reading.documents import Document
 from docstore.serving import app as replays
+from docstore.serving.client_calls import ROOM_BYTES
 from docstore.serving.service import SHORT_BYTES
+from docstore.serving.settings import Limits
 from docstore.serving.wire import FrameKind, from_msgpack, read, to_msgpack
 from tests.serving import Serving, frames_of, serving
 
@@ -328,3 +332,68 @@ def test_a_rejected_page_is_absent_with_its_reason(served: Serving) -> None:
     )
     found = served.http.get("/v1/page", params={"url": url, "follow_duplicates": True})
     assert (found.status_code, found.json()["via"]) == (200, [url])
+
+
+@pytest.mark.parametrize("limits", [Limits(urls=2), Limits(call_bytes=ROOM_BYTES + 70)])
+def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path, limits: Limits) -> None:
+    def body(name: str) -> bytes:
+        return f"<title>{name}</title><p>{' '.join(f'{name}{n}' for n in range(80))}<p>same".encode()
+
+    with serving(tmp_path / "store", limits=limits) as one:
+        for name, text in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "z"), ("e", "y")):
+            one.store.put_page(f"https://{name}.example/", body(text), fetched_at=AT)
+        urls = [f"https://{name}.example/" for name in ("a", "none", "b", "c", "d", "e", "a")]
+        whole = one.store.collapse(urls)
+        assert whole == [f"https://{name}.example/" for name in ("a", "none", "b", "d")]
+
+        with docstore.connect(one.addresses.url) as store:
+            assert store.collapse(iter(urls)) == whole
+            assert store.collapse([]) == []
+            assert store.snippets(iter(urls), "x1") == one.store.snippets(urls, "x1")
+            assert [found and found.url for found in store.get_many(urls)] == [
+                None if "none" in url else url for url in urls
+            ]
+            many = [f"https://{number}.example/{'x' * 2000}" for number in range(5)]
+            assert store.snippets(many, "x", length=1 << 23) == [None] * 5, "as many as one answer may hold"
+
+
+def test_tasks_of_an_event_loop_share_the_client_in_threads(served: Serving) -> None:
+    urls = [f"https://tasks.example/{number}" for number in range(20)]
+
+    async def work() -> tuple[list[PutResult], Document | None]:
+        store = await asyncio.to_thread(docstore.connect, served.addresses.url)
+        with store:
+            results = await asyncio.gather(*(store.put_page_async(url, BODY, fetched_at=AT) for url in urls))
+            return results, await asyncio.to_thread(store.get, urls[-1])
+
+    results, page = asyncio.run(work())
+    assert [one.url for one in results] == urls and page == served.store.get(urls[-1])
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", "lacks url"),
+        ("url=https://a.example/&url=https://b.example/", "given twice"),
+        ("url=https://a.example/&at=yesterday", "ISO 8601"),
+        ("url=https://a.example/&versions=1001", "from 1 to 1000"),
+        ("url=https://a.example/&versions=+1", "a whole number"),
+        ("url=https://a.example/&variants=perhaps", "true or false"),
+        ("url=https://a.example/%ff", "not UTF-8"),
+    ],
+)
+def test_a_wrong_query_is_refused_with_the_parameter(served: Serving, query: str, words: str) -> None:
+    answer = served.http.get(f"/v1/page?{query}")
+    assert answer.status_code == 400 and words in answer.json()["error"]["message"]
+
+
+def test_a_wrong_path_or_method_is_named(served: Serving) -> None:
+    absent, wrong = served.http.get("/v1/nothing"), served.http.patch("/v1/page")
+    assert absent.status_code == 404 and "/v1/openapi.json" in absent.json()["error"]["message"]
+    assert wrong.status_code == 405 and set(wrong.headers["allow"].split(", ")) == {
+        "GET",
+        "PUT",
+        "POST",
+        "HEAD",
+        "DELETE",
+    }

@@ -193,10 +193,15 @@ def test_limit_counts_after_page(app: ArchiveApp) -> None:
     assert len(lines(app, f"{ALL}&limit=2&page=1&pageSize=4")) == 2
 
 
-def test_an_answer_goes_on_where_it_stopped(app: ArchiveApp) -> None:
-    every = lines(app, ALL)
+@pytest.mark.parametrize(
+    ("question", "limit"),
+    [(ALL, 3), ("/web/cdx?url=example.test/", 1), ("/web/cdx?url=example.test/&from=2024&fl=timestamp", 2)],
+)
+def test_an_answer_goes_on_where_it_stopped(app: ArchiveApp, question: str, limit: int) -> None:
+    every = lines(app, question)
+    assert len(every) > limit
     rows: list[list[str]] = []
-    link: str | None = f"<{ALL}&limit=3&showResumeKey=true>"
+    link: str | None = f"<{question}&limit={limit}&showResumeKey=true>"
     while link is not None:
         reply = ask(app, link[link.index("/web") : link.index(">")])
         text, _, key = reply.text.partition("\n\n")

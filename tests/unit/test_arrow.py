@@ -520,7 +520,7 @@ def test_bad_rows_are_named_and_passed_over(tmp_path: Path, terminal: Terminal) 
         ("row 4 has no url", ""),
         ("row 8 has a body of 2000 bytes, more than the limit of 1500", urls[8]),
     ]
-    assert report["skipped"] == {"damaged": 5, "no_body": 1, "not_a_web_url": 2}
+    assert report["skipped"] == {"damaged": 5, "javascript": 1, "no_body": 1, "not_a_web_url": 1}
 
 
 def test_times_before_1970_are_refused_and_named(tmp_path: Path, terminal: Terminal) -> None:
@@ -645,15 +645,15 @@ def test_headers_may_be_a_map_and_rows_without_a_body_have_text() -> None:
 
 def test_a_body_that_many_rows_repeat_is_in_memory_once() -> None:
     body = os.urandom(1 << 20)
-    bodies = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array([body]))
-    table = pa.table({"url": [f"https://a.example/{n}" for n in range(3000)], "body": bodies})
+    bodies = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), pa.array([body]))
+    table = pa.table({"url": [f"https://a.example/{n}" for n in range(300)], "body": bodies})
     stream = written(table, use_dictionary=True, dictionary_pagesize_limit=4 << 20)
     assert len(stream.getvalue()) < 2 << 20
     pool = pa.proxy_memory_pool(pa.default_memory_pool())
     before = pa.default_memory_pool()
     pa.set_memory_pool(pool)
     try:
-        assert sum(isinstance(entry, PageEntry) and entry.page.body == body for entry in read(stream)) == 3000
+        assert sum(isinstance(entry, PageEntry) and entry.page.body == body for entry in read(stream)) == 300
     finally:
         pa.set_memory_pool(before)
     assert pool.max_memory() < 64 << 20

@@ -13,15 +13,15 @@ from docstore import store
 from docstore.archives import entries, export
 from docstore.cli import arguments, page_commands, store_commands
 from docstore.cli.main import COMMANDS, Command
+from docstore.model.analysis import BINS
 from docstore.model.types import COUNT_MAX, Durability, Schema, VerdictKind
 from docstore.notes import annotate, links
 from docstore.sweep import job
 from docstore.sweep.clusters import CanonicalPolicy
 from tests.cli_case import Terminal
-from tests.reference import fingerprints
 
 HEAVY = {
-    *("numpy", "plyvel", "lxml", "litestar", "msgspec", "pyarrow", "tantivy"),
+    *("numpy", "plyvel", "lxml", "uvicorn", "msgspec", "pyarrow", "tantivy"),
     *("docstore.model.types", "docstore.store", "docstore.dedup"),
 }
 LISTED = (
@@ -58,7 +58,7 @@ def test_words_of_the_help_are_those_of_the_model() -> None:
     assert (store_commands.APPLY, store_commands.APPLIED_KINDS) == (job.APPLY, job.APPLIED_KINDS)
     assert (*export.WRITERS, store_commands.PARQUET) == store_commands.FORMATS
     assert store_commands.BODY_LIMIT_BYTES == entries.BODY_LIMIT_BYTES
-    assert store_commands.BINS == fingerprints.BINS
+    assert store_commands.BINS == BINS
     assert page_commands.SNIPPET_LENGTH == store.SNIPPET_LENGTH
     assert tuple(annotate.BUILT_IN) == page_commands.ANNOTATORS
     assert page_commands.FRONTIER_ORDERS == links.BY

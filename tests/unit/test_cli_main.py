@@ -34,9 +34,9 @@ def test_help_lists_every_command(run: Terminal) -> None:
 
 def test_a_tool_is_found_under_tool_alone(run: Terminal) -> None:
     assert run.bare("tool").code == 2
-    assert "did you mean `docstore tool dump`" in run.bare("dump").err
-    assert "did you mean `docstore tool tune`" in run.bare("tool", "tun").err
-    assert run.bare("help", "tool", "dump").out == run.bare("tool", "dump", "--help").out
+    assert "did you mean `docstore tool salvage`" in run.bare("salvage").err
+    assert "did you mean `docstore tool lsh`" in run.bare("tool", "ls").err
+    assert run.bare("help", "tool", "lsh").out == run.bare("tool", "lsh", "--help").out
 
 
 def test_no_command_prints_the_help_and_is_a_wrong_call(run: Terminal) -> None:
@@ -50,11 +50,9 @@ def test_help_of_a_command_in_both_spellings(run: Terminal) -> None:
     assert "examples:" in run.bare("get", "--help").out
 
 
-def test_version_names_the_kernel(run: Terminal) -> None:
+def test_the_version_is_printed(run: Terminal) -> None:
     answer = run.bare("--version")
-    assert answer.code == 0
-    assert answer.out.startswith(f"docstore {__version__} (kernel: ")
-    assert answer.out.split("kernel: ")[1].rstrip(")\n") in {"native", "reference"}
+    assert (answer.code, answer.out) == (0, f"docstore {__version__}\n")
 
 
 def test_an_unknown_command_gets_the_nearest_name(run: Terminal) -> None:
@@ -77,7 +75,7 @@ def test_the_store_may_be_named_before_the_command(run: Terminal, tmp_path: Path
     assert run.bare("--store", "x", "--help").code == 0
     assert run.bare("--store", "x", "--store", store, "stats").code == 2
     assert (run.bare("--store", "x").code, run.bare("--store").code) == (2, 2)
-    assert run.bare("--store", "x", "tool", "tune").code == 2
+    assert run.bare("--store", "x", "tool", "lsh").code == 2
     assert not (tmp_path / "x").exists()
 
 
@@ -159,7 +157,7 @@ def test_get_imports_nothing_heavy(run: Terminal) -> None:
         "import sys; from docstore.cli.main import main; "
         f"code = main(['get', 'https://a.example/', '--store', {str(run.store)!r}]); "
         "heavy = {'numpy', 'lxml', 'warcio', 'tqdm', 'shtab', 'brotli', 'dataclasses', 'logging', 'shutil', "
-        "'http', 'ssl', 'docstore.serving', 'aiohttp'}; "
+        "'http', 'ssl', 'docstore.serving', 'asyncio'}; "
         "heavy &= set(sys.modules); "
         "sys.exit(f'imported {heavy}' if heavy or code else 0)"
     )

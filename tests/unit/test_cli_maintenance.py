@@ -7,7 +7,6 @@ from cli_case import Terminal, article, html
 
 import docstore
 from docstore.cli.stats import CODEC_REASONS
-from docstore.dedup.runbuckets import RunBuckets
 from docstore.model.format import SEGMENT_HEADER_BYTES
 from docstore.tablets.record import CODEC_NAMES, copies_mark, encode_record
 
@@ -90,59 +89,6 @@ def test_long_work_shows_progress_with_the_option(run: Terminal) -> None:
     assert "check: " in run("check", "--progress").err
     assert run("check").err == ""
     assert "compact: " in run("delete", "https://h0.example/0", "--purge", "--progress").err
-
-
-def test_dump_shows_segments_dictionaries_and_the_manifest(run: Terminal, tmp_path: Path) -> None:
-    with docstore.open(run.store) as store:
-        for number in range(60):
-            store.put_page(f"https://big.example/{number}", html("Big", article(100 + number, 300)))
-        store.compact()
-    (segment,) = (run.store / "segments").iterdir()
-    shown = run.bare("tool", "dump", str(segment))
-    assert shown.code == 0
-    assert "segment header" in shown.out and "value, narrow" in shown.out
-    dictionary = next((run.store / "dictionaries").iterdir())
-    assert f"named {dictionary.stem}" in run.bare("tool", "dump", str(dictionary)).out
-    assert run.bare("tool", "dump", str(run.store / "FORMAT")).out == "docstore format 4\n"
-    manifest = run("tool", "dump", "--manifest").out
-    assert "'segment:" in manifest and "'tablet:'" in manifest and "dictionary:tablet" in manifest
-    assert run.bare("tool", "dump", str(run.store / "FORMAT"), "--json").object() == {"line": "docstore format 4"}
-
-
-def test_dump_shows_a_damaged_dictionary_as_damaged(run: Terminal, tmp_path: Path) -> None:
-    file = tmp_path / "00.dict"
-    file.write_bytes(b"DSDICTNR" + bytes(30))
-    assert "damage" in run.bare("tool", "dump", str(file)).out
-    file.write_bytes(b"DS")
-    assert "cut off" in run.bare("tool", "dump", str(file)).out
-
-
-def test_dump_shows_a_run_and_its_damage(run: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RunBuckets.__init__.__kwdefaults__, "flush_texts", 4)
-    assert run("tool", "reindex").code == 0
-    with docstore.open(run.store) as store:
-        for number in range(8):
-            store.put_page(f"https://run.example/{number}", html("Run", article(100 + number)))
-    path = sorted((run.store / "index").iterdir())[0]
-    lines = run.bare("tool", "dump", str(path)).out.splitlines()
-    assert lines[0] == "run of postings"
-    assert lines[1].endswith("magic b'DSPOSTRN'")
-    assert [line.split("  ")[-1].split(",")[0].strip() for line in lines[2:5]] == ["texts", "slices", "index"]
-    offsets = [int(line[:8], 16) for line in lines[1:]]
-    assert offsets == sorted(offsets)
-    raw = bytearray(path.read_bytes())
-    raw[8] ^= 1
-    path.write_bytes(raw)
-    assert "damage: the CRC-32 of texts" in run.bare("tool", "dump", str(path)).out
-    path.write_bytes(raw[:500])
-    assert "damage: " in run.bare("tool", "dump", str(path)).out
-
-
-def test_dump_refuses_files_that_are_not_of_a_store(run: Terminal, tmp_path: Path) -> None:
-    (tmp_path / "letter.txt").write_text("mine")
-    assert run.bare("tool", "dump", str(tmp_path / "letter.txt")).code == 2
-    assert run.bare("tool", "dump", str(tmp_path / "nothing.seg")).code == 2
-    assert run.bare("tool", "dump").code == 2
 
 
 def test_stats_show_the_size_of_each_codec(run: Terminal) -> None:

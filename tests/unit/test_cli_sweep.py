@@ -1,4 +1,4 @@
-"""sweep, diff, stats --dedup, tune, reindex and export --collapse, through the terminal on small real stores."""
+"""sweep, diff, stats --dedup, lsh, reindex and export --collapse, through the terminal on small real stores."""
 
 from __future__ import annotations
 
@@ -254,15 +254,15 @@ def test_pages_that_were_rejected_show_the_parameter_that_traps_crawlers(tmp_pat
     ]
 
 
-def test_tune_picks_bands_without_a_store(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tool", "tune", "--threshold", "0.8", "--recall", "0.99", "--json"]) == 0
+def test_lsh_picks_bands_without_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tool", "lsh", "--threshold", "0.8", "--recall", "0.99", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["recall"] >= 0.99
     assert found["bands"] * found["band_width"] <= 256
     assert found["shipped"] == {"bands": 16, "band_width": 5}
-    assert main(["tool", "tune", "--threshold", "0.8"]) == 0
+    assert main(["tool", "lsh", "--threshold", "0.8"]) == 0
     assert "found at 0.8" in capsys.readouterr().out
-    assert main(["tool", "tune", "--threshold", "0.3", "--background", "0.29", "--recall", "0.999"]) == 2
+    assert main(["tool", "lsh", "--threshold", "0.3", "--background", "0.29", "--recall", "0.999"]) == 2
 
 
 # --- reindex

@@ -8,11 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from docstore.lab.tune import tune
 from docstore.model.errors import InvalidArgument
+from docstore.reports.measures import block_widths
 from docstore.sweep import candidates
 from tests import theory
-from tests.reference import fingerprints
 
 SEED = 20261120
 
@@ -99,7 +98,7 @@ def test_occupied_bins_match_balls_thrown_into_bins() -> None:
 
 @pytest.mark.parametrize(("blocks", "intact"), [(4, 1), (6, 3), (8, 2), (5, 1)])
 def test_pigeonhole_formula_matches_random_placements_of_differing_bits(blocks: int, intact: int) -> None:
-    widths = fingerprints.block_widths(blocks)
+    widths = block_widths(blocks)
     owner = np.repeat(np.arange(blocks), widths)
     rng = np.random.default_rng(SEED)
     trials = 20_000
@@ -122,7 +121,7 @@ def test_pigeonhole_formula_is_exact_on_a_small_fingerprint() -> None:
 
 
 def test_fewer_differing_bits_than_blocks_always_leave_one_intact() -> None:
-    widths = fingerprints.block_widths(6)
+    widths = block_widths(6)
     assert sum(widths) == 64
     assert all(theory.pigeonhole_probability(differing, widths, 3) == 1.0 for differing in range(4))
     assert theory.pigeonhole_probability(4, widths, 3) < 1.0
@@ -165,7 +164,7 @@ def test_containment_modulus_is_the_largest_that_keeps_the_recall() -> None:
 
 def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
     for threshold, recall in [(0.8, 0.99), (0.8, 0.999), (0.5, 0.95), (0.9, 0.99)]:
-        chosen = tune(threshold, recall, background=0.2)
+        chosen = candidates.choose_bands(threshold, recall, background=0.2)
         assert chosen.recall >= recall
         assert chosen.false_candidates <= 0.15
         assert chosen.bands * chosen.band_width <= 256
@@ -182,13 +181,13 @@ def test_tune_meets_its_promise_and_no_fewer_bands_would() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: tune(0.8, 1.0),
-        lambda: tune(0.3, 0.99, background=0.5),
-        lambda: tune(0.5, 0.999, background=0.45, max_false_candidates=0.001),
+        lambda: candidates.choose_bands(0.8, 1.0),
+        lambda: candidates.choose_bands(0.3, 0.99, background=0.5),
+        lambda: candidates.choose_bands(0.5, 0.999, background=0.45, max_false_candidates=0.001),
         lambda: candidates.miss_probability(1.2, 4, 14),
         lambda: candidates.miss_probability(0.5, 0, 14),
-        lambda: theory.pigeonhole_probability(65, fingerprints.block_widths(4)),
-        lambda: fingerprints.block_widths(65),
+        lambda: theory.pigeonhole_probability(65, block_widths(4)),
+        lambda: block_widths(65),
         lambda: theory.containment_modulus(4, 5, 0.9, 0.95),
         lambda: theory.containment_recall(-1, 8),
         lambda: theory.sketch_estimate(0, 0, 8),

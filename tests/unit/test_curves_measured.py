@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from docstore.dedup.kernel import Kernel
-from docstore.model.analysis import Analysis
+from docstore.model.analysis import BAND_WIDTH, BANDS, BINS, SAMPLE_MODULUS, Analysis
+from docstore.reports.measures import block_widths
 from docstore.sweep import candidates
 from tests import theory
 from tests.pages import changed, page, words
 from tests.reference import fingerprints
-from tests.reference.fingerprints import BAND_WIDTH, BANDS
 
 SEED = 20261121
 PAIRS = 1500
@@ -55,7 +55,7 @@ def test_bands_propose_and_miss_as_their_curves_say() -> None:
 def test_blocks_of_simhashes_stay_intact_as_the_pigeonhole_formula_says() -> None:
     distances = np.array([(one.simhash ^ two.simhash).bit_count() for one, two, _ in pairs()])
     for blocks, intact in ((4, 1), (6, 3)):
-        widths = fingerprints.block_widths(blocks)
+        widths = block_widths(blocks)
         ends = np.cumsum(widths)[:-1]
         expected, found = [], []
         for (one, two, _), distance in zip(pairs(), distances.tolist(), strict=True):
@@ -79,7 +79,7 @@ def test_a_part_of_a_page_shares_a_fingerprint_with_it_as_containment_recall_say
         fingerprints.overlap(fingerprints.asked(part.fingerprints), text.fingerprints) > 0
         for part, text in zip(inside, whole, strict=True)
     ]
-    expected = theory.containment_recall(26, fingerprints.SAMPLE_MODULUS)
+    expected = theory.containment_recall(26, SAMPLE_MODULUS)
     assert 0.8 < expected < 0.95
     assert abs(np.mean(hits) - expected) < allowed(expected, len(texts))
 
@@ -89,7 +89,7 @@ def test_sketches_of_pages_err_within_their_bound() -> None:
     for one, two, jaccard in pairs():
         union = round((one.shingle_count + two.shingle_count) / (1 + jaccard))
         errors.append(fingerprints.similarity(one.sketch, two.sketch) - jaccard)
-        bounds.append(math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(union, fingerprints.BINS), 4)))
+        bounds.append(math.sqrt(theory.sketch_variance(jaccard, theory.occupied_bins(union, BINS), 4)))
     assert abs(np.mean(errors)) < 0.005
     assert 0.3 * np.mean(bounds) < np.std(errors) < np.mean(bounds)
     assert np.mean(np.abs(errors) > 4 * np.array(bounds)) < 0.001

@@ -91,7 +91,7 @@ def test_the_image_is_built_from_files_that_are_there_and_go_into_its_context() 
 
 
 def test_the_health_check_passes_for_a_served_store_and_fails_without(tmp_path: Path) -> None:
-    pytest.importorskip("litestar")
+    pytest.importorskip("uvicorn")
     from serving import serving
 
     (line,) = instructions("HEALTHCHECK")

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from docstore.dedup import kernel
 from docstore.model.errors import InvalidArgument
+from docstore.model.sets import distinct
+from docstore.reports import measures
 from tests.reference import fingerprints
 from tests.reference.words import words
 
@@ -57,12 +59,12 @@ def test_fingerprints_of_the_tropical_fish() -> None:
 def test_a_rose_has_three_shingles() -> None:
     in_order = fingerprints.shingles(words("a rose is a rose is a rose"), 3)
     assert len(in_order) == 6
-    assert len(fingerprints.distinct(in_order)) == 3
+    assert len(distinct(in_order)) == 3
 
 
 def test_jaccard_of_jack_london() -> None:
     first, second, third = (
-        fingerprints.distinct(fingerprints.shingles(words(text), 2))
+        distinct(fingerprints.shingles(words(text), 2))
         for text in (
             "Jack London traveled to Oakland",
             "Jack London traveled to the city of Oakland",
@@ -149,7 +151,7 @@ def test_the_hash_of_a_word_is_that_of_murmur() -> None:
 @given(SETS, SETS)
 @settings(deadline=None)
 def test_overlap_is_the_size_of_the_intersection(first: np.ndarray, second: np.ndarray) -> None:
-    both = fingerprints.distinct(np.concatenate([first, second[::2]]))
+    both = distinct(np.concatenate([first, second[::2]]))
     assert fingerprints.overlap(first, both) == len(set(first.tolist()) & set(both.tolist())) == len(first)
     assert fingerprints.overlap(first, second) == len(set(first.tolist()) & set(second.tolist()))
 
@@ -182,7 +184,7 @@ def test_pairs_within_some_bits_are_those_of_brute_force(count: int, bits: int) 
         for first, second in itertools.combinations(range(count), 2)
         if (apart := (int(values[first]) ^ int(values[second])).bit_count()) <= bits
     ]
-    found = [row for part in fingerprints.pairs_within(values, bits) for row in np.column_stack(part).tolist()]
+    found = [row for part in measures.pairs_within(values, bits) for row in np.column_stack(part).tolist()]
     assert sorted(map(tuple, found)) == expected
     assert count < 400 or len(expected) > 20
 
@@ -192,7 +194,7 @@ def test_pairs_within_some_bits_are_those_of_brute_force(count: int, bits: int) 
 def test_fingerprints_that_differ_in_few_bits_share_a_table_whatever_the_blocks(bits: int, intact: int) -> None:
     if bits + intact > 64:
         return
-    masks = [int(mask) for mask in fingerprints.block_masks(bits, min(intact, 64 - bits))]
+    masks = [int(mask) for mask in measures.block_masks(bits, min(intact, 64 - bits))]
     chooser = random.Random(bits * 10 + intact)
     for _ in range(200):
         apart = sum(1 << bit for bit in chooser.sample(range(64), bits))
@@ -200,15 +202,15 @@ def test_fingerprints_that_differ_in_few_bits_share_a_table_whatever_the_blocks(
 
 
 def test_more_fingerprints_are_compared_in_smaller_buckets() -> None:
-    chosen = [fingerprints.fewest_comparisons(count, 3) for count in (2, 1000, 100_000, 10_000_000)]
+    chosen = [measures.fewest_comparisons(count, 3) for count in (2, 1000, 100_000, 10_000_000)]
     assert chosen == sorted(chosen) and chosen[0] < chosen[-1]
-    assert fingerprints.fewest_comparisons(1000, 64) == 0  # every pair
+    assert measures.fewest_comparisons(1000, 64) == 0  # every pair
 
 
 @pytest.mark.parametrize("bits", [-1, 65, 1.5, True])
 def test_bits_that_a_simhash_does_not_have_are_refused(bits: int) -> None:
     with pytest.raises(InvalidArgument, match="from 0 to 64"):
-        list(fingerprints.pairs_within(simhashes(3), bits))
+        list(measures.pairs_within(simhashes(3), bits))
 
 
 def test_samples_are_nested_and_bounded() -> None:
@@ -238,8 +240,8 @@ def test_a_text_inside_another_has_its_runs_there() -> None:
     rng = np.random.default_rng(8)
     whole = rng.integers(0, 1 << 60, 900, dtype=np.uint64) * np.uint64(4)
     part = whole[300:700]
-    few = fingerprints.sample(fingerprints.distinct(part))
-    many = fingerprints.sample(fingerprints.distinct(whole))
+    few = fingerprints.sample(distinct(part))
+    many = fingerprints.sample(distinct(whole))
     of_part, of_whole = (fingerprints.runs(*each).reshape(3, -1) for each in ((part, few), (whole, many)))
     places = np.searchsorted(many, few)
     begins = np.array([int(np.flatnonzero(part == each)[0]) for each in few])

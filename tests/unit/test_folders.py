@@ -159,10 +159,24 @@ def test_a_folder_is_read_by_a_second_process_as_by_this_one(tmp_path: Path, fol
         ("caf\u00e9.html", BASE + "caf%C3%A9.html"),
         ("caf\udce9.html", BASE + "caf%E9.html"),
         ("f?a=b%2Fc", BASE + "f?a=b%2Fc"),
+        # wget --restrict-file-names=windows, which its manual describes
+        ("watch@v=abc", BASE + "watch?v=abc"),
+        ("x.php@id=4.html", BASE + "x.php?id=4"),
+        ("index.html@id=2", BASE + "?id=2"),
+        ("a%3Ab.html", BASE + "a:b.html"),
+        ("mail@example.html", BASE + "mail@example.html"),
+        ("@user/v=1", BASE + "@user/v=1"),
     ],
 )
 def test_the_url_of_a_file_is_its_place_below_the_base(name: str, url: str) -> None:
     assert saved_url(os.fsencode(name), BASE) == url
+
+
+def test_names_of_wget_for_windows_have_a_port_after_plus_and_a_query_after_any_at_sign() -> None:
+    assert saved_url(b"w.example+8080/p.html", "https://") == "https://w.example:8080/p.html"
+    assert saved_url(b"w.example/a+1/p.html", "https://") == "https://w.example/a+1/p.html"
+    assert saved_url(b"a/find@ponies", BASE, windows=True) == BASE + "a/find?ponies"
+    assert saved_url(b"a@b/find.html", BASE, windows=True) == BASE + "a@b/find.html"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from memory_engine import MemoryEngine
 
 from docstore.model import format as disk
@@ -83,19 +82,13 @@ def test_every_worked_example_is_what_the_code_writes() -> None:
         assert raw in found, raw.hex(" ")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in vars(disk)
-        if re.match(
-            r"(SEGMENT|RECORD|CAPTURE|CODEC|MANIFEST|FORMAT|LOCK|KEY|VALUE|INLINE|ENGINE_E|ENGINE_T|TIMESTAMP|TABLE|BARE)_",
-            name,
-        )
-    ],
-)
-def test_every_constant_of_segments_records_keys_and_manifest_is_explained(name: str) -> None:
-    assert f"`{name}`" in PAGE
+def test_every_constant_of_segments_records_keys_and_manifest_is_explained() -> None:
+    subjects = (
+        "SEGMENT|RECORD|CAPTURE|CODEC|MANIFEST|FORMAT|LOCK|KEY|VALUE|INLINE|ENGINE_E|ENGINE_T|TIMESTAMP|TABLE|BARE"
+    )
+    names = [name for name in vars(disk) if re.match(rf"({subjects})_", name)]
+    assert len(names) > 50
+    assert [name for name in names if f"`{name}`" not in PAGE] == []
 
 
 def test_numbers_in_the_tables_are_those_of_the_code() -> None:

@@ -653,3 +653,76 @@ def test_zlib_ng_gives_the_entries_that_zlib_gives_also_of_damaged_files(monkeyp
             isinstance(entry, DamagedEntry) or (isinstance(entry, PageEntry) and entry.flaw) for entry in found[0]
         )
     assert damaged > 20
+
+
+# --- heads before the answer (RFC 9110, 15.2) ---
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 Connection established\r\n\r\n",
+        b"HTTP/1.0 200 Connection Established\r\nVia: proxy\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n",
+        b"\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n\r\n",
+    ],
+)
+def test_heads_before_the_answer_are_skipped(before: bytes) -> None:
+    found = page(run(record(before + message(status="404 Not Found"))))
+    assert (found.status, found.body) == (404, HTML)
+    assert dict(found.headers) == {"Content-Type": "text/html", "Content-Length": str(len(HTML))}
+
+
+def test_an_interim_head_without_another_one_is_the_answer() -> None:
+    found = page(run(record(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nHTTP is spoken no more")))
+    assert (found.status, found.body) == (101, b"HTTP is spoken no more")
+
+
+def test_a_body_that_begins_like_a_head_stays_a_body() -> None:
+    found = page(run(record(message(b"HTTP/1.1 404 Not Found\r\n\r\n"))))
+    assert (found.status, found.body) == (200, b"HTTP/1.1 404 Not Found\r\n\r\n")
+
+
+def test_endless_interim_heads_are_refused() -> None:
+    [reason] = reasons(run(record(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000 + message())))
+    assert "interim responses" in reason
+
+
+# --- lengths that are too small: writers that count characters, not bytes ---
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("missing", [1, 7, 200])
+def test_a_record_whose_length_is_too_small_is_read_to_its_http_length(packed: bool, missing: int) -> None:
+    body = HTML + "\u00e9".encode() * 300
+    wrong = record(message(body), length=len(message(body)) - missing)
+    parts = [wrong, *numbered(2)]
+    found = run(b"".join(map(gzip.compress, parts) if packed else parts))
+    assert urls(found) == ["http://example.com/", "http://example.com/0", "http://example.com/1"]
+    assert page(found).body == body
+    assert [entry.is_repaired for entry in found if isinstance(entry, PageEntry)] == [True, False, False]
+    assert not reasons(found)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_record_whose_length_is_too_small_is_read_to_the_end_of_its_member(last: bool) -> None:
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(HTML), HTML)
+    wrong = gzip.compress(record(chunked, length=len(chunked) - 12))
+    found = run(wrong if last else wrong + gzip.compress(numbered(1)[0]))
+    assert page(found).body == HTML
+    assert not reasons(found)
+
+
+def test_a_length_that_nothing_shows_stays_damage() -> None:
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(HTML), HTML)
+    found = run(record(chunked, length=len(chunked) - 12) + b"".join(numbered(2)))
+    assert urls(found) == ["http://example.com/0", "http://example.com/1"]
+    assert len(reasons(found)) == 1
+
+
+def test_a_date_of_14_digits_is_read() -> None:
+    assert parse_date("20240506070809") == MICROS - MICROS % 1_000_000
+    assert parse_date("2024050607080") is None

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from pages import page, words
-from warc_records import message, record
+from warc_records import DATE as RECORD_DATE
+from warc_records import HTML, message, record
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
@@ -195,3 +196,97 @@ def test_a_report_is_plain_data() -> None:
     plain = report.asdict()
     assert plain["errors"] == [{"file": "f", "offset": 3, "reason": "why", "url": ""}]
     assert set(plain["verdicts"]) == {str(kind) for kind in VerdictKind}
+
+
+# --- revisits: the forms in which crawlers name the original (WARC 1.1, 6.7)
+
+_BODY = HTML * 4
+_SHA1 = hashlib.sha1(_BODY).digest()
+_SHA256 = hashlib.sha256(_BODY).digest()
+
+
+def _revisit(url: str = "http://example.com/again", digest: str = "", refers: str = "", at: str = "") -> bytes:
+    extra = "WARC-Profile: http://netpreserve.org/warc/1.1/revisit/identical-payload-digest\r\n"
+    extra += f"WARC-Payload-Digest: {digest}\r\n" if digest else ""
+    extra += f"WARC-Refers-To-Target-URI: {refers}\r\n" if refers else ""
+    extra += f"WARC-Refers-To-Date: {at}\r\n" if at else ""
+    return record(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n", url, "revisit", extra)
+
+
+def _ingested(store: docstore.DocumentStore, raw: bytes) -> IngestReport:
+    return ingest(store, [io.BytesIO(raw)])
+
+
+@pytest.mark.parametrize(
+    ("recorded", "named"),
+    [
+        ("sha1:" + base64.b32encode(_SHA1).decode(), "sha1:" + _SHA1.hex()),
+        ("sha1:" + base64.b32encode(_SHA1).decode().lower(), "SHA1:" + _SHA1.hex().upper()),
+        ("sha1:" + _SHA1.hex(), base64.b32encode(_SHA1).decode()),
+        ("sha-256:" + _SHA256.hex(), "sha256:" + base64.b32encode(_SHA256).decode()),
+        ("", "sha256:" + _SHA256.hex()),
+        ("", "sha1:" + base64.b32encode(_SHA1).decode()),
+    ],
+)
+def test_a_revisit_finds_its_original_whatever_form_the_digest_has(
+    store: docstore.DocumentStore, recorded: str, named: str
+) -> None:
+    extra = f"WARC-Payload-Digest: {recorded}\r\n" if recorded else ""
+    url = "http://example.com/again"
+    original = record(message(_BODY), "http://example.com/first" if recorded else url, extra=extra)
+    visit = _revisit(url, named).replace(RECORD_DATE.encode(), b"2025-01-01T00:00:00Z")
+    report = _ingested(store, original + visit)
+    assert (report.pages, report.errors) == (2, [])
+    found = store.get(url)
+    assert found is not None
+    assert found.body == _BODY
+
+
+def test_an_original_of_an_arc_file_is_found_by_the_digest_of_its_body(store: docstore.DocumentStore) -> None:
+    block = message(_BODY)
+    arc = b"filedesc://a.arc 0.0.0.0 20240101000000 text/plain 15\n1 0 Crawler\n\n\n\n"
+    arc += b"http://example.com/ 192.0.2.1 20240506070809 text/html %d\n" % len(block) + block + b"\n"
+    assert _ingested(store, arc).pages == 1
+    visit = _revisit("http://example.com/", "sha1:" + _SHA1.hex()).replace(
+        RECORD_DATE.encode(), b"2025-01-01T00:00:00Z"
+    )
+    assert _ingested(store, visit).errors == []
+
+
+@pytest.mark.parametrize("named", ["2024-05-06T07:08:09Z", "2024-05-06T07:08:09.123Z", "2024-05-06T07:08:09.9Z"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_revisit_finds_its_original_by_url_and_second(store: docstore.DocumentStore, named: str, scheme: str) -> None:
+    original = record(message(_BODY), "http://example.com/first")
+    report = _ingested(store, original + _revisit(refers=f"{scheme}://example.com/first", at=named))
+    assert (report.pages, report.errors) == (2, [])
+
+
+def test_a_revisit_does_not_take_the_body_of_another_second(store: docstore.DocumentStore) -> None:
+    original = record(message(_BODY), "http://example.com/first")
+    report = _ingested(store, original + _revisit(refers="http://example.com/first", at="2024-05-06T07:08:10Z"))
+    assert (report.pages, report.unresolved) == (1, 1)
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_a_revisit_of_a_revisit_is_resolved(store: docstore.DocumentStore, in_order: bool) -> None:
+    original = record(message(_BODY), "http://example.com/first")
+    second = _revisit("http://example.com/second", refers="http://example.com/first", at=RECORD_DATE)
+    third = _revisit("http://example.com/third", refers="http://example.com/second", at=RECORD_DATE)
+    report = _ingested(store, original + (second + third if in_order else third + second))
+    assert (report.pages, report.errors) == (3, [])
+    found = store.get("http://example.com/third")
+    assert found is not None
+    assert found.body == _BODY
+
+
+def test_a_repaired_record_is_counted(store: docstore.DocumentStore) -> None:
+    block = message(_BODY)
+    report = _ingested(store, record(block, length=len(block) - 3) + record(message(), "http://example.com/2"))
+    assert (report.pages, report.repaired, report.errors) == (2, 1, [])
+
+
+@pytest.mark.parametrize("url", ["urn:pageinfo:http://a.example/", "dns:a.example", "screenshot:http://a.example/"])
+def test_records_of_other_schemes_are_counted_by_their_scheme(store: docstore.DocumentStore, url: str) -> None:
+    report = _ingested(store, record(b"text", url, "resource") + record(message()))
+    scheme = url.partition(":")[0]
+    assert (report.pages, report.skipped) == (1, {scheme: 1})

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from docstore.model.errors import InvalidArgument
+from docstore.model.sets import Sets
 from docstore.sweep import candidates
-from tests.reference.fingerprints import Sets
 from tools.bench import exact_join as join
 
 SEED = 20261120

@@ -1,4 +1,4 @@
-"""`dedup.kernel` and `dedup.reference`: one body to its analysis."""
+"""One body to its analysis."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,11 +14,12 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis, Link
 from docstore.model.errors import InvalidArgument
 from docstore.text import readers
-from tests.reference.charset import TEXT_LIMIT_BYTES
+from docstore.text.readers import TEXT_LIMIT_BYTES
 
 PAGE = (
     "<html lang=en><title>Tea</title><h1>On tea</h1><p>"
@@ -40,14 +40,11 @@ def test_analysis_of_a_page() -> None:
     assert len(analysis.sketch) == 129
     assert analysis.band_keys.shape == (96,) and len(analysis.runs) == 3 * len(analysis.fingerprints)
     assert set(analysis.fingerprints.tolist()) <= set(kernel.shingles(analysis.main).tolist())
-    assert kernel.name == Kernel.name
-    assert Kernel(prefer="reference").name == "reference"
 
 
-@pytest.mark.parametrize("prefer", ["reference", None])
-def test_text_is_taken_from_the_first_bytes_of_a_long_body(prefer: Literal["reference"] | None) -> None:
+def test_text_is_taken_from_the_first_bytes_of_a_long_body() -> None:
     body = b"<p>first" + b" " * (TEXT_LIMIT_BYTES - 17) + b"<p>second<p>third"
-    assert Kernel("visible", prefer=prefer).analyse(body, "text/html").main.split() == ["first", "second"]
+    assert Kernel("visible").analyse(body, "text/html").main.split() == ["first", "second"]
 
 
 def test_fingerprints_are_functions_of_the_main_text_alone() -> None:
@@ -135,14 +132,41 @@ def test_many_are_analysed_as_one_by_one() -> None:
 
 
 def test_bad_choices_are_refused() -> None:
-    for choice in ({"extractor": "none"}, {"checksum": "none"}, {"shingle_words": 0}):
+    for choice in ({"extractor": "plateau"}, {"checksum": "none"}, {"shingle_words": 0}):
         with pytest.raises(InvalidArgument):
             Kernel(**choice)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match=r"choose one of visible, combined, scored"):
+        Kernel("bogus")
+
+
+class Panicking:
+    """Native code that panics over one body, and over a text."""
+
+    def analyse_many(self, bodies: list[tuple[bytes, str]], links: bool) -> list[tuple[bytes, str | None]]:
+        return [(bytes(32), "the native kernel panicked: at 7" if body == b"bad" else None) for body, _ in bodies]
+
+    def fingerprints(self, text: bytes) -> None:
+        if text == b"worse":
+            raise RuntimeError("the native kernel panicked: at 8")
+
+
+def test_a_body_over_which_native_code_panics_is_stored_without_text(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No input is known that makes it panic, so a stand-in does."""
+    monkeypatch.setattr(docstore_native, "Kernel", lambda *_: Panicking())
+    bodies = [(b"good", "text/plain"), (b"bad", "text/html"), (b"worse", "text/plain")]
+    good, bad, worse = Kernel().analyse_many(bodies)
+    assert good.has_text and not bad.has_text and not worse.has_text
+    assert bad.no_text == "unreadable: the native kernel panicked: at 7; please report it"
+    assert worse.no_text == "unreadable: the native kernel panicked: at 8; please report it"
+    assert bad.body_checksum == good.body_checksum
+    assert caplog.text.count("please report it") == 2
 
 
 def test_overlap_counts_shared_shingles() -> None:
     kernel = Kernel(shingle_words=2)
-    assert kernel.overlap(kernel.shingles("a b c d"), kernel.shingles("x b c d")) == 2
+    assert docstore_native.overlap(kernel.shingles("a b c d"), kernel.shingles("x b c d")) == 2
 
 
 @given(
@@ -186,18 +210,16 @@ def test_a_stored_text_has_the_keys_of_its_page() -> None:
     order = bytes(reversed(range(256)))
     for text in ("", "tea", " ".join(f"word{n % 90} and {n * n % 70}" for n in range(400))):
         found = []
-        for prefer in ("reference", None):
-            for kernel in (Kernel(prefer=prefer), Kernel(prefer=prefer, order=order)):
-                analysis = kernel.analyse(f"<p>{text}".encode(), "text/html")
-                keys = kernel.text_keys(analysis.main)
-                its = analysis.shingle_count, analysis.band_keys, analysis.fingerprints, analysis.runs
-                found.append([np.asarray(each).tolist() for each in keys])
-                assert found[-1] == [np.asarray(each).tolist() for each in its]
-        assert found[:2] == found[2:]
+        for kernel in (Kernel(), Kernel(order=order)):
+            analysis = kernel.analyse(f"<p>{text}".encode(), "text/html")
+            stored = kernel.analyse_text(analysis.main)
+            its = analysis.shingle_count, analysis.band_keys, analysis.fingerprints, analysis.runs
+            found.append([np.asarray(each).tolist() for each in its])
+            keys = stored.shingle_count, stored.band_keys, stored.fingerprints, stored.runs
+            assert found[-1] == [np.asarray(each).tolist() for each in keys]
         assert (found[0] == found[1]) == (not text or text == "tea")
 
 
-@pytest.mark.skipif(Kernel.name != "native", reason="native code is not built")
 def test_native_code_gives_the_memory_of_a_very_long_page_back() -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("no /proc/self/statm here")
@@ -206,7 +228,7 @@ def test_native_code_gives_the_memory_of_a_very_long_page_back() -> None:
         "from pathlib import Path\n"
         "from docstore.dedup.kernel import Kernel\n"
         "def held(): return int(Path('/proc/self/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')\n"
-        "kernel = Kernel('combined', prefer='native')\n"
+        "kernel = Kernel('combined')\n"
         "kernel.analyse(b'<p>a few words')\n"
         "before = held()\n"
         "kernel.analyse(b'<p>' + b' '.join(b'%x' % (n * n) for n in range(1_500_000)))\n"

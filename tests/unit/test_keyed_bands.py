@@ -12,7 +12,9 @@ import docstore
 from docstore.archives import readahead_child
 from docstore.archives.entries import ReadOptions
 from docstore.archives.readahead import Job
+from docstore.dedup.kernel import bin_order
 from docstore.dedup.runbuckets import RunBuckets
+from docstore.model.analysis import IN_ORDER
 from docstore.model.errors import CorruptionError
 from docstore.model.format import BAND_SECRET_ROW
 from docstore.model.types import DeleteRow, Durability, RowMutations, Schema, VerdictKind
@@ -20,7 +22,6 @@ from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.schema import decode_schema, encode_schema
 from docstore.sweep.reindex import reindex
 from docstore.tablets.backup import restore
-from tests.reference import fingerprints
 
 TYPE = (("Content-Type", "text/html"),)
 KEYED = Schema(keyed_bands=True)
@@ -46,8 +47,8 @@ def finds(path: Path) -> bool:
 
 
 def test_an_order_has_each_bin_once_and_is_that_of_its_secret() -> None:
-    assert fingerprints.order_of(b"") == fingerprints.IN_ORDER
-    one, other = fingerprints.order_of(b"1" * 16), fingerprints.order_of(b"2" * 16)
+    assert bin_order(b"") == IN_ORDER
+    one, other = bin_order(b"1" * 16), bin_order(b"2" * 16)
     assert sorted(one) == sorted(other) == list(range(256)) and one != other
     assert one[:4].hex() == "3f389bdf"
 
@@ -82,7 +83,7 @@ def test_the_reading_process_makes_the_keys_of_its_store(tmp_path: Path, monkeyp
     monkeypatch.setattr(readahead_child, "Kernel", lambda *fixed, order, vocabulary: made.append(order))
     job = Job((), ReadOptions(), Schema(extractor="combined"), 1, False, band_secret=b"s" * 16)
     readahead_child.serve(job, BytesIO())
-    assert made == [fingerprints.order_of(b"s" * 16)]
+    assert made == [bin_order(b"s" * 16)]
 
 
 def test_a_store_without_its_secret_says_so(tmp_path: Path) -> None:

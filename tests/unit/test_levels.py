@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from docstore.dedup.runbuckets import RunLevels
-from docstore.dedup.runs import Span
+from docstore.dedup.runs import LIST_LIMIT, Span
 from docstore.model.errors import CorruptionError, InvalidArgument
-from tests.reference.postings import LIST_LIMIT
 
 SEED = 20261120
 LIMIT = LIST_LIMIT

@@ -11,7 +11,6 @@ import pytest
 
 import docstore
 from docstore.dedup.kernel import Kernel
-from docstore.lab.pictures import plotted_pairs
 from docstore.model.capture import SIMHASH
 from docstore.model.errors import InvalidArgument
 from docstore.model.plain import iso
@@ -215,7 +214,7 @@ def test_a_store_of_one_page_or_none_has_no_pairs(tmp_path: Path) -> None:
         store.put_page(A, PAGES[A], headers=TYPE)
         for bits in (0, 3, 64):
             assert list(simhash_pairs(store, bits)) == similar_by_simhash(store, A, bits) == []
-        assert plotted_pairs(store) == list(known_duplicates(store)) == []
+        assert list(known_duplicates(store)) == []
 
 
 def test_wrong_questions_are_refused(store: DocumentStore) -> None:
@@ -281,7 +280,6 @@ def test_a_served_store_gives_the_same_answers(tmp_path: Path) -> None:
         assert similar_by_simhash(remote, A, 20) == similar_by_simhash(local, A, 20) != []
         assert list(simhash_pairs(remote, 20)) == list(simhash_pairs(local, 20)) != []
         assert list(known_duplicates(remote)) == list(known_duplicates(local)) != []
-        assert plotted_pairs(remote) == plotted_pairs(local) != []
 
 
 @pytest.fixture
@@ -349,15 +347,3 @@ def test_dups_all_lists_what_the_store_knows_and_dups_alone_names_it(terminal: T
         terminal("delete", url, "--yes")
     none = terminal("dups", "--all")
     assert none.code == 1 and "`docstore sweep`" in none.err
-
-
-def test_stats_draws_jaccard_against_simhash(terminal: Terminal, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "simhash.png"
-    assert terminal("stats", "--dedup", "--png", str(picture)).code == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert terminal("stats", "--png", str(picture)).code == 2
-    for url in PAGES:
-        terminal("delete", url, "--yes")
-    nothing = terminal("stats", "--dedup", "--png", str(picture))
-    assert nothing.code == 2 and "no pair" in nothing.err

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from docstore import compiled
 from docstore.dedup import kernel
+from docstore.model.sets import Sets
 from tests.reference import fingerprints
-from tests.reference.fingerprints import Sets
 
-COUNTERS = [fingerprints.shared_members, *([kernel.shared_members] if not compiled.WHY_NOT else [])]
+COUNTERS = [fingerprints.shared_members, kernel.shared_members]
 
 
 def random_sets(seed: int, count: int, members: int, wide: bool = True) -> Sets:
@@ -38,7 +37,6 @@ def test_shared_members_are_those_of_plain_sets(wide: bool, count: object) -> No
     assert count(sets, second[::-1], first[::-1]).tolist() == expected[::-1]
 
 
-@pytest.mark.skipif(bool(compiled.WHY_NOT), reason="no native code that counts pairs is built")
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(

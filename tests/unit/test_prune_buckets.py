@@ -8,11 +8,10 @@ import numpy as np
 from committed import commit_postings
 from memory_engine import MemoryEngine
 
-from docstore.dedup.buckets import NewPostings, RowBuckets
+from docstore.dedup.buckets import BUCKET_LIMIT, NewPostings, RowBuckets
 from docstore.dedup.index import Pruner
 from docstore.model.types import Durability
 from docstore.storage.plan import Plan, apply
-from tests.reference.ranking import BUCKET_LIMIT
 
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
 

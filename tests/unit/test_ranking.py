@@ -6,22 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tests.reference.fingerprints import Numbers
-from tests.reference.ranking import (
+from docstore.dedup import buckets as native
+from docstore.dedup.buckets import (
     BUCKET_LIMIT,
-    CROWD,
-    CROWD_DEPTH,
     FURTHER,
     LOOKS_INSIDE,
     LOOKS_MOST,
     LOOKS_NEAR,
-    MIDDLE_DEPTH,
-    TEMPLATE_CHAINS,
     IndexQuery,
-    Keys,
     Proposal,
-    propose,
 )
+from docstore.model.sets import Keys, Numbers
+from tests.reference import ranking
+from tests.reference.ranking import CROWD, CROWD_DEPTH, MIDDLE_DEPTH, TEMPLATE_CHAINS, chains_of
 
 NONE = np.empty(0, np.uint64)
 
@@ -35,6 +32,13 @@ def finder(buckets: Mapping[int, Sequence[int]]) -> Callable[[Keys], tuple[Numbe
         return owner, np.array([text for texts in found for text in texts], np.uint64)
 
     return find
+
+
+def propose(query: IndexQuery, find: Callable[[Keys], tuple[Numbers, Keys]]) -> Proposal:
+    """What native code proposes, which is what the reference does."""
+    found, expected = native.propose(query, find), ranking.propose(query, find)
+    assert found[:-1] == expected[:-1] and found.further_keys.tolist() == expected.further_keys.tolist()
+    return found
 
 
 def ranked(bands: Sequence[Sequence[int]], fingerprints: Sequence[Sequence[int]], own_number: int = 0) -> Proposal:
@@ -99,7 +103,7 @@ def test_no_more_texts_are_looked_at_than_the_bounds_say_and_all_are_counted() -
 def test_a_large_page_asks_for_few_of_its_fingerprints_and_is_posted_under_all() -> None:
     samples = np.arange(1, 1001, dtype=np.uint64) * np.uint64(12)
     query = IndexQuery(np.array([3], np.uint64), samples, np.concatenate([samples + 1, samples + 2, samples + 3]), 0)
-    of_bands, of_fingerprints = query.chains()
+    of_bands, of_fingerprints = chains_of(query)
     assert [level.tolist() for level in of_bands] == [[3]] and 16 <= len(of_fingerprints[0]) <= 64
     asked = of_fingerprints[0].tolist()
     assert [(level - np.uint64(depth)).tolist() for depth, level in enumerate(of_fingerprints)] == [asked] * 4

@@ -16,7 +16,7 @@ from committed import commit_postings
 from memory_engine import MemoryEngine
 from numpy.typing import NDArray
 
-from docstore.dedup.buckets import NewPostings
+from docstore.dedup.buckets import IndexQuery, NewPostings
 from docstore.dedup.index import Pruner
 from docstore.dedup.runbuckets import RunBuckets, Texts
 from docstore.dedup.runs import pruned_parts
@@ -24,7 +24,6 @@ from docstore.model.format import RUN_LOG_PREFIX, RUN_REBUILD_ROW, RUN_TEXT_GONE
 from docstore.model.types import Durability, RowMutations, SetCell
 from docstore.storage.engine import Engine
 from docstore.storage.files import Files
-from tests.reference.ranking import IndexQuery
 
 FLUSH = 50
 

@@ -1,26 +1,21 @@
-"""Runs of postings against a plain dict: building, merging, bounds and damage; by native code and the reference."""
+"""Runs of postings against a plain dict: building, merging, bounds and damage."""
 
 from __future__ import annotations
 
 import struct
-from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
 
-from docstore import compiled
-from docstore.dedup.runs import Run, merged_parts, pruned_parts, run_parts, shape_of
+from docstore.compiled import docstore_native
+from docstore.dedup.runs import LIST_LIMIT, Run, merged_parts, pruned_parts, run_parts, shape_of
 from docstore.model import format as disk
 from docstore.model.errors import CorruptionError, InvalidArgument, UnsupportedFormat
 from docstore.model.format import RUN_FOOTER_BYTES, RUN_KEY_BITS, RUN_TEXT_GONE
-from tests.reference import postings as reference
-from tests.reference.postings import LIST_LIMIT, RunView, bound_buckets, mix, pack
+from tests.reference.postings import RunView, bound_buckets, entry_bits, mix, pack, tag_bits
 
 SEED = 20261120
-CODES = [reference] if compiled.WHY_NOT else [reference, compiled.docstore_native]
-
-pytestmark = pytest.mark.parametrize("code", CODES, ids=["reference", "native"][: len(CODES)])
 
 
 def postings_of(keys: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -31,12 +26,12 @@ def postings_of(keys: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.nda
     return bound_buckets(postings, LIST_LIMIT), table[np.argsort(first)]
 
 
-def bytes_of(code: Any, keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    return np.frombuffer(b"".join(run_parts(code, *postings_of(keys, texts))), np.uint8)
+def bytes_of(keys: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    return np.frombuffer(b"".join(run_parts(*postings_of(keys, texts))), np.uint8)
 
 
-def build(code: Any, keys: np.ndarray, texts: np.ndarray) -> Run:
-    return Run(bytes_of(code, keys, texts))
+def build(keys: np.ndarray, texts: np.ndarray) -> Run:
+    return Run(bytes_of(keys, texts))
 
 
 def load(seed: int, count: int, texts: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
@@ -61,8 +56,8 @@ def expected_of(keys: np.ndarray, texts: np.ndarray) -> dict[int, list[int]]:
     return found
 
 
-def found_in(code: Any, opened: list[Run], keys: np.ndarray, limit: int = LIST_LIMIT) -> list[list[int]]:
-    found = code.Postings([run.view(code) for run in opened]).find(keys, limit, None)
+def found_in(opened: list[Run], keys: np.ndarray, limit: int = LIST_LIMIT) -> list[list[int]]:
+    found = docstore_native.Postings([run.view() for run in opened]).find(keys, limit, None)
     owner, texts = np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.uint64)
     assert (np.diff(owner) >= 0).all()
     result: list[list[int]] = [[] for _ in range(len(keys))]
@@ -72,15 +67,15 @@ def found_in(code: Any, opened: list[Run], keys: np.ndarray, limit: int = LIST_L
 
 
 @pytest.mark.parametrize("keys", [1, 700, 30_000])
-def test_a_run_gives_the_first_texts_of_a_key_in_order_of_arrival(code: Any, keys: int) -> None:
+def test_a_run_gives_the_first_texts_of_a_key_in_order_of_arrival(keys: int) -> None:
     named = load(1, 40_000, 300, keys)
-    run = build(code, *named)
+    run = build(*named)
     expected = expected_of(*named)
     assert run.postings == sum(min(len(texts), LIST_LIMIT) for texts in expected.values())
     assert (run.keys, run.texts) == (len(expected), len(set(named[1].tolist())))
     asked = np.concatenate([np.array(list(expected), np.uint64), np.arange(500, dtype=np.uint64)])
-    assert found_in(code, [run], asked) == [expected.get(key, [])[:LIST_LIMIT] for key in asked.tolist()]
-    assert found_in(code, [run], asked[:0]) == []
+    assert found_in([run], asked) == [expected.get(key, [])[:LIST_LIMIT] for key in asked.tolist()]
+    assert found_in([run], asked[:0]) == []
     assert np.array_equal(
         RunView(run.buffer, run.layout, *run.shape).postings_between(
             0, 1 << run.shape.slice_bits, run.shape.slice_bits
@@ -90,85 +85,85 @@ def test_a_run_gives_the_first_texts_of_a_key_in_order_of_arrival(code: Any, key
 
 
 @pytest.mark.parametrize("limit", [LIST_LIMIT, 5])
-def test_merged_runs_equal_a_run_of_all_their_postings(code: Any, limit: int) -> None:
+def test_merged_runs_equal_a_run_of_all_their_postings(limit: int) -> None:
     parts = [load(seed, 300 * seed**3, 80, 20_000) for seed in range(1, 5)]
-    pieces = [build(code, *part) for part in parts]
+    pieces = [build(*part) for part in parts]
     assert len({piece.shape.slice_bits for piece in pieces}) > 1
-    merged = Run(np.frombuffer(b"".join(merged_parts(code, pieces, limit)), np.uint8))
+    merged = Run(np.frombuffer(b"".join(merged_parts(pieces, limit)), np.uint8))
     expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     asked = np.array(list(expected), np.uint64)
     first = [texts[:limit] for texts in expected.values()]
-    assert found_in(code, [merged], asked) == first
-    assert found_in(code, pieces, asked, limit) == first, "merged or not, a look-up gives the same"
+    assert found_in([merged], asked) == first
+    assert found_in(pieces, asked, limit) == first, "merged or not, a look-up gives the same"
     assert (merged.postings, merged.keys) == (sum(map(len, first)), len(first))
     assert merged.damaged_parts() == []
 
 
 @pytest.mark.parametrize("limit", [4, LIST_LIMIT])
 @pytest.mark.parametrize("left", [0, 1, 30, 60, 100])
-def test_a_pruned_run_lacks_removed_texts_and_full_buckets_stay_full(code: Any, limit: int, left: int) -> None:
+def test_a_pruned_run_lacks_removed_texts_and_full_buckets_stay_full(limit: int, left: int) -> None:
     keys, texts = load(left, 3000, 100, 200)
     postings, table = postings_of(keys, texts)
-    run = Run(np.frombuffer(b"".join(run_parts(code, bound_buckets(postings, limit), table)), np.uint8))
+    run = Run(np.frombuffer(b"".join(run_parts(bound_buckets(postings, limit), table)), np.uint8))
     every = np.unique(keys)
-    before = found_in(code, [run], every)
+    before = found_in([run], every)
     live = np.sort(table[:: max(1, 100 // left)][:left]) if left else table[:0]
     for _ in range(2):  # a second time changes nothing
-        run = Run(np.frombuffer(b"".join(pruned_parts(code, run, live, limit)), np.uint8))
+        run = Run(np.frombuffer(b"".join(pruned_parts(run, live, limit)), np.uint8))
         assert not run.damaged_parts()
         assert run.texts == len(live) + min(limit, 100 - len(live))
         stay = [[text for text in texts if text in live] for texts in before]
         gone = [RUN_TEXT_GONE] * limit
         expected = [(its + gone)[:limit] if len(was) >= limit else its for was, its in zip(before, stay, strict=True)]
-        assert found_in(code, [run], every) == expected
+        assert found_in([run], every) == expected
     assert sum(map(len, expected)) == run.postings
 
 
 @pytest.mark.parametrize("left", [0, 3, 60])
-def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(code: Any, left: int) -> None:
+def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(left: int) -> None:
     parts = [load(seed, 20_000, 200, 1 << 20) for seed in (1, 2)]
     live = np.sort(np.concatenate([np.unique(texts)[:left] for _, texts in parts]))
     runs_left = []
     for keys, texts in parts:
-        pruned = b"".join(pruned_parts(code, build(code, keys, texts), live, LIST_LIMIT))
+        pruned = b"".join(pruned_parts(build(keys, texts), live, LIST_LIMIT))
         runs_left.append(Run(np.frombuffer(pruned, np.uint8)))
     assert runs_left[0].shape.slice_bits > shape_of(runs_left[0].keys + runs_left[1].keys, 1).slice_bits
-    merged = Run(np.frombuffer(b"".join(merged_parts(code, runs_left, LIST_LIMIT)), np.uint8))
-    again = Run(np.frombuffer(b"".join(pruned_parts(code, runs_left[1], live, LIST_LIMIT)), np.uint8))
+    merged = Run(np.frombuffer(b"".join(merged_parts(runs_left, LIST_LIMIT)), np.uint8))
+    again = Run(np.frombuffer(b"".join(pruned_parts(runs_left[1], live, LIST_LIMIT)), np.uint8))
     expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     roomy = {key: texts for key, texts in expected.items() if len(texts) < LIST_LIMIT}
     asked = np.array(list(roomy), np.uint64)
     stay = [[text for text in texts if text in live] for texts in roomy.values()]
-    assert found_in(code, [merged], asked) == found_in(code, [runs_left[0], again], asked) == stay
+    assert found_in([merged], asked) == found_in([runs_left[0], again], asked) == stay
 
 
-def test_runs_with_the_same_keys_are_merged_with_one_of_few_keys(code: Any) -> None:
+def test_runs_with_the_same_keys_are_merged_with_one_of_few_keys() -> None:
     keys = np.arange(5000, dtype=np.uint64)
-    pieces = [build(code, keys, np.full(5000, text, np.uint64)) for text in (1, 2)]
-    both = Run(np.frombuffer(b"".join(merged_parts(code, pieces, LIST_LIMIT)), np.uint8))
-    few = build(code, keys[:10], np.full(10, 3, np.uint64))
+    pieces = [build(keys, np.full(5000, text, np.uint64)) for text in (1, 2)]
+    both = Run(np.frombuffer(b"".join(merged_parts(pieces, LIST_LIMIT)), np.uint8))
+    few = build(keys[:10], np.full(10, 3, np.uint64))
     assert both.shape.slice_bits > shape_of(both.keys + few.keys, 3).slice_bits
-    merged = Run(np.frombuffer(b"".join(merged_parts(code, [both, few], LIST_LIMIT)), np.uint8))
-    assert found_in(code, [merged], keys) == [[1, 2, 3]] * 10 + [[1, 2]] * 4990
+    merged = Run(np.frombuffer(b"".join(merged_parts([both, few], LIST_LIMIT)), np.uint8))
+    assert found_in([merged], keys) == [[1, 2, 3]] * 10 + [[1, 2]] * 4990
 
 
-def test_a_run_of_texts_without_keys_is_a_run(code: Any) -> None:
+def test_a_run_of_texts_without_keys_is_a_run() -> None:
     nothing = np.empty(0, np.uint64)
     texts = np.array([1 << 47, 5], np.uint64)
-    run = Run(np.frombuffer(b"".join(run_parts(code, nothing, texts)), np.uint8))
+    run = Run(np.frombuffer(b"".join(run_parts(nothing, texts)), np.uint8))
     assert (run.postings, run.text_numbers().tolist()) == (0, texts.tolist())
-    merged = Run(np.frombuffer(b"".join(merged_parts(code, [run, run], 64)), np.uint8))
+    merged = Run(np.frombuffer(b"".join(merged_parts([run, run], 64)), np.uint8))
     assert merged.text_numbers().tolist() == texts.tolist() * 2
 
 
-def test_the_bound_keeps_the_first_texts_of_each_key(code: Any) -> None:
+def test_the_bound_keeps_the_first_texts_of_each_key() -> None:
     postings = pack(np.array([1, 1, 1, 2, 3, 3], np.uint64), np.array([0, 1, 2, 0, 4, 5], np.uint64))
     assert bound_buckets(postings, 2).tolist() == postings[[0, 1, 3, 4, 5]].tolist()
     assert bound_buckets(postings, 9).tolist() == postings.tolist()
     assert bound_buckets(postings[[0, 0, 0, 1, 2, 2, 3]], 2).tolist() == postings[[0, 1, 3]].tolist()
 
 
-def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_low_bits(code: Any) -> None:
+def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_low_bits() -> None:
     keys = np.arange(200_000, dtype=np.uint64) * np.uint64(16)
     mixed = mix(keys)
     assert int(mixed.max()) < 1 << RUN_KEY_BITS
@@ -177,17 +172,17 @@ def test_mixed_keys_are_even_in_their_head_and_tail_though_fingerprints_share_lo
         assert abs(counts - 200_000 / 256).max() < 6 * (200_000 / 256) ** 0.5
 
 
-def test_a_run_takes_no_more_bytes_than_promised_per_posting(code: Any) -> None:
+def test_a_run_takes_no_more_bytes_than_promised_per_posting() -> None:
     rng = np.random.default_rng(SEED)
     postings = np.sort(pack(mix(rng.integers(0, 1 << 60, 300_000, dtype=np.uint64)), np.uint64(0)))
     postings |= rng.integers(0, 16_384, 300_000, dtype=np.uint64)
-    raw = b"".join(run_parts(code, np.sort(postings), np.arange(16_384, dtype=np.uint64)))
+    raw = b"".join(run_parts(np.sort(postings), np.arange(16_384, dtype=np.uint64)))
     # bits: 14 of place, 1, 25 of tag, 32 of fence for 9 keys
     assert len(raw) < 300_000 * 5.5 + 16_384 * 6 + 5000
 
 
-def test_a_flipped_byte_in_a_part_is_named_and_no_merge_takes_it_over(code: Any) -> None:
-    raw = bytes_of(code, *load(3, 1000, 50, 400)).copy()
+def test_a_flipped_byte_in_a_part_is_named_and_no_merge_takes_it_over() -> None:
+    raw = bytes_of(*load(3, 1000, 50, 400)).copy()
     layout = Run(raw).layout
     assert Run(raw).damaged_parts() == []
     for name, begin, end in zip(("texts", "slices", "index"), layout, layout[1:], strict=False):
@@ -196,12 +191,12 @@ def test_a_flipped_byte_in_a_part_is_named_and_no_merge_takes_it_over(code: Any)
             damaged = Run(raw)
             assert damaged.damaged_parts() == [name]
             with pytest.raises(CorruptionError, match=f"the {name} of a run of postings are damaged"):
-                list(merged_parts(code, [damaged], 64))
+                list(merged_parts([damaged], 64))
             raw[at] ^= 1
 
 
-def test_a_damaged_or_unfinished_run_is_refused(code: Any) -> None:
-    raw = bytes_of(code, *load(4, 500, 20, 100))
+def test_a_damaged_or_unfinished_run_is_refused() -> None:
+    raw = bytes_of(*load(4, 500, 20, 100))
     for length in (0, 7, 8, 100, len(raw) - 8):
         with pytest.raises(CorruptionError, match=r"not a run|cut short|damaged"):
             Run(raw[:length])
@@ -214,8 +209,8 @@ def test_a_damaged_or_unfinished_run_is_refused(code: Any) -> None:
             Run(damaged)
 
 
-def test_a_run_of_another_format_is_not_reported_as_damaged(code: Any) -> None:
-    raw = bytes_of(code, *load(4, 500, 20, 100)).copy()
+def test_a_run_of_another_format_is_not_reported_as_damaged() -> None:
+    raw = bytes_of(*load(4, 500, 20, 100)).copy()
     foot = raw[-RUN_FOOTER_BYTES:]
     foot[8] = 9
     foot[-4:] = np.frombuffer(struct.pack("<I", crc32(foot[:-4].tobytes())), np.uint8)
@@ -223,19 +218,19 @@ def test_a_run_of_another_format_is_not_reported_as_damaged(code: Any) -> None:
         Run(raw)
 
 
-def test_more_texts_than_places_are_refused(code: Any) -> None:
+def test_more_texts_than_places_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="texts"):
-        list(run_parts(code, np.empty(0, np.uint64), np.zeros((1 << 24) + 1, np.uint64)))
+        list(run_parts(np.empty(0, np.uint64), np.zeros((1 << 24) + 1, np.uint64)))
 
 
-def test_large_runs_have_entries_that_eight_bytes_hold(code: Any) -> None:
+def test_large_runs_have_entries_that_eight_bytes_hold() -> None:
     for keys in (0, 1, 5000, 1 << 20, 1 << 28, 1 << 33):
         for texts in (1, 2048, 1 << 24):
             shape = shape_of(keys, texts)
-            assert shape.entry_bits <= 57 and shape.tag_bits > 7
+            assert entry_bits(shape) <= 57 and tag_bits(shape) > 7
 
 
-def test_the_bytes_of_a_run_are_pinned(code: Any) -> None:
+def test_the_bytes_of_a_run_are_pinned() -> None:
     """Another sum means another layout: raise RUN_FORMAT_VERSION and describe it in docs/format.md."""
-    raw = bytes_of(code, *load(5, 20_000, 100, 9000)).tobytes()
+    raw = bytes_of(*load(5, 20_000, 100, 9000)).tobytes()
     assert (disk.RUN_FORMAT_VERSION, len(raw), crc32(raw)) == (2, 40656, 2698327027)

@@ -466,7 +466,7 @@ def test_a_cache_without_the_middleware_is_refused(crawl: Callable[..., Crawl]) 
 
 
 def test_crawlers_share_a_served_store(tmp_path: Path) -> None:
-    pytest.importorskip("litestar", reason="the server is not installed: pip install '.[server]'")
+    pytest.importorskip("uvicorn", reason="the server is not installed: pip install '.[server]'")
     from tests.serving import serving
 
     tokens = tmp_path / "tokens"

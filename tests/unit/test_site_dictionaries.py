@@ -77,7 +77,7 @@ def test_a_path_segment_has_another_dictionary_than_the_pages_of_its_host(store:
     assert mixed[1].body in of_flat and mixed[0].body not in of_flat
 
 
-ROOM_OF_ONE = Dictionary(bytes(150_000), load=bytes).memory_bytes
+ROOM_OF_ONE = Dictionary(bytes(150_000)).memory_bytes
 """More than a first dictionary of such a site takes, less than two take."""
 
 

@@ -14,11 +14,11 @@ import pytest
 from docstore.cli.main import main
 from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument
+from docstore.model.sets import Sets
 from docstore.sweep.candidates import candidates
 from docstore.sweep.engine import TextRule, save_sets, sets_of_texts, shared_of_files, shared_of_sets
 from docstore.sweep.job import SweepOptions
 from tests.pages import changed, words
-from tests.reference.fingerprints import Sets
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install '.[spark]'")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from cli_case import Terminal, article, html
-from warc_records import numbered, urls
+from warc_records import message, numbered, record, urls
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
@@ -108,7 +108,7 @@ def test_a_wrong_checksum_of_a_plain_file_is_reported() -> None:
     [
         (packed({"archive/a.warc": b"x"}, package=False), "a zip file without datapackage.json"),
         (packed({"pages/pages.jsonl": b"x"}), "a WACZ file without records"),
-        (packed({"archive/a.wacz": packed({"archive/a.warc.gz": WARC})}), "cannot be read from a pipe"),
+        (packed({"a.wacz": packed({"archive/a.warc.gz": WARC})}, zipfile.ZIP_DEFLATED), "unzip the outer file first"),
         (packed({"archive/a.txt": b"some text"}), "not a WARC or ARC or TREC Web"),
         (packed({"archive/a.warc": b"x" * 100}, zipfile.ZIP_BZIP2), "zip compression 12 is not supported"),
         (packed({"archive/a.warc": b"x" * 100}, zipfile.ZIP_LZMA), "zip compression 14 is not supported"),
@@ -117,6 +117,33 @@ def test_a_wrong_checksum_of_a_plain_file_is_reported() -> None:
 def test_other_content_is_refused_with_its_reason(raw: bytes, reason: str) -> None:
     (found,) = run(raw)
     assert isinstance(found, DamagedEntry) and reason in found.reason
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_a_collection_of_wacz_files_is_read(package: bool) -> None:
+    """The profile `multi-wacz-package` (webrecorder/wabac.js#115, webrecorder/browsertrix#1289)."""
+    inner = packed({"archive/a.warc.gz": WARC})
+    other = packed({"archive/b.warc": record(message(), "http://other.example/")})
+    raw = packed({"crawl-0.wacz": inner, "crawl-1.wacz": other}, package=package)
+    found = run(raw)
+    assert urls(found) == [*URLS, "http://other.example/"]
+    for entry in found:
+        assert isinstance(entry, PageEntry)
+        assert raw[entry.offset :].startswith((b"\x1f\x8b", b"WARC/1."))
+
+
+def test_damage_in_a_wacz_file_of_a_collection_names_both_files() -> None:
+    [reason] = reasons(run(packed({"crawl-0.wacz": packed({"archive/a.txt": b"some text"})})))
+    assert reason.endswith("(in 'archive/a.txt') (in 'crawl-0.wacz')")
+
+
+def test_collections_are_read_to_a_depth() -> None:
+    raw = packed({"archive/a.warc.gz": WARC})
+    for _ in range(2):
+        raw = packed({"crawl.wacz": raw})
+    assert urls(run(raw)) == URLS
+    [reason] = reasons(run(packed({"crawl.wacz": raw})))
+    assert "unzip them first" in reason
 
 
 def test_an_encrypted_member_is_refused() -> None:

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.bench import kernel, paths
+from tools.bench import paths
 from tools.bench.harness import Section, load_pages, run_commands
 
 CORPUS = Path(os.environ.get("DOCSTORE_CORPUS", Path(__file__).parent.parent.parent / "examples"))
 SECTIONS = {
-    "kernel": kernel.run,
     "write": paths.write,
     "callers": paths.callers,
     "cores": paths.cores,

@@ -35,6 +35,7 @@ from lxml import etree
 from lxml import html as lxml_html
 
 import docstore
+from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Durability, Page, Schema, VerdictKind
 from docstore.sweep.job import SweepOptions, sweep
@@ -337,7 +338,7 @@ def judged(original: Page, copy: Page, how: Combination) -> tuple[bool, bool]:
     kernel = Kernel(Schema().extractor)
     one, two = (kernel.analyse(page.body, page.header("content-type")) for page in (original, copy))
     first, second = (kernel.shingles(analysis.main) for analysis in (one, two))
-    shared = kernel.overlap(first, second)
+    shared = docstore_native.overlap(first, second)
     if how.form == FIRST_HALF:
         counts = shared >= Schema().contained_threshold * len(second) > 0
     else:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from docstore.dedup.kernel import shared_members
 from docstore.model.errors import InvalidArgument
+from docstore.model.sets import Numbers, Sets, distinct, spans
 from docstore.sweep.candidates import CHUNK_PAIRS, ROUNDING, leaders
-from tests.reference.fingerprints import Numbers, Sets, distinct, spans
 
 
 class Pairs(NamedTuple):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from docstore.compiled import docstore_native
 from docstore.dedup.detector import jaccard
 from docstore.dedup.kernel import Kernel
 from docstore.model.types import Schema
@@ -51,7 +52,7 @@ def read_pairs(folder: Path, kernel: Kernel) -> list[JudgedPair]:
     for pair in sorted(path for path in folder.iterdir() if (path / "label").is_file()):
         texts = sorted(pair.glob("full-text-*"))
         one, other = (kernel.shingles(text.read_text("utf-8", "replace")) for text in texts)
-        similarity = jaccard(kernel.overlap(one, other), len(one), len(other))
+        similarity = jaccard(docstore_native.overlap(one, other), len(one), len(other))
         found.append(JudgedPair(similarity, int((pair / "label").read_text()) >= LEAST_LABEL))
     return found
 

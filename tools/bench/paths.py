@@ -57,15 +57,8 @@ def write_docstore(pages: Sequence[Page], folder: Path, **options: object) -> No
             pass
 
 
-def write_by_reference(pages: Sequence[Page], folder: Path) -> None:
-    """The same without native code, as where no Rust toolchain was at hand."""
-    with mock.patch.object(compiled, "WHY_NOT", "left out for this row"):
-        write_docstore(pages, folder)
-
-
 CONTENDERS: tuple[tuple[str, Callable[[Sequence[Page], Path], object]], ...] = (
     ("docstore, everything: verdicts, deltas, durability sync", write_docstore),
-    ("docstore, readable reference in place of all native code", write_by_reference),
     ("RocksDB, zstd (rocksdict), synced batches", rocksdb(synced=True).write),
     ("SQLite + zstd -3, synced transactions", sqlite(synced=True).write),
     ("WARC, gzip per record (warcio)", write_gzip_warc),
@@ -508,15 +501,6 @@ def cold(pages: Sequence[Page], command: str) -> Section:
                 for option in ("--body", "--headers", "--json")
             },
             "docstore get URL, of a store that a server holds": [program, "get", url, "--store", served],
-            "docstore get URL --versions 2: the whole command": [
-                program,
-                "get",
-                url,
-                "--versions",
-                "2",
-                "--store",
-                store,
-            ],
             "docstore --help": [program, "--help"],
             **{
                 f"docstore {words}": [program, *words.split()]

@@ -4,9 +4,9 @@
 
 Each pipeline sees the pages in order, extracts text, says of each page whether an earlier page of another URL has a
 Jaccard coefficient of 0.8 and above over 5-word shingles, and stores body and text; each runs in a process of its own
-on one core, over the corpus and over made pages.  The extra `bench-peers` has what is compared.
+on one core.  The extra `bench-peers` has what is compared.
 
-Truth of the made pages is how they were made.  Truth of the corpus is a folder with pages.tsv (page, url, date, words)
+The truth is a folder with pages.tsv (page, url, date, words)
 and pairs.tsv (page1, page2, shared and either of their shingles): pairs by the *whole visible* text, menus as well.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import multiprocessing
-import random
 import re
 import sqlite3
 import tempfile
@@ -26,7 +25,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import zstandard
 
 import docstore
@@ -36,9 +34,6 @@ from tools.bench.harness import Section, children_seconds, folder_bytes, load_pa
 from tools.bench.peers import BATCH_PAGES
 
 DUPLICATE = (VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR)
-MADE_PAGES = 800
-HTML = (("Content-Type", "text/html; charset=utf-8"),)
-START = 1_700_000_000_000_000
 Truth = dict[int, bool]
 """By number of a page that is judged: whether an earlier page of another URL is within the threshold."""
 
@@ -153,34 +148,6 @@ def by_docstore(pages: Sequence[Page], folder: Path) -> set[int]:
         return {number for number, result in results if result.verdict.kind in DUPLICATE}
 
 
-def by_datatrove(pages: Sequence[Page], folder: Path) -> set[int]:
-    """Trafilatura, MinHash signatures, buckets, clusters and filter, and JSON Lines of the texts that are kept."""
-    from datatrove.data import Document
-    from datatrove.pipeline.dedup import minhash
-    from datatrove.pipeline.extractors import Trafilatura
-    from datatrove.pipeline.writers import JsonlWriter
-    from datatrove.utils.logging import logger
-
-    class Signature(minhash.MinhashDedupSignature):  # type: ignore[misc]  # untyped
-        def get_shingles(self, text: str) -> Any:  # with the words of the others
-            return np.array([self._hash_func(one.encode()) for one in shingles(text)], np.uint64).reshape(-1, 1)
-
-    logger.remove()
-    config = minhash.MinhashConfig()
-    given = (Document(text=page.body.decode("utf-8", "replace"), id=str(n)) for n, page in enumerate(pages))
-    texts = list(Trafilatura(favour_precision=False, timeout=60, deduplicate=False).run(given))
-    with tempfile.TemporaryDirectory() as temporary:
-        signatures, buckets, removed = (f"{temporary}/{name}" for name in ("signatures", "buckets", "removed"))
-        Signature(signatures, config).run(iter(texts))
-        for rank in range(config.num_buckets):
-            stage = minhash.MinhashDedupBuckets(signatures, buckets, config=config, lines_to_buffer=1000)
-            stage.run(rank=rank, world_size=config.num_buckets)
-        minhash.MinhashDedupCluster(buckets, removed, config).run()
-        kept = minhash.MinhashDedupFilter(removed).run(iter(texts))
-        left = {int(one.id) for one in JsonlWriter(str(folder / "kept"), compression="zstd").run(kept)}
-    return {int(one.id) for one in texts} - left
-
-
 Run = Callable[[Sequence[Page], Path], set[int]]
 PIPELINES: dict[str, Run] = {
     "docstore, put_pages": by_docstore,
@@ -188,9 +155,8 @@ PIPELINES: dict[str, Run] = {
     "resiliparse, datasketch, SQLite": assembled(by_resiliparse, with_datasketch, in_sqlite),
     "trafilatura, rensa, SQLite": assembled(by_trafilatura, with_rensa, in_sqlite),
     "trafilatura, datasketch, rocksdict": assembled(by_trafilatura, with_datasketch, in_rocksdb),
-    "datatrove, trafilatura: a batch, texts alone are stored": by_datatrove,
 }
-PACKAGES = ("docstore", "resiliparse", "trafilatura", "rensa", "datasketch", "rocksdict", "datatrove")
+PACKAGES = ("docstore", "resiliparse", "trafilatura", "rensa", "datasketch", "rocksdict")
 
 
 def measured(pages: Sequence[Page], run: Run) -> tuple[float, float, int, float, set[int]]:
@@ -221,32 +187,6 @@ def measured(pages: Sequence[Page], run: Run) -> tuple[float, float, int, float,
 
 
 # --- what is true
-
-
-def made_pages(count: int) -> tuple[list[Page], Truth]:
-    """Pages of random words between the menu and the footer of a site; every second one copies one of another site."""
-    draw = random.Random(7)
-    words = [f"{draw.choice('bdfglmnprst')}{draw.choice('aeiou')}{number:x}" for number in range(20_000)]
-    pages: list[Page] = []
-    truth: Truth = {}
-    mains: list[list[str]] = []
-    for number in range(count):
-        main = [draw.choice(words) for _ in range(draw.randint(150, 800))]
-        if number % 2:
-            original = draw.choice(mains)
-            share = draw.choice([0, 0.005, 0.01, 0.04, 0.1])
-            main = [draw.choice(words) if draw.random() < share else word for word in original]
-            truth[number] = jaccard(shingles(" ".join(main)), shingles(" ".join(original))) >= THRESHOLD
-        else:
-            mains.append(main)
-            truth[number] = False
-        site = f"site{number % 37}"
-        menu = "".join(f"<li><a href='/{site}/{word}'>{word} of {site}</a></li>" for word in words[:25])
-        text = "".join(f"<p>{' '.join(main[at : at + 60])}.</p>" for at in range(0, len(main), 60))
-        head = f"<!doctype html><title>{' '.join(main[:4])}</title><nav><ul>{menu}</ul></nav>"
-        body = f"{head}<main><h1>{' '.join(main[:4])}</h1>{text}</main><footer>{site}, all rights reserved</footer>"
-        pages.append(Page(f"https://{site}.example/{number}", body.encode(), 200, HTML, START + number * 1000))
-    return pages, truth
 
 
 def truth_of(folder: Path, pages: Sequence[Page]) -> Truth:
@@ -284,10 +224,9 @@ def main(*, corpus: Path, truth: Path = Path(), limit: int | None = None) -> Sec
     """Assembled pipelines and docstore, on the same pages."""
     logging.disable(logging.CRITICAL)
     heads = ("pipeline", "pages/s of processor time", "of wall time", "on disk, % of bodies", "peak memory, MB")
-    more = ("recall", "precision", "recall, made pages", "precision, made pages")
+    more = ("recall", "precision")
     section = Section("Assembled pipelines", "python -m tools.bench.pipelines --corpus DIR --truth DIR", heads + more)
     pages = load_pages(corpus, limit)
-    made, of_made = made_pages(MADE_PAGES)
     of_corpus = truth_of(truth, pages)
     if not of_corpus:
         section.notes.append("Recall and precision on the corpus are left out: --truth has no pairs.tsv.")
@@ -296,18 +235,17 @@ def main(*, corpus: Path, truth: Path = Path(), limit: int | None = None) -> Sec
         for what, run in PIPELINES.items():
             try:
                 processor, wall, disk, memory, flagged = measured(pages, run)
-                flagged_made = measured(made, run)[-1]
             except EOFError:
                 section.notes.append(f"Did not run: {what}; the extra `bench-peers` has what it needs.")
                 continue
             speeds = (f"{len(pages) / processor:,.0f}", f"{len(pages) / wall:,.0f}")
             sizes = (f"{100 * disk / body_bytes:.1f}", f"{memory:.0f}")
-            section.rows.append((what, *speeds, *sizes, *quality(of_corpus, flagged), *quality(of_made, flagged_made)))
+            section.rows.append((what, *speeds, *sizes, *quality(of_corpus, flagged)))
     found = ", ".join(f"{name} {version(name)}" for name in PACKAGES if importlib.util.find_spec(name))
-    repeated, repeated_made = sum(of_corpus.values()), sum(of_made.values())
+    repeated = sum(of_corpus.values())
     section.notes.append(
         f"{len(pages)} pages, {body_bytes / 1e6:.0f} MB, {repeated} of them with an earlier near duplicate of another "
-        f"URL; {MADE_PAGES} made pages, {repeated_made} of them. One core; memory is beyond the pages. {found}."
+        f"URL. One core; memory is beyond the pages. {found}."
     )
     return section
 

@@ -1,13 +1,12 @@
 """Search: how good its ranking is beside plain BM25, and how fast index and queries are.
 
     python -m tools.bench.search quality DOCUMENTS QUERIES JUDGEMENTS
-    python -m tools.bench.search speed STORE [--queries 1000] [--copies 35]
+    python -m tools.bench.search speed STORE [--queries 1000]
 
 The first takes a collection in SMART's format, such as Cranfield's cran.all.1400, cran.qry and cranqrel: each document
 becomes a page with its title and text, and the reference gets the words of title and main text as the store has them,
 under the same BM25 (bm25s, method lucene, k1 1.2, b .75).  The second makes the index of a store from nothing, in a
-folder of its own, and asks queries of one to four words that stand together on pages of the store.  With copies every
-page is in the index so many times: how long queries take in a larger one.
+folder of its own, and asks queries of one to four words that stand together on pages of the store.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import docstore
 from docstore.model.keys import url_of
@@ -131,28 +129,10 @@ def _precisions(ranking: Sequence[str], relevant: set[str]) -> tuple[float, floa
     return total / len(relevant), len(relevant.intersection(ranking[:10])) / 10
 
 
-class _Copying:
-    """A writer of an index that adds every page several times."""
-
-    def __init__(self, writer: Any, copies: int) -> None:
-        self._writer = writer
-        self._copies = copies
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
-
-    def add_document(self, document: Any) -> None:
-        for _ in range(self._copies):
-            self._writer.add_document(document)
-
-
-def speed(store: Path, *, queries: int = 1000, copies: int = 1) -> Section:
+def speed(store: Path, *, queries: int = 1000) -> Section:
     """Pages a second into the index, its size, and how long queries take."""
     with tempfile.TemporaryDirectory() as folder, docstore.open(store) as opened:
         index = opened.search_index(folder)
-        if copies > 1:
-            make = index.writer
-            index.writer = lambda opened: _Copying(make(opened), copies)  # type: ignore[assignment,method-assign,return-value]
         before = time.process_time()
         report = index.update()
         seconds = time.process_time() - before
@@ -172,7 +152,7 @@ def speed(store: Path, *, queries: int = 1000, copies: int = 1) -> Section:
             "ten hits": {"collapse": False, "length": 0},
             "the same, collapsed, with snippets": {},
         }
-        for name, given in list(options.items())[: 1 if copies > 1 else None]:  # copies collapse
+        for name, given in options.items():
             for query in asked[:20]:
                 opened.search(query, index=folder, **given)
             times = []

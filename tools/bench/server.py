@@ -1,6 +1,6 @@
 """The server beside the embedded store on the same pages; and how fast it answers while it is written to.
 
-    python -m tools.bench.server writes|reads|speed|archive|memory --corpus DIR [--limit N]
+    python -m tools.bench.server writes|reads|speed|archive --corpus DIR [--limit N]
 
 Writes are by two client processes through the server and by one process with the store; reads at 200 a second and at
 full speed, and requests of the archive API, by `wrk`, which has to be installed; memory is the server's, over time.
@@ -14,11 +14,9 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,7 +28,7 @@ import docstore
 from docstore.model.types import Page
 from docstore.serving.archive_captures import digits14
 from docstore.serving.client import connect
-from tools.bench.harness import Section, load_pages, memory_of, processor_seconds, run_commands, seconds_of
+from tools.bench.harness import Section, load_pages, processor_seconds, run_commands, seconds_of
 
 COMMAND = "python -m tools.bench.server"
 CLIENTS = 2
@@ -39,7 +37,6 @@ READS_A_SECOND = 200
 READERS = 4
 CONNECTIONS = 8
 MOST_TARGETS = 5000
-SLOW_CLIENTS = 64
 LOOKED_UP = 2000
 """Pages that are read while others are written."""
 PAGE_BYTES = 4096
@@ -205,7 +202,7 @@ def _empty() -> Iterator[Path]:
 
 
 def reads(*, corpus: Path, limit: int | None = None, seconds: int = 15) -> Section:
-    """Latency of `get` at a fixed rate: alone, beside two writers, and with slow clients as well; then look-ups."""
+    """Latency of `get` at a fixed rate: alone, and beside two writers; and of look-ups."""
     pages = load_pages(corpus, limit)
     heads = ("what", "asked/s", "p50 ms", "p99 ms", "errors")
     section = Section("Reads of a server", f"{COMMAND} reads --corpus DIR", heads)
@@ -228,8 +225,6 @@ def reads(*, corpus: Path, limit: int | None = None, seconds: int = 15) -> Secti
                 client.go()
             time.sleep(2)
             section.rows.append(row(f"get, beside {CLIENTS} writers"))
-            with slow_clients(url):
-                section.rows.append(row(f"the same, and {SLOW_CLIENTS} slow clients"))
             for client in clients:
                 client.stop()
     section.notes.append(f"By wrk: {READERS} connections, {seconds} s a row; JSON of a page with its text.")
@@ -347,60 +342,6 @@ def load(
     return f"{float(answered):,.0f}", _milliseconds(said, 50), _milliseconds(said, 99), wrong[0] if wrong else "0"
 
 
-@contextlib.contextmanager
-def slow_clients(url: str) -> Iterator[None]:
-    """Clients that send a byte of their request at a time, and others that take no byte of their answer."""
-    host, port = url.removeprefix("http://").rsplit(":", 1)
-    ended = threading.Event()
-    sockets = []
-    for number in range(SLOW_CLIENTS):
-        one = socket.create_connection((host, int(port)))
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        if number % 2:
-            one.sendall(b"POST /v1/cells/scan HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
-            one.sendall(b"Content-Length: 2\r\n\r\n{}")
-        sockets.append(one)
-
-    def drip() -> None:
-        while not ended.wait(0.5):
-            for one in sockets[::2]:
-                with contextlib.suppress(OSError):
-                    one.send(b"G")
-
-    thread = threading.Thread(target=drip)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        for one in sockets:
-            one.close()
-
-
-def memory(*, corpus: Path, limit: int | None = None, minutes: int = 3) -> Section:
-    """Memory of the server at full load; what comes with 1,000 pages is of its own memory, since the row before."""
-    heads = ("minute", "pages", "own MB", "of files MB", "own MB a 1,000 pages")
-    section = Section("Memory of a server at full load", f"{COMMAND} memory --corpus DIR", heads)
-    written, own = 0, 0.0
-    with _empty() as folder, served(folder) as (process, url, _), connect(url) as store:
-        clients = [Client(url, corpus, limit, number, again=True) for number in range(CLIENTS)]
-        for client in clients:
-            client.go()
-        for minute in range(minutes + 1):
-            if minute:
-                time.sleep(60)
-            captures = store.stats()["totals"].get("captures", 0)
-            now = memory_of(process.pid)
-            more = f"{(now.own - own) / (captures - written) * 1000:.2f}" if captures > written else ""
-            section.rows.append((str(minute), str(captures), f"{now.own:.0f}", f"{now.files:.0f}", more))
-            written, own = captures, now.own
-            print(section.rows[-1], file=sys.stderr, flush=True)
-        for client in clients:
-            client.stop()
-    return section
-
-
 def _milliseconds(said: str, percentile: int) -> str:
     found = re.search(rf"\s{percentile}%\s+([\d.]+)(us|ms|s)", said)
     assert found is not None, said
@@ -408,4 +349,4 @@ def _milliseconds(said: str, percentile: int) -> str:
 
 
 if __name__ == "__main__":
-    run_commands(writes, reads, speed, archive, memory, write_share)
+    run_commands(writes, reads, speed, archive, write_share)

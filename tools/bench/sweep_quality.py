@@ -31,12 +31,12 @@ from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
 from docstore.dedup.kernel import Kernel
 from docstore.model.keys import canonical_url, url_of
+from docstore.model.sets import Numbers, Sets
 from docstore.model.types import PutResult, VerdictKind
 from docstore.store import DocumentStore
 from docstore.sweep.engine import BY_TEXT
 from docstore.sweep.job import SweepOptions, SweepReport, sweep
 from docstore.sweep.pages import Versions, read_versions
-from tests.reference.fingerprints import Numbers, Sets
 from tools.bench.exact_join import PairSet, exact_join, recall
 from tools.bench.harness import Section, machine, one_core, run_commands
 
@@ -254,7 +254,6 @@ def speed(store: DocumentStore) -> Section:
     stages = ", ".join(f"{name} {spent:.2f}" for name, spent in report.stage_seconds.items())
     section.rows += [
         ("machine", f"one core of {machine()}"),
-        ("kernel", Kernel().name),
         ("captures", str(report.captures)),
         ("pages per second of computing, columns of each cluster written", f"{report.captures / seconds[0]:.0f}"),
         ("the same, nothing to write", f"{again.captures / seconds[1]:.0f}"),

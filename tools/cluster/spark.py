@@ -1,13 +1,10 @@
 """A real Spark cluster of separate processes on loopback: a Master and Workers, from the wheel of PySpark alone.
 
-    python -m tools.cluster.spark [--workers 2] [--memory 1g]
-
-Prints the address of the Master and runs until Ctrl-C.  Needs Java 17.
+Needs Java 17.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import shutil
@@ -15,8 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -130,29 +125,3 @@ def _free_port() -> int:
         server.bind((HOST, 0))
         port: int = server.getsockname()[1]
         return port
-
-
-def main() -> int:
-    """Run a cluster until Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m tools.cluster.spark", description="A Spark cluster on loopback.")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--memory", default="1g", help="of each worker (default: 1g)")
-    given = parser.parse_args()
-    reason = why_not()
-    if reason:
-        print(reason, file=sys.stderr)
-        return 1
-    with (
-        tempfile.TemporaryDirectory(prefix="docstore-spark-") as folder,
-        SparkCluster(Path(folder), workers=given.workers, memory=given.memory) as cluster,
-    ):
-        print(cluster.master, flush=True)
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            print("stopping", file=sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

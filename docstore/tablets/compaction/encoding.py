@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from docstore.model.analysis import BINS, estimate
 from docstore.model.capture import BODY, MAIN, Column, sketch_bins
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CODEC_ZSTD_DELTA, SKETCH_BYTES
@@ -35,7 +36,6 @@ from docstore.tablets.dictionaries import DictionaryFiles
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Tablet
 from docstore.tablets.values import LocalValues
-from tests.reference.fingerprints import BINS, estimate
 
 PIECE_BYTES = 1024
 GRAM_BYTES = 16
@@ -68,7 +68,7 @@ class Level(NamedTuple):
 
     def codec(self) -> ValueCodec:
         """Encodes values so hard."""
-        return ValueCodec(self.zstd, tries=self.tries, small=self.settles, compares=self.chooses, guesses=False)
+        return ValueCodec(self.zstd, tries=self.tries, small=self.settles, compares=self.chooses)
 
 
 LEVELS = {
@@ -246,7 +246,7 @@ class Relatives:
         if index is None or len(sketch) != SKETCH_BYTES:
             return 0.0
         equal = self._sketches[index] == np.frombuffer(sketch_bins(sketch), np.uint8)
-        return estimate(int(np.count_nonzero(equal)), BINS)
+        return estimate(int(np.count_nonzero(equal)))
 
     def add_text(self, body_name: bytes, base: Base, old_value: bytes) -> None:
         """Add a text that was written whole, as its body was; only the first for each body counts."""
@@ -329,7 +329,7 @@ class Relatives:
         equal = (self._sketches[:count] == np.frombuffer(sketch_bins(sketch), np.uint8)).sum(axis=1)
         best = np.argsort(-equal, kind="stable")[: self._level.tries]
         for index in best.tolist():
-            if estimate(int(equal[index]), BINS) >= self._level.least_likeness:
+            if estimate(int(equal[index])) >= self._level.least_likeness:
                 yield self._sketched[index]
 
     def _of(self, pointer: PagePointer, column: Column = BODY) -> Base | None:

@@ -8,7 +8,6 @@ record is replaced only if unchanged.  After a lost race the records are garbage
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from threading import Event
 from typing import NamedTuple
@@ -345,7 +344,7 @@ class Relocator:
         now = None
         if current and self._relatives.is_usable(current):
             now = Encoded(record.codec, current, record.payload), Base(current, b"", b"", PagePointer(0, row_key))
-        own = (body_raw, b"") if column == MAIN and body is not None and body.new == body_ref else None
+        own = body_raw if column == MAIN and body is not None and body.new == body_ref else b""
         if base_value == old or is_shared:
             encoded, base = self._encode(column, raw, body=own)
         elif column == BODY:
@@ -383,10 +382,10 @@ class Relocator:
         bases: Iterable[Base] = (),
         *,
         saves: Callable[[Base], int] | None = None,
-        body: tuple[bytes, bytes] | None = None,
+        body: bytes = b"",
         now: tuple[Encoded, Base] | None = None,
     ) -> tuple[Encoded, Base | None]:
-        dictionary = partial(self._dictionaries.get, column)
+        dictionary = self._dictionaries.get(column)
         return self._codec.choose(column, raw, bases, dictionary, saves=saves, body=body, now=now)
 
     def _has_owner(self, row_key: bytes, column: Column, value: bytes) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.model.capture import BODY, Column
 from docstore.model.format import (
     CAPTURE_FAMILY,
@@ -41,7 +41,7 @@ from docstore.tablets.record import (
     copies_mark,
     decode_ref,
     encode_record,
-    record_encoder,
+    encode_records,
 )
 from docstore.tablets.segment import SegmentRow, ValueLog, encode_header
 
@@ -51,8 +51,6 @@ PAGES = "pages"
 SLICE_CELLS = 10_000
 SMALL_GARBAGE_BYTES = 4096
 """So much garbage is ignored, because header and marks of a segment count as garbage."""
-_place_of = (lambda _: None) if compiled.WHY_NOT else compiled.docstore_native.value_place
-"""By native code; None if the reference has to check the ref."""
 _DELETES = frozenset((RECORD_DELETE_ROW, RECORD_DELETE_FAMILY, RECORD_DELETE_COLUMN))
 
 
@@ -60,7 +58,7 @@ def place_of(cell_value: bytes) -> tuple[int, int, int] | None:
     """Segment, offset and length of a ref; None for a value inside its cell."""
     if cell_value[:1] != REF_TAG:
         return None
-    return _place_of(cell_value) or decode_ref(parse_cell_value(cell_value).ref or b"")
+    return docstore_native.value_place(cell_value) or decode_ref(parse_cell_value(cell_value).ref or b"")
 
 
 def segment_of(cell_value: bytes) -> int | None:
@@ -139,12 +137,11 @@ class SegmentWriter:
         self._buffer = bytearray(encode_header(self.number, bodies.identity))
         self._buffer += encode_record(copies_mark(sources), self.number)
         self._file: AppendFile | None = None
-        self._encode = record_encoder()
         self.length_bytes = len(self._buffer)
 
     def add(self, record: Record) -> bytes:
         """Append a record; returns its ref, which can be read after `finish`."""
-        raw, (ref,) = self._encode((record,), self.number, self.length_bytes)
+        raw, (ref,) = encode_records((record,), self.number, self.length_bytes)
         self._buffer += raw
         self.length_bytes += len(raw)
         self.names.note(record)

@@ -24,7 +24,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +33,7 @@ try:
 except ModuleNotFoundError:  # plyvel-next: the same names, built for Pythons and systems that plyvel has no wheel for
     import plyvel_next as plyvel
 
-from docstore import compiled
+from docstore.compiled import docstore_native
 from docstore.model.codec import decode_timestamp, encode_timestamp, escape
 from docstore.model.errors import CommitUnknown, CorruptionError, DocstoreError, StorageError, StoreUnavailable
 from docstore.model.format import BARE_TABLES, ENGINE_DIRECTORY, ENGINE_END_KEY, KEY_END, KEY_ESCAPE, TABLE_TAGS
@@ -193,7 +192,8 @@ class Handle:
         """Drop the database in a forked child without freeing it: its threads exist only in the parent."""
         if self._database is not None:
             # Freeing it, even at exit, would wait for these threads.  Imported here, because few processes fork.
-            ctypes = import_module("ctypes")
+            import ctypes
+
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._database))
         self._database = None
         self.write_lock = threading.Lock()  # the old one may be locked by a thread that only the parent has
@@ -246,7 +246,6 @@ _LEVEL0_MOST = 4
 _POLL_SECONDS = 0.002
 _MOST_POLLS = 2500
 
-put_cells = None if compiled.WHY_NOT else compiled.docstore_native.put_cells
 _TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
@@ -524,7 +523,7 @@ class LevelDBEngine:
         batch = db.write_batch(sync=durability is Durability.SYNC)
         names = _TABLES, self._family_keys, SetCell, _LARGEST_CELL_BYTES
         try:
-            if put_cells is None or not put_cells(batch.put, rows, *names):
+            if not docstore_native.put_cells(batch.put, rows, *names):
                 self._fill(db, batch, rows)
         except _FOREIGN_ERRORS as error:
             raise self._translated(error, "reading the keys of a delete") from error
@@ -533,7 +532,7 @@ class LevelDBEngine:
     def _fill(self, db: Any, batch: Any, rows: Sequence[RowMutations]) -> None:
         """Fill a batch from rows, in order; bad mutations are refused here, before anything is written.
 
-        Native code puts the same cells, faster, unless it finds a delete or what may have to be refused.
+        The way of rows with deletes, and of what may have to be refused; `put_cells` in native code puts all others.
         """
         written: list[bytes] = []
         for table, row_key, mutations in rows:

@@ -59,10 +59,29 @@ impl Combined {
     }
 }
 
+/// What the rule decides, and what its steps found.
+pub struct Decision {
+    /// Numbers of the blocks that are main content, ascending.
+    pub kept: Vec<usize>,
+    /// Of each element: whether it is an advert.
+    pub adverts: Vec<bool>,
+    /// Of each block: whether step 2 drops it.
+    pub dropped: Vec<bool>,
+    /// Of each element: whether it is in the container of step 3.
+    pub inside: Vec<bool>,
+    /// Whether step 5 decided.
+    pub is_lenient: bool,
+}
+
 /// Numbers of the blocks that are main content, ascending; where no more than `few_solid` blocks are solid, the least
 /// weight is waived.
-#[inline(never)]
 pub fn select(page: &Outline, few_solid: usize) -> Vec<usize> {
+    decide(page, few_solid).kept
+}
+
+/// `select`, with what the steps of the rule found.
+#[inline(never)]
+pub fn decide(page: &Outline, few_solid: usize) -> Decision {
     let blocks = &page.blocks;
     let adverts = said_and_small(page, ADVERT);
     let mut solid = solid_weights(blocks, SOLID_WEIGHT, &adverts);
@@ -84,17 +103,20 @@ pub fn select(page: &Outline, few_solid: usize) -> Vec<usize> {
         kept = lead(blocks, &solid, &dropped, left[0]);
     }
     kept.extend_from_slice(&left[..last.map_or(left.len(), |place| place + 1)]);
-    kept.retain(|&number| blocks[number].link_weight * KEPT_LINKS.1 <= blocks[number].weight * KEPT_LINKS.0);
+    kept.retain(|&number| !is_links(&blocks[number]));
     if is_explicit && weigh(blocks, &kept) * EXPLICIT_SHARE < weigh(blocks, &left) {
         kept.extend_from_slice(&left);
         kept.sort_unstable();
         kept.dedup();
     }
-    if weigh(blocks, &kept) >= LITTLE_WEIGHT {
-        kept
-    } else {
-        lenient(page)
-    }
+    let is_lenient = weigh(blocks, &kept) < LITTLE_WEIGHT;
+    let kept = if is_lenient { lenient(page) } else { kept };
+    Decision { kept, adverts, dropped, inside, is_lenient }
+}
+
+/// Whether more than two thirds of a block are links.
+pub fn is_links(block: &Block) -> bool {
+    block.link_weight * KEPT_LINKS.1 > block.weight * KEPT_LINKS.0
 }
 
 pub fn weigh(blocks: &[Block], numbers: &[usize]) -> u64 {

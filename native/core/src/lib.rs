@@ -1,7 +1,7 @@
 //! Text and fingerprints of one page, from its bytes: the same bits as the readable Python reference, faster.
 //!
-//! `docstore/text/` and the lower half of `docstore/dedup/` define every result; each module here names the one it
-//! mirrors, and says only what differs in the way there.  Pure functions over borrowed bytes, no I/O, no panic on any
+//! `tests/reference/` defines the results in readable Python; each module here names the one it mirrors, and says only
+//! what differs in the way there.  Pure functions over borrowed bytes, no I/O, no panic on any
 //! input, time linear in the input.  Nothing here knows Python.
 #![deny(unsafe_code)]
 
@@ -12,6 +12,7 @@ pub mod bytes;
 pub mod charset;
 pub mod combined;
 pub mod evidence;
+pub mod explain;
 pub mod flow;
 mod groups;
 pub mod invariants;
@@ -25,6 +26,7 @@ pub mod outline;
 pub mod page;
 pub mod pairs;
 mod phrases;
+mod plateau;
 pub mod postings;
 pub mod ranking;
 pub mod references;
@@ -36,6 +38,7 @@ mod sixteen;
 pub mod sketch;
 pub mod sketches;
 pub mod slices;
+pub mod source;
 pub mod stamps;
 pub mod strays;
 pub mod texts;

@@ -4,7 +4,7 @@ use std::hash::Hasher;
 
 use crate::bytes;
 use crate::names::NAME_DIALOG;
-use crate::tables::scorecard::{MARK_COUNT, MARK_NEVER, MARK_SCORES, TAG_MARKS};
+use crate::tables::scorecard::{MARK_COUNT, MARK_NAMES, MARK_NEVER, MARK_SCORES, TAG_MARKS};
 
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const PARTS: usize = MARK_COUNT.div_ceil(64);
@@ -48,6 +48,12 @@ impl Marks {
     #[inline(always)]
     pub fn are_in(self, other: Self) -> bool {
         self.0.iter().zip(other.0).fold(0, |left, (mine, other)| left | (mine & !other)) == 0
+    }
+
+    /// The name and the score of each.
+    pub fn named(self) -> impl Iterator<Item = (&'static str, i32)> {
+        let has = move |mark: usize| self.0[mark / 64] >> (mark % 64) & 1 != 0;
+        (0..MARK_COUNT).filter(move |&mark| has(mark)).map(|mark| (MARK_NAMES[mark], MARK_SCORES[mark].into()))
     }
 
     /// Sum of the scores of those that are not in another set.

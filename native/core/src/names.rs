@@ -90,6 +90,12 @@ impl Names {
         self.number_at(name, 0, name.len())
     }
 
+    /// The name with a number, in lower case.
+    pub fn name(&self, number: u32) -> &[u8] {
+        let other = || self.others.iter().find(|&(_, &each)| each == number).map_or(&[][..], |(name, _)| name);
+        NAMES.get(number as usize).map_or_else(other, |name| name.as_bytes())
+    }
+
     #[cold]
     fn other(&mut self, name: &[u8]) -> u32 {
         for &(known, number) in &self.known.long {

@@ -48,7 +48,7 @@ impl Meta {
 }
 
 /// The first value of each of some attributes, references decoded; None where a name is missing.
-fn values<const N: usize>(attributes: &[u8], wanted: [&str; N]) -> [Option<String>; N] {
+pub fn values<const N: usize>(attributes: &[u8], wanted: [&str; N]) -> [Option<String>; N] {
     let mut found = [const { None }; N];
     each_attribute(attributes, |name, value| {
         if let Some(place) = wanted.iter().position(|each| name.eq_ignore_ascii_case(each.as_bytes())) {

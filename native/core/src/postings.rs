@@ -153,6 +153,53 @@ pub fn merge(
     Ok(encoded)
 }
 
+/// In place of the new place of a text: it is gone.
+pub const GONE: u64 = u64::MAX;
+
+/// Which slices of a run to make without texts that are gone, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Pruning<'a> {
+    /// By place, the new place of a text, or `GONE`.
+    pub places: &'a [u64],
+    /// How many texts stay.
+    pub texts: u64,
+    /// Postings at which a bucket is full.
+    pub limit: usize,
+}
+
+/// Slices `first..first + count`, under new places, without the postings of texts that are gone.
+///
+/// A full bucket keeps them, under places after those of all texts that stay: it must stay full.
+pub fn prune(run: Run<'_>, pruning: Pruning<'_>, shape: Shape, first: usize, count: usize) -> Result<Encoded, Damaged> {
+    let Pruning { places, texts, limit } = pruning;
+    let next_slice = first << run.shape.slice_bits >> shape.slice_bits;
+    let mut source = Source { run, offset: 0, next_slice, held: Vec::new(), at: 0 };
+    let mut encoded = Encoded::default();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for slice in first..(first + count).min(shape.slices()) {
+        before.clear();
+        after.clear();
+        source.take(shape.begin(slice), shape.begin(slice + 1), &mut before)?;
+        for of_key in before.chunk_by(|one, other| one >> PLACE_BITS == other >> PLACE_BITS) {
+            let mut gone = texts;
+            for posting in of_key {
+                let mut place = *places.get((posting & PLACE_MASK) as usize).ok_or(Damaged)?;
+                if place == GONE {
+                    if of_key.len() < limit {
+                        continue;
+                    }
+                    (place, gone) = (gone, gone + 1);
+                }
+                after.push(posting & !PLACE_MASK | place & PLACE_MASK);
+            }
+        }
+        after.sort_unstable();
+        bound(&mut after, LIST_LIMIT);
+        encoded.push(&after, shape);
+    }
+    Ok(encoded)
+}
+
 /// Look up mixed keys in runs, oldest first, then in tables: for each posting which key, ascending, and its text.
 ///
 /// At most `limit` texts of a key, the first ones.
@@ -209,7 +256,7 @@ fn by_owner(found: &[(u32, u64)], keys: usize) -> (Vec<u64>, Vec<u64>) {
     (owners, texts)
 }
 
-/// What a page asks for; see `ranking.IndexQuery`.
+/// What a page asks for; see `dedup.buckets.IndexQuery`.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Depth by depth.
@@ -268,7 +315,7 @@ const CROWD: u64 = 0x5bf0_3635_dcf9_8c31;
 /// Of fingerprints with full buckets, so many chains are gone along.
 const TEMPLATE_CHAINS: usize = 16;
 
-/// What going along the chains of a page gives; see `ranking.Proposal`.
+/// What going along the chains of a page gives; see `dedup.buckets.Proposal`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub proposal: Proposal,
@@ -276,7 +323,7 @@ pub struct Answer {
     pub further_keys: Vec<u64>,
 }
 
-/// Go along the chains of a page, and rank what is found: `ranking.propose`.
+/// `propose_by` with look-ups in runs, oldest first, then in tables.
 pub fn propose(
     runs: &[Run<'_>],
     tables: &[&Recent],
@@ -284,6 +331,21 @@ pub fn propose(
     limit: usize,
     looks: Looks,
 ) -> Result<Answer, Damaged> {
+    propose_by(asked, limit, looks, |mut keys| {
+        keys.iter_mut().for_each(|key| *key = mix_key(*key));
+        gather(runs, tables, &keys, limit)
+    })
+}
+
+/// Go along the chains of a page, and rank what is found: `propose` of `tests/reference/ranking.py`.
+///
+/// `find` gives (which key, text) of each posting of some keys, at most `limit` of a key.
+pub fn propose_by<E>(
+    asked: Asked<'_>,
+    limit: usize,
+    looks: Looks,
+    mut find: impl FnMut(Vec<u64>) -> Result<Vec<(u32, u64)>, E>,
+) -> Result<Answer, E> {
     let chains = Chains::new(asked);
     let mut postings = Vec::new();
     let mut further_keys = Vec::new();
@@ -315,9 +377,8 @@ pub fn propose(
         if depth == MIDDLE_DEPTH && in_bands * 2 >= chains.bands {
             further_keys.extend_from_slice(&crowd);
         }
-        keys.iter_mut().for_each(|key| *key = mix_key(*key));
-        let found = gather(runs, tables, &keys, limit)?;
         let mut counts = vec![0; keys.len()];
+        let found = find(keys)?;
         for &(owner, _) in &found {
             counts[owner as usize] += 1;
         }
@@ -377,9 +438,13 @@ impl Recent {
         self.postings.is_empty()
     }
 
-    /// All postings, `key << 24 | place`, in order of arrival.
-    pub fn postings(&self) -> &[u64] {
-        &self.postings
+    /// All postings, `key << 24 | place`, sorted, at most `limit` of a key.
+    pub fn sorted(&self, limit: usize) -> Vec<u64> {
+        let mut postings = self.postings.clone();
+        postings.sort_unstable();
+        postings.dedup(); // two keys of a text may agree in 40 bits
+        bound(&mut postings, limit);
+        postings
     }
 
     pub fn memory_bytes(&self) -> usize {

@@ -352,6 +352,12 @@ impl Remembered {
         &self.known[number as usize].1
     }
 
+    /// The source of the attributes with a number.
+    pub fn source(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        number.checked_sub(1).map_or(&[], |before| &self.sources[self.known[before].0..self.known[number].0])
+    }
+
     /// The number of attributes, as in the source; 0 for none.
     #[inline(always)]
     pub fn number(&mut self, attributes: &[u8]) -> u32 {

@@ -7,6 +7,7 @@ use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
+use crate::marks::Marks;
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::numbers::Numbers;
 use crate::outline::{Block, Outline, Reading};
@@ -88,6 +89,59 @@ pub struct Scored {
     /// By the first block of a text: the owner of the first of its copies that is kept.
     owners: Vec<Option<u32>>,
     title: Title,
+    /// What made up the scores, if `find` was asked to keep it.
+    parts: Vec<Part>,
+}
+
+/// A part of a block's score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub block: usize,
+    pub cause: Cause,
+    pub worth: i32,
+}
+
+/// What gives a part of a score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Whether `combined` takes the block.
+    Fate {
+        is_taken: bool,
+    },
+    /// The marks of the tags around the block and of its own, all together.
+    Marks,
+    /// Form, size and share of links, by their place in a table.
+    Shape {
+        is_heading: bool,
+        size: usize,
+        links: usize,
+    },
+    /// Where a block that is left stands to those that are taken: before, among, behind.
+    Place(usize),
+    Alike,
+    Fifth,
+    HeadingBefore(bool),
+    /// The text stands on the page again: here first, or not.
+    Repeated {
+        is_first: bool,
+    },
+    Title,
+    /// Kinds of words, as bits.
+    Words(u8),
+    Sentence,
+    Neighbours,
+}
+
+/// What the rule finds.
+pub struct Found {
+    /// Numbers of the blocks that are main content, ascending, stamps among them.
+    pub blocks: Vec<usize>,
+    /// Numbers of the blocks that `combined` takes.
+    pub taken: Vec<usize>,
+    /// Numbers of the blocks that their scores keep.
+    pub chosen: Vec<usize>,
+    /// The bar.
+    pub bar: i32,
 }
 
 /// The text of the first title element, folded.
@@ -123,44 +177,78 @@ struct Traits {
 /// Main content of a page, in `flow`.
 pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
     buffers.read_title(source, tags, flow);
-    let taken = buffers.read(source, tags);
-    let kept = buffers.select(&taken);
-    let page = &buffers.combined.page;
-    let total: u64 = page.blocks.iter().map(|block| block.weight).sum();
-    let may_be_doubtful = weigh(page, &kept) * DOUBTFUL_SHARE < total;
-    let found = if kept.is_empty() { taken } else { kept };
-    let is_doubtful = may_be_doubtful && buffers.is_of_another(&found, flow);
-    let found = if is_doubtful { combined::lenient(&buffers.combined.page) } else { found };
-    buffers.combined.write(&buffers.combined.without_stamps(found), flow);
+    let (taken, _) = buffers.read(source, tags);
+    let found = buffers.find::<false>(taken, flow);
+    buffers.combined.write(&buffers.combined.without_stamps(found.blocks), flow);
 }
 
 impl Scored {
-    /// Step 1: the page, and the numbers of the blocks that `combined` takes.
-    fn read(&mut self, source: &[u8], tags: &[Tag]) -> Vec<usize> {
-        let taken = self.take(source, tags, false);
+    /// Step 1: the page, the numbers of the blocks that `combined` takes, and how the page was read.
+    pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> (Vec<usize>, Reading) {
+        let plain = Reading { noscript: false, apart: true };
+        let shown = Reading { noscript: true, apart: true };
+        let taken = self.take(source, tags, plain);
         if weigh(&self.combined.page, &taken) < LITTLE_WEIGHT && tags.iter().any(|tag| tag.name == NAME_NOSCRIPT << 1) {
-            let of_shown = self.take(source, tags, true);
+            let of_shown = self.take(source, tags, shown);
             if weigh(&self.combined.page, &of_shown) >= LITTLE_WEIGHT {
-                return of_shown;
+                return (of_shown, shown);
             }
-            return self.take(source, tags, false);
+            return (self.take(source, tags, plain), plain);
         }
-        taken
+        (taken, plain)
     }
 
-    /// The page without what is never content, and the numbers of the blocks that `combined` takes.
-    fn take(&mut self, source: &[u8], tags: &[Tag], noscript: bool) -> Vec<usize> {
-        self.combined.read(source, tags, Reading { noscript, apart: true });
+    /// Steps 2 to 4; with `EXPLAINED`, `parts` has what made up the scores.  `flow` is overwritten.
+    pub fn find<const EXPLAINED: bool>(&mut self, taken: Vec<usize>, flow: &mut Flow) -> Found {
+        let (chosen, bar) = self.select::<EXPLAINED>(&taken);
+        let page = &self.combined.page;
+        let total: u64 = page.blocks.iter().map(|block| block.weight).sum();
+        let may_be_doubtful = weigh(page, &chosen) * DOUBTFUL_SHARE < total;
+        let blocks = if chosen.is_empty() { taken.clone() } else { chosen.clone() };
+        let is_doubtful = may_be_doubtful && self.is_of_another(&blocks, flow);
+        let blocks = if is_doubtful { combined::lenient(&self.combined.page) } else { blocks };
+        Found { blocks, taken, chosen, bar }
+    }
+
+    /// The page as it was read last, without what is never content.
+    pub fn combined(&self) -> &Combined {
+        &self.combined
+    }
+
+    /// The score of each block.
+    pub fn scores(&self) -> &[i32] {
+        &self.scores
+    }
+
+    /// What made up the scores, block by block.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// The marks of the tags around a block and of its own.
+    pub fn marks_of(&self, block: &Block) -> Marks {
+        self.around.path(block.owner).marks.with(self.combined.page.said.said(block.leaf).marks)
+    }
+
+    /// The blocks of a page that are not in elements that are never content; outlier blocks are among them.
+    pub fn not_never(&mut self, source: &[u8], tags: &[Tag], reading: Reading) -> &[Block] {
+        self.combined.read(source, tags, reading);
         self.around.read(&self.combined.page);
         self.find_words();
         self.drop_never();
+        &self.combined.page.blocks
+    }
+
+    /// The page without what is never content, and the numbers of the blocks that `combined` takes.
+    fn take(&mut self, source: &[u8], tags: &[Tag], reading: Reading) -> Vec<usize> {
+        self.not_never(source, tags, reading);
         self.drop_strays();
         combined::select(&self.combined.page, FEW_SOLID)
     }
 
-    /// Numbers of the blocks that are main content, ascending.
+    /// Steps 2 and 3 without `combined`: numbers of the blocks that their scores keep, ascending, and the bar.
     #[inline(never)]
-    fn select(&mut self, taken: &[usize]) -> Vec<usize> {
+    fn select<const EXPLAINED: bool>(&mut self, taken: &[usize]) -> (Vec<usize>, i32) {
         self.find_first();
         self.count_alike();
         let page = &self.combined.page;
@@ -178,10 +266,12 @@ impl Scored {
         let amount = steps(taken_weight, &TAKEN_WEIGHTS);
         let share = (SHARES * taken_weight).checked_div(total).map_or(0, |share| share.min(SHARES - 1)) as usize;
         let of_page =
-            [0, 1].map(|fate| ANY + at(&AMOUNT, fate * AMOUNTS + amount) + at(&SHARE, fate * SHARES as usize + share));
+            [0, 1].map(|fate| at(&AMOUNT, fate * AMOUNTS + amount) + at(&SHARE, fate * SHARES as usize + share));
         let first = taken.first().copied().unwrap_or(blocks.len());
         let last = taken.last().copied().unwrap_or(0);
         self.scores.clear();
+        self.parts.clear();
+        let parts = &mut self.parts;
         let mut weight_before = 0;
         let mut heading_before = false;
         // What the last leaf was worth: the next block mostly has one with the same attributes.
@@ -190,50 +280,63 @@ impl Scored {
         for (number, (block, around)) in blocks.iter().zip(around).enumerate() {
             let own = around[2];
             let (fate, shape) = (usize::from(own.kind) / SHAPES, usize::from(own.kind) % SHAPES);
+            let mut score = ANY;
+            let mut add = |cause: Cause, worth: i32| {
+                score += worth;
+                if EXPLAINED {
+                    parts.push(Part { block: number, cause, worth });
+                }
+            };
             let path = self.around.path(block.owner);
-            let mut score = of_page[fate] + path.worth;
+            add(Cause::Fate { is_taken: fate == 1 }, of_page[fate]);
+            add(Cause::Marks, path.worth);
             if block.leaf != 0 {
                 if leaf.0 != (block.leaf, block.owner) {
                     let marks = page.said.said(block.leaf).marks;
                     leaf = ((block.leaf, block.owner), marks.score_beyond(path.marks));
                 }
-                score += leaf.1;
+                add(Cause::Marks, leaf.1);
             }
-            score += at(&SHAPE, own.kind.into());
+            let (form_and_size, links) = (shape / LINKS, shape % LINKS);
+            let (form, size) = (form_and_size / (SIZES.len() + 1), form_and_size % (SIZES.len() + 1));
+            add(Cause::Shape { is_heading: form == 1, size, links }, at(&SHAPE, own.kind.into()));
             if fate == 0 {
-                score += at(&PLACE, if number < first { 0 } else { 1 + usize::from(number > last) });
+                let place = if number < first { 0 } else { 1 + usize::from(number > last) };
+                add(Cause::Place(place), at(&PLACE, place));
             }
             let like = usize::from(self.alike.likes[self.alike.of_blocks[number] as usize]);
-            score += at(&LIKE, ((like * 2 + fate) * LINKS + shape % LINKS) * AMOUNTS + amount);
+            add(Cause::Alike, at(&LIKE, ((like * 2 + fate) * LINKS + links) * AMOUNTS + amount));
             while (fifth + 1) * total <= FIFTHS * weight_before {
                 fifth += 1;
             }
-            score += at(&FIFTH, fate * FIFTHS as usize + fifth as usize);
+            add(Cause::Fifth, at(&FIFTH, fate * FIFTHS as usize + fifth as usize));
             weight_before += block.weight;
             heading_before |= block.is_heading;
-            score += at(&HEADING_BEFORE, heading_before.into());
+            add(Cause::HeadingBefore(heading_before), at(&HEADING_BEFORE, heading_before.into()));
             let first = self.first[number].0 as usize;
-            let is_in_first = first == number || blocks[first].owner == block.owner;
-            score += at(&REPEATED, if is_in_first { usize::from(self.first[first].1) } else { 2 });
+            let is_first = first == number || blocks[first].owner == block.owner;
+            let repeated = if is_first { usize::from(self.first[first].1) } else { 2 };
+            add(Cause::Repeated { is_first }, at(&REPEATED, repeated));
             let text = &self.combined.text()[block.text.clone()];
             if block.weight >= TITLE_WEIGHT && self.title.has(text) {
-                score += at(&TITLE, block.is_heading.into());
+                add(Cause::Title, at(&TITLE, block.is_heading.into()));
             }
-            score += OF_WORDS[usize::from(self.words[number])];
-            score += if ends_sentence(text) { at(&SENTENCE, fate) } else { 0 };
+            add(Cause::Words(self.words[number]), OF_WORDS[usize::from(self.words[number])]);
+            add(Cause::Sentence, if ends_sentence(text) { at(&SENTENCE, fate) } else { 0 });
             for (neighbour, place) in NEIGHBOURS.into_iter().enumerate() {
                 let other = around[place];
-                score += i32::from(BESIDE[usize::from(other.kind)][fate][neighbour]);
-                score += if other.owner == own.owner { at(&SAME_ELEMENT, neighbour) } else { 0 };
+                add(Cause::Neighbours, i32::from(BESIDE[usize::from(other.kind)][fate][neighbour]));
+                let is_same = other.owner == own.owner;
+                add(Cause::Neighbours, if is_same { at(&SAME_ELEMENT, neighbour) } else { 0 });
             }
             self.scores.push(score);
         }
-        self.choose()
+        let bar = self.best_bar();
+        (self.choose(bar), bar)
     }
 
     /// Step 3 without `combined`: numbers of the blocks that their scores keep, ascending.
-    fn choose(&mut self) -> Vec<usize> {
-        let bar = self.best_bar();
+    fn choose(&mut self, bar: i32) -> Vec<usize> {
         let page = &self.combined.page;
         let mut kept = Vec::with_capacity(self.scores.len());
         kept.extend(self.scores.iter().enumerate().filter(|(_, &score)| score > bar).map(|(number, _)| number));
@@ -283,7 +386,7 @@ impl Scored {
         has_same_marks && parents[one] == parents[other] && tags[one].0 == tags[other].0
     }
 
-    fn read_title(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
+    pub fn read_title(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) {
         flow.clear();
         if let Some(title) = tags.iter().find(|tag| tag.name == NAME_TITLE << 1) {
             flow.push(source, title.content as usize, title.end as usize, Source::Text);
@@ -450,7 +553,7 @@ fn pair_bit(pair: &[u8]) -> (usize, u64) {
 
 impl Combined {
     /// Step 5.
-    fn without_stamps(&self, mut found: Vec<usize>) -> Vec<usize> {
+    pub fn without_stamps(&self, mut found: Vec<usize>) -> Vec<usize> {
         let is_stamp = |&number: &usize| {
             let block = &self.page.blocks[number];
             !block.is_heading && block.weight <= STAMP_WEIGHT && is_stamp(self.text(), block.text.clone())

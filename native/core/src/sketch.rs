@@ -103,6 +103,11 @@ pub fn sketch(minima: &[u64; BINS]) -> [u8; SKETCH_BYTES] {
     std::array::from_fn(|place| minima[place] as u8 & 0x0f | (minima[place + SKETCH_BYTES] as u8) << 4)
 }
 
+/// The lowest 4 bits of each minimum, a byte each: what `sketch` packs.
+pub fn bins(minima: &[u64; BINS]) -> [u8; BINS] {
+    minima.map(|minimum| minimum as u8 & 0x0f)
+}
+
 /// The keys of all bands, depth by depth.
 pub fn band_keys(minima: &[u64; BINS], order: &[u8; BINS]) -> [u64; BAND_KEYS] {
     const OWN: usize = BANDS * BAND_WIDTH;

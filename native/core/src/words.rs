@@ -419,6 +419,24 @@ fn case_fold(text: impl Iterator<Item = char>) -> String {
     folded
 }
 
+/// A text case-folded by the tables of Unicode 14.0.
+pub fn case_folded(text: &str) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_ascii() {
+            folded.push(character.to_ascii_lowercase());
+        } else {
+            folded.push_str(&case_fold(std::iter::once(character)));
+        }
+    }
+    folded
+}
+
+/// Whether a character is of a script that does not separate words.
+pub fn is_unspaced(character: char) -> bool {
+    entry(character.into()) & 3 == UNSPACED
+}
+
 /// NFKC_Casefold by the tables of Unicode 14.0, the long way.
 ///
 /// The normalising crate knows later versions; what 14.0 does not assign is gone before, and the rest is stable.
@@ -460,6 +478,12 @@ mod tests {
         words.put_string(fold(text.as_bytes()).as_bytes());
         words.end_word();
         words.iter().map(|word| String::from_utf8(word.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_character_is_case_folded_by_its_table() {
+        let all: String = ('\0'..=char::MAX).collect();
+        assert!(case_folded(&all) == case_fold(all.chars()));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Of a frame's first byte: content size present, or a single segment, which implies it.
 const CONTENT_SIZE_BITS: u8 = 0xe0;
 const SIZE_IN_FOUR_BYTES: u8 = 0x80;
-/// Content that begins so would be taken for more than content.
+/// Content that begins so would be taken for more than content, if libzstd were not told.
 const DICTIONARY_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 /// A longer buffer is given back after use.
 const KEPT_BYTES: usize = 4 << 20;
@@ -48,7 +48,7 @@ impl Decoder {
     /// and size, as `tablets/values.py` does it: so libzstd itself refuses what has another length.
     pub fn decode(&mut self, frame: &[u8], before: &[u8], value: &mut [MaybeUninit<u8>]) -> bool {
         let Ok(bytes) = u32::try_from(value.len()) else { return false };
-        if frame.len() < 2 || frame[0] & CONTENT_SIZE_BITS != 0 || before.starts_with(&DICTIONARY_MAGIC) {
+        if frame.len() < 2 || frame[0] & CONTENT_SIZE_BITS != 0 {
             return false;
         }
         let mut whole = std::mem::take(&mut self.frame);
@@ -67,6 +67,9 @@ impl Decoder {
 
     /// The same of a whole frame.
     pub fn unpack(&mut self, frame: &[u8], before: &[u8], value: &mut [MaybeUninit<u8>]) -> bool {
+        if before.starts_with(&DICTIONARY_MAGIC) {
+            return self.unpack_after(frame, before, value);
+        }
         // SAFETY: the context is live, and so are all slices; libzstd only writes to the value.
         let code = unsafe {
             zstd::ZSTD_decompress_usingDict(
@@ -80,6 +83,20 @@ impl Decoder {
             )
         };
         code == value.len() // an error is a number above all lengths
+    }
+
+    /// The same after content of any kind; slower, because libzstd prepares it as a dictionary.
+    fn unpack_after(&mut self, frame: &[u8], before: &[u8], value: &mut [MaybeUninit<u8>]) -> bool {
+        let context = self.context.as_ptr();
+        // SAFETY: as above; what stands before is forgotten after one frame.
+        let code = unsafe {
+            zstd::ZSTD_DCtx_refPrefix(context, before.as_ptr().cast(), before.len());
+            let (to, from) = (value.as_mut_ptr().cast(), frame.as_ptr().cast());
+            let code = zstd::ZSTD_decompressDCtx(context, to, value.len(), from, frame.len());
+            zstd::ZSTD_DCtx_refPrefix(context, std::ptr::null(), 0);
+            code
+        };
+        code == value.len()
     }
 }
 
@@ -99,7 +116,7 @@ mod tests {
         assert_eq!(value.map(|byte| unsafe { byte.assume_init() }), *b"hello");
         assert!(!decoder.decode(&STORED, b"", &mut [MaybeUninit::new(0u8); 4]));
         assert!(!decoder.decode(&STORED, b"", &mut [MaybeUninit::new(0u8); 6]));
-        assert!(!decoder.decode(&STORED, &DICTIONARY_MAGIC, &mut value));
+        assert!(decoder.decode(&STORED, &DICTIONARY_MAGIC, &mut value));
         for cut in 0..STORED.len() {
             assert!(!decoder.decode(&STORED[..cut], b"before", &mut value));
         }

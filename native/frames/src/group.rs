@@ -1,7 +1,7 @@
 //! The values of a group of pages, encoded by several threads: delta, dictionary or plain for each.
 //!
-//! `ValueCodec.choose` of `docstore/tablets/codec.py` is the definition: each value is encoded as it would be alone, and
-//! the results are in the order of the values, whatever the threads do.  The base of a value may be that of an earlier
+//! `choose` decides; each value of a group is encoded as it would be alone, and the results are in the order of the
+//! values, whatever the threads do.  The base of a value may be that of an earlier
 //! value of the group: threads take the values in order, so what one waits for is done, or another thread is at it.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
-use crate::{Dictionary, Encoder, Refused, REACH_BYTES};
+use crate::{no_context, Dictionary, Encoder, Refused, LEVEL};
 
 /// A record names its dictionary or base by so many bytes.
 const RELATED_BYTES: usize = 16;
@@ -33,12 +33,36 @@ pub struct Value<'a> {
     pub dictionary: Option<&'a Dictionary>,
     /// Of a body: its text, whose frame against the body is made, too, if the body is no delta; else empty.
     pub text: &'a [u8],
-    /// Of a text: its frame against its body; empty for none.
+    /// Of a text: the body that its record stands behind; empty for none, and if the frame is there already.
+    pub body: &'a [u8],
+    /// Of a text: its frame against its body, if that is made already; else empty.
     pub on_body: &'a [u8],
     /// What a delta is weighed against: one part in so many is taken at once.
     pub small: usize,
-    /// Another delta has to save so many bytes.
+    /// Another delta has to save so many bytes, for the row of its base and a second decode at every read.
     pub cost_bytes: usize,
+}
+
+/// How hard to try.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Of zstd.
+    pub level: i32,
+    /// All bases are tried, at the level of writing, and the best one is taken; else the first small delta.
+    pub compares: bool,
+    /// What looks longer than a delta is not encoded to its end.
+    pub guesses: bool,
+    /// `small` and `cost_bytes` of a text against its own body.
+    pub on_body: (usize, usize),
+}
+
+/// A base to try, the likeliest first.
+pub struct Offer<Bytes> {
+    pub raw: Bytes,
+    /// The frame of the value against it, if that is made already; else empty.
+    pub frame: Bytes,
+    /// Bytes that a delta against it is thought to save elsewhere.
+    pub saves: isize,
 }
 
 /// How a value is encoded: the numbers of the codecs in a record.
@@ -93,6 +117,7 @@ impl Default for Encoders {
 /// What became of the values so far.
 struct Group<'a, 'v> {
     values: &'v [Value<'a>],
+    effort: Effort,
     /// Of each value that is done: how it is encoded, and what a similar value may be a delta against.
     done: Vec<OnceLock<(Result<Encoded, Refused>, &'a [u8])>>,
     next: AtomicUsize,
@@ -109,9 +134,18 @@ impl<'a> Group<'a, '_> {
             let Some(value) = self.values.get(number) else { break };
             let bases: Vec<&[u8]> = value.bases.iter().map(|base| self.root_of(base)).collect();
             let made = match &mut encoder {
-                None => Err(Refused::Failed("libzstd gives no context".to_owned())),
-                Some(encoder) => catch_unwind(AssertUnwindSafe(|| choose(encoder, value, &bases)))
-                    .unwrap_or_else(|_| Err(Refused::Failed("encoding a value panicked".to_owned()))),
+                None => Err(no_context()),
+                Some(encoder) => {
+                    let mut numbers = 0..bases.len();
+                    let next = || {
+                        let number = numbers.next()?;
+                        let is_tried = bases[..number].iter().any(|other| ptr::eq(*other, bases[number]));
+                        let raw = if is_tried { &[][..] } else { bases[number] };
+                        Some(Offer { raw, frame: &[][..], saves: 0 })
+                    };
+                    catch_unwind(AssertUnwindSafe(|| choose(encoder, value, self.effort, next)))
+                        .unwrap_or_else(|_| Err(Refused::Failed("encoding a value panicked".to_owned())))
+                }
             };
             if matches!(made, Err(Refused::Failed(_))) {
                 encoder = encoders.take(); // the one that failed is not used again
@@ -143,18 +177,25 @@ impl<'a> Group<'a, '_> {
     }
 }
 
-/// Encode values with at most so many threads, this one included.  The reference has to encode those that are refused.
+/// Encode values while pages come in, with at most so many threads, this one included; a text on its own body is weighed
+/// by `on_body`.
 ///
 /// # Panics
 ///
 /// If a value names itself or a later one as its base.
-pub fn encode_group(values: &[Value<'_>], encoders: &Encoders, threads: usize) -> Vec<Result<Encoded, Refused>> {
+pub fn encode_group(
+    values: &[Value<'_>],
+    on_body: (usize, usize),
+    encoders: &Encoders,
+    threads: usize,
+) -> Vec<Result<Encoded, Refused>> {
     for (number, value) in values.iter().enumerate() {
         let is_earlier = |base: &Base<'_>| !matches!(base, Base::Earlier(other) if *other >= number);
         assert!(value.bases.iter().all(is_earlier), "a base of value {number} comes after it");
     }
     let group = Group {
         values,
+        effort: Effort { level: LEVEL, compares: false, guesses: true, on_body },
         done: values.iter().map(|_| OnceLock::new()).collect(),
         next: AtomicUsize::new(0),
         waiting: Mutex::new(()),
@@ -173,63 +214,95 @@ pub fn encode_group(values: &[Value<'_>], encoders: &Encoders, threads: usize) -
     group.done.into_iter().map(|one| one.into_inner().map_or_else(undone, |(made, _)| made)).collect()
 }
 
-/// Decide on delta, dictionary or plain.
-fn choose(encoder: &mut Encoder, value: &Value<'_>, bases: &[&[u8]]) -> Result<Encoded, Refused> {
+/// Decide on delta, dictionary or plain: the one place where that is done, for writes and compaction.
+///
+/// `next` gives the bases.  The plain way is tried only if no delta is small.
+pub fn choose<Bytes: AsRef<[u8]>>(
+    encoder: &mut Encoder,
+    value: &Value<'_>,
+    effort: Effort,
+    mut next: impl FnMut() -> Option<Offer<Bytes>>,
+) -> Result<Encoded, Refused> {
     let raw = value.raw;
-    if raw.len() >= REACH_BYTES {
-        return Err(Refused::TooLong);
-    }
     let of = |way, base, frame: &[u8]| Encoded { way, base, frame: frame.to_vec(), text: Vec::new() };
     let mut best: Option<Encoded> = None;
+    let mut chosen = None;
     // Body and text together are smaller without a base, mostly, if the delta is not small.
-    let limit = (!value.text.is_empty()).then_some(raw.len() / value.small);
-    for (number, base) in bases.iter().enumerate() {
-        let is_tried = bases[..number].iter().any(|other| ptr::eq(*other, *base));
-        if is_tried || base.is_empty() || base.len() > BASE_LIMIT_BYTES {
+    let limit = (effort.guesses && !value.text.is_empty()).then_some(raw.len() / value.small);
+    for number in 0.. {
+        let Some(offer) = next() else { break };
+        let (base, made) = (offer.raw.as_ref(), offer.frame.as_ref());
+        let frame = if !made.is_empty() {
+            made
+        } else if base.is_empty() || base.len() > BASE_LIMIT_BYTES {
             continue;
-        }
-        let frame = match encoder.with_base(raw, base, limit) {
-            Err(Refused::OverLimit) => continue,
-            made => made?,
+        } else {
+            match encoder.with_base(raw, base, limit) {
+                Err(Refused::OverLimit) => continue,
+                made => made?,
+            }
         };
         let is_better = best.as_ref().is_none_or(|best| frame.len() < best.frame.len());
         if is_better && frame.len() + RELATED_BYTES < raw.len() {
             let is_small = frame.len() * value.small < raw.len();
             best = Some(of(Way::Delta, Some(number), frame));
-            if is_small {
+            chosen = Some(offer);
+            if is_small && !effort.compares {
                 break;
             }
         }
     }
-    if !value.on_body.is_empty() && best.is_none() && value.on_body.len() < raw.len() {
-        best = Some(of(Way::Body, None, value.on_body));
+    if let (true, Some(best), Some(offer)) = (effort.compares, &mut best, &chosen) {
+        let frame = encoder.with_base_at(raw, offer.raw.as_ref(), effort.level)?;
+        if frame.len() < best.frame.len() {
+            best.frame = frame.to_vec();
+        }
     }
-    let is_small = best.as_ref().is_some_and(|best| best.frame.len() * value.small < raw.len());
+    let (mut small, mut cost_bytes) = (value.small, value.cost_bytes);
+    let is_small = |best: &Option<Encoded>, small| best.as_ref().is_some_and(|best| best.frame.len() * small < raw.len());
+    if !is_small(&best, small) && !(value.body.is_empty() && value.on_body.is_empty()) {
+        let frame = match value.on_body {
+            [] => encoder.with_base_at(raw, value.body, effort.level)?,
+            made => made,
+        };
+        if frame.len() < best.as_ref().map_or(raw.len(), |best| best.frame.len()) {
+            best = Some(of(Way::Body, None, frame));
+            chosen = None;
+            (small, cost_bytes) = effort.on_body;
+        }
+    }
     let mut made = match best {
-        Some(best) if is_small => best,
+        Some(best) if best.frame.len() * small < raw.len() => best,
         Some(best) => {
             // The text of a delta is a delta, too, of as large a part of its bytes, or a larger one.
             let text_bytes = best.frame.len() * value.text.len() / raw.len();
-            let limit = best.frame.len() + text_bytes + value.cost_bytes;
-            alone(encoder, value, Some(limit))?.unwrap_or(best)
+            let limit = best.frame.len() + text_bytes + cost_bytes;
+            let saves = chosen.map_or(0, |offer| offer.saves);
+            alone(encoder, value, effort, Some(limit.saturating_add_signed(-saves)))?.unwrap_or(best)
         }
-        None => alone(encoder, value, None)?.ok_or_else(|| Refused::Failed("no way to encode".to_owned()))?,
+        None => alone(encoder, value, effort, None)?.ok_or_else(|| Refused::Failed("no way to encode".to_owned()))?,
     };
-    if made.way != Way::Delta && made.text.is_empty() && !value.text.is_empty() {
+    if !matches!(made.way, Way::Delta | Way::Body) && made.text.is_empty() && !value.text.is_empty() {
         made.text = encoder.with_base(value.text, raw, None)?.to_vec();
     }
     Ok(made)
 }
 
-/// A value without a base; None where that takes more bytes than a limit.
-fn alone(encoder: &mut Encoder, value: &Value<'_>, limit: Option<usize>) -> Result<Option<Encoded>, Refused> {
+/// A value without a base; None if that takes more bytes than a limit.
+fn alone(
+    encoder: &mut Encoder,
+    value: &Value<'_>,
+    effort: Effort,
+    limit: Option<usize>,
+) -> Result<Option<Encoded>, Refused> {
     let raw = value.raw;
     let is_within = |bytes: usize| limit.is_none_or(|limit| bytes <= limit);
     if let Some(dictionary) = value.dictionary {
+        let guessed = limit.filter(|_| effort.guesses);
         let made = if value.text.is_empty() {
-            encoder.with_dictionary(raw, dictionary, limit).map(|frame| (frame.to_vec(), Vec::new()))
+            encoder.with_dictionary(raw, dictionary, guessed).map(|frame| (frame.to_vec(), Vec::new()))
         } else {
-            encoder.body_and_text(raw, value.text, dictionary, limit)
+            encoder.body_and_text(raw, value.text, dictionary, guessed)
         };
         if matches!(made, Err(Refused::OverLimit)) {
             return Ok(None);
@@ -240,7 +313,7 @@ fn alone(encoder: &mut Encoder, value: &Value<'_>, limit: Option<usize>) -> Resu
             return Ok(is_within.then_some(Encoded { way: Way::Dictionary, base: None, frame, text }));
         }
     }
-    let frame = encoder.plain(raw)?;
+    let frame = encoder.plain(raw, effort.level)?;
     let (way, frame) = if frame.len() < raw.len() { (Way::Plain, frame.to_vec()) } else { (Way::Stored, Vec::new()) };
     let bytes = if way == Way::Stored { raw.len() } else { frame.len() };
     Ok(is_within(bytes).then_some(Encoded { way, base: None, frame, text: Vec::new() }))
@@ -260,7 +333,7 @@ mod tests {
     }
 
     fn value<'a>(raw: &'a [u8], bases: Vec<Base<'a>>, dictionary: Option<&'a Dictionary>) -> Value<'a> {
-        Value { raw, bases, dictionary, text: &[], on_body: &[], small: 12, cost_bytes: 200 }
+        Value { raw, bases, dictionary, text: &[], body: &[], on_body: &[], small: 12, cost_bytes: 200 }
     }
 
     #[test]
@@ -268,16 +341,16 @@ mod tests {
         let encoders = Encoders::new();
         let raws: Vec<Vec<u8>> =
             (0..64u64).map(|number| [noise(number / 8, 20_000), noise(number, 300)].concat()).collect();
-        let dictionary = Dictionary::new(&noise(3, 30_000)).expect("short");
+        let dictionary = Dictionary::new(&noise(3, 30_000), LEVEL);
         let values: Vec<Value<'_>> = (0..raws.len())
             .map(|number| {
                 let bases = if number % 8 == 0 { vec![] } else { vec![Base::Earlier(number - 1)] };
                 value(&raws[number], bases, Some(&dictionary))
             })
             .collect();
-        let one = encode_group(&values, &encoders, 1);
+        let one = encode_group(&values, (4, 100), &encoders, 1);
         for threads in [2, 3, 7] {
-            for (one, other) in one.iter().zip(encode_group(&values, &encoders, threads)) {
+            for (one, other) in one.iter().zip(encode_group(&values, (4, 100), &encoders, threads)) {
                 let (one, other) = (one.as_ref().expect("made"), other.expect("made"));
                 assert_eq!((one.way, one.base, &one.frame), (other.way, other.base, &other.frame));
             }
@@ -296,7 +369,7 @@ mod tests {
             value(&second, vec![Base::Earlier(0)], None),
             value(&third, vec![Base::Earlier(1)], None),
         ];
-        let made = encode_group(&values, &encoders, 2);
+        let made = encode_group(&values, (4, 100), &encoders, 2);
         let mut encoder = Encoder::new().expect("memory");
         let against_first = encoder.with_base(&third, &first, None).expect("a frame").to_vec();
         assert_eq!(made[2].as_ref().expect("made").frame, against_first);
@@ -306,6 +379,6 @@ mod tests {
     #[should_panic(expected = "comes after it")]
     fn a_base_comes_before_its_deltas() {
         let raw = noise(1, 100);
-        let _ = encode_group(&[value(&raw, vec![Base::Earlier(0)], None)], &Encoders::new(), 1);
+        let _ = encode_group(&[value(&raw, vec![Base::Earlier(0)], None)], (4, 100), &Encoders::new(), 1);
     }
 }

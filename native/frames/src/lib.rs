@@ -2,8 +2,8 @@
 //!
 //! libzstd takes a dictionary over by copying its tables or by searching two sets of them, and reads a base anew for
 //! each value; that costs more than all else.  So copies are found here: a dictionary is indexed once, for all threads,
-//! a base at every fourth place, and libzstd only writes down what was found.  `docstore/tablets/values.py` has the
-//! slower way to frames of the same kind; their bytes differ, what they decode to does not.
+//! a base at every fourth place, and libzstd only writes down what was found.  It searches by itself where a value is
+//! very long, or where a compaction takes its time for smaller frames (`Libzstd`).
 //!
 //! A frame depends on the value and on what it leans on, and on nothing else.  It has neither magic nor content size.
 //! Nothing here knows Python.
@@ -16,12 +16,12 @@ mod matches;
 mod places;
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 pub use decode::Decoder;
-pub use entropy::Refused;
-use entropy::{Context, Plain};
-pub use group::{encode_group, Base, Encoded, Encoders, Value, Way};
+pub use entropy::{Refused, LEVEL};
+use entropy::{Context, Libzstd, Prepared, DELTA_LEVEL};
+pub use group::{choose, encode_group, Base, Effort, Encoded, Encoders, Offer, Value, Way};
 use matches::Finder;
 use places::Index;
 
@@ -35,7 +35,10 @@ const KEPT_BYTES: usize = 4 << 20;
 /// Content that many values lean on, indexed once.
 pub struct Dictionary {
     content_bytes: usize,
-    index: Index,
+    level: i32,
+    /// None above `LEVEL`, and of content that is too long: libzstd does the work there.
+    index: Option<Index>,
+    prepared: OnceLock<Option<Prepared>>,
     texts: Mutex<Texts>,
     is_back: Condvar,
 }
@@ -49,20 +52,33 @@ struct Texts {
 }
 
 impl Dictionary {
-    /// Index content; None where it is too long.
-    pub fn new(content: &[u8]) -> Option<Self> {
-        if content.len() >= REACH_BYTES {
-            return None;
-        }
+    /// Index content for values that are encoded at a level.
+    pub fn new(content: &[u8], level: i32) -> Self {
         let texts = Texts { idle: vec![with_room(content)], made: 1, waiting: 0 };
-        let (texts, is_back) = (Mutex::new(texts), Condvar::new());
-        Some(Self { content_bytes: content.len(), index: Index::new(content), texts, is_back })
+        Self {
+            content_bytes: content.len(),
+            level: if level > LEVEL { level } else { DELTA_LEVEL },
+            index: (level <= LEVEL && content.len() < REACH_BYTES).then(|| Index::new(content)),
+            prepared: OnceLock::new(),
+            texts: Mutex::new(texts),
+            is_back: Condvar::new(),
+        }
+    }
+
+    /// The index, if it is there and reaches over so many bytes of values.
+    fn index_for(&self, value_bytes: usize) -> Option<&Index> {
+        self.index.as_ref().filter(|_| self.content_bytes + value_bytes < REACH_BYTES)
+    }
+
+    fn prepared(&self) -> Result<&Prepared, Refused> {
+        let make = || self.with_text(|text| Prepared::new(&text[..self.content_bytes], self.level));
+        self.prepared.get_or_init(make).as_ref().ok_or_else(no_context)
     }
 
     /// Bytes of memory.
     pub fn capacity(&self) -> usize {
         let made = self.texts.lock().unwrap_or_else(PoisonError::into_inner).made;
-        made * (self.content_bytes + ROOM_BYTES) + self.index.capacity()
+        made * (self.content_bytes + ROOM_BYTES) + self.index.as_ref().map_or(0, Index::capacity)
     }
 
     /// Work on a text that no other thread has; what stands behind the content is dropped before and after.
@@ -109,13 +125,13 @@ pub struct Encoder {
     finder: Finder,
     text: Vec<u8>,
     context: Context,
-    plain: Option<Plain>,
+    libzstd: Option<Libzstd>,
 }
 
 impl Encoder {
     /// None where there is no memory for it.
     pub fn new() -> Option<Self> {
-        Some(Self { finder: Finder::default(), text: Vec::new(), context: Context::new()?, plain: None })
+        Some(Self { finder: Finder::default(), text: Vec::new(), context: Context::new()?, libzstd: None })
     }
 
     /// The frame of a value that leans on a dictionary; `OverLimit` where a part of it says that it would be clearly
@@ -127,12 +143,14 @@ impl Encoder {
         limit: Option<usize>,
     ) -> Result<&[u8], Refused> {
         let start = dictionary.content_bytes;
-        check_reach(start, value)?;
+        let Some(index) = dictionary.index_for(value.len()) else {
+            return self.libzstd()?.with_dictionary(value, dictionary.prepared()?, dictionary.level);
+        };
         let is_read = dictionary.with_text(|text| {
             text.reserve_exact(value.len());
             text.extend_from_slice(value);
             self.finder.recent().clear(value.len());
-            self.finder.find(text, start, Some(&dictionary.index), limit)
+            self.finder.find(text, start, Some(index), limit)
         });
         if !is_read {
             return Err(Refused::OverLimit);
@@ -141,7 +159,8 @@ impl Encoder {
     }
 
     /// The frame of a body with a dictionary, and that of its text against the body: the places of the body are known
-    /// once it is read, so the text takes little more.  The limit is that of the body.
+    /// once it is read, so the text takes little more.  The limit is that of the body.  If libzstd makes the frame of the
+    /// body, that of the text is empty.
     pub fn body_and_text(
         &mut self,
         body: &[u8],
@@ -150,12 +169,14 @@ impl Encoder {
         limit: Option<usize>,
     ) -> Result<(Vec<u8>, Vec<u8>), Refused> {
         let start = dictionary.content_bytes;
-        check_reach(start + said.len(), body)?;
+        let Some(index) = dictionary.index_for(body.len() + said.len()) else {
+            return Ok((self.with_dictionary(body, dictionary, limit)?.to_vec(), Vec::new()));
+        };
         let first = dictionary.with_text(|text| {
             text.reserve_exact(body.len() + said.len());
             text.extend_from_slice(body);
             self.finder.recent().clear(body.len() + said.len());
-            if !self.finder.find(text, start, Some(&dictionary.index), limit) {
+            if !self.finder.find(text, start, Some(index), limit) {
                 return Err(Refused::OverLimit);
             }
             let first = self.context.frame(self.finder.copies(), body, start).map(<[u8]>::to_vec);
@@ -167,19 +188,30 @@ impl Encoder {
     }
 
     /// The frame of a value by itself, as zstd makes it.
-    pub fn plain(&mut self, value: &[u8]) -> Result<&[u8], Refused> {
-        if self.plain.is_none() {
-            self.plain = Some(Plain::new().ok_or_else(|| Refused::Failed("libzstd gives no context".to_owned()))?);
+    pub fn plain(&mut self, value: &[u8], level: i32) -> Result<&[u8], Refused> {
+        self.libzstd()?.plain(value, level)
+    }
+
+    fn libzstd(&mut self) -> Result<&mut Libzstd, Refused> {
+        if self.libzstd.is_none() {
+            self.libzstd = Libzstd::new();
         }
-        match &mut self.plain {
-            Some(plain) => plain.frame(value),
-            None => Err(Refused::TooLong),
+        self.libzstd.as_mut().ok_or_else(no_context)
+    }
+
+    /// The frame of a value that leans on a base, above `LEVEL` by libzstd's own search.
+    pub fn with_base_at(&mut self, value: &[u8], base: &[u8], level: i32) -> Result<&[u8], Refused> {
+        if level > LEVEL {
+            return self.libzstd()?.with_base(value, base, level);
         }
+        self.with_base(value, base, None)
     }
 
     /// The frame of a value that leans on a base; `OverLimit` as with a dictionary.
     pub fn with_base(&mut self, value: &[u8], base: &[u8], limit: Option<usize>) -> Result<&[u8], Refused> {
-        check_reach(base.len(), value)?;
+        if base.len() + value.len() >= REACH_BYTES {
+            return self.libzstd()?.with_base(value, base, LEVEL);
+        }
         self.text.clear();
         self.text.reserve_exact(base.len() + value.len());
         self.text.extend_from_slice(base);
@@ -193,15 +225,11 @@ impl Encoder {
 
     /// Whether it holds more memory than is worth keeping.
     pub fn is_large(&self) -> bool {
-        let plain_bytes = self.plain.as_ref().map_or(0, Plain::capacity);
-        self.text.capacity().max(self.context.capacity()).max(self.finder.capacity()).max(plain_bytes) > KEPT_BYTES
+        let libzstd_bytes = self.libzstd.as_ref().map_or(0, Libzstd::capacity);
+        self.text.capacity().max(self.context.capacity()).max(self.finder.capacity()).max(libzstd_bytes) > KEPT_BYTES
     }
 }
 
-fn check_reach(before: usize, value: &[u8]) -> Result<(), Refused> {
-    if before + value.len() < REACH_BYTES {
-        Ok(())
-    } else {
-        Err(Refused::TooLong)
-    }
+fn no_context() -> Refused {
+    Refused::Failed("libzstd gives no context".to_owned())
 }

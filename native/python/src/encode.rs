@@ -1,86 +1,34 @@
 //! Values on their way into records: the frames of `docstore-frames`, with the GIL let go.
 //!
-//! Knows bytes of Python, and nothing of records.  What it does not take it leaves to the reference, by giving None.
+//! Knows bytes of Python, and nothing of records.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use docstore_frames::{encode_group, Base, Dictionary, Encoder, Encoders, Refused, Value};
+use docstore_frames::{choose, encode_group, Base, Dictionary, Effort, Encoded, Encoders, Offer, Refused, Value};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyIterator};
 
 static ENCODERS: Encoders = Encoders::new();
 
 /// A dictionary, indexed for any number of threads.
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
-pub struct FrameDictionary {
-    dictionary: Option<Dictionary>,
-}
+pub struct FrameDictionary(Dictionary);
 
 #[pymethods]
 impl FrameDictionary {
     #[new]
-    fn new(python: Python<'_>, content: &[u8]) -> PyResult<Self> {
-        let made = python.detach(|| catch_unwind(|| Dictionary::new(content)));
-        Ok(Self { dictionary: made.map_err(|_| defect("indexing a dictionary panicked"))? })
+    fn new(python: Python<'_>, content: &[u8], level: i32) -> PyResult<Self> {
+        let made = python.detach(|| catch_unwind(|| Dictionary::new(content, level)));
+        made.map(Self).map_err(|_| defect("indexing a dictionary panicked"))
     }
 
     /// What it holds.
     #[getter]
     fn memory_bytes(&self) -> usize {
-        self.dictionary.as_ref().map_or(0, Dictionary::capacity)
+        self.0.capacity()
     }
-
-    /// The frame of a value with this dictionary; None where they are too long together, no bytes where it
-    /// would be clearly longer than a limit.
-    #[pyo3(signature = (value, limit=None))]
-    fn frame<'py>(
-        &self,
-        python: Python<'py>,
-        value: &[u8],
-        limit: Option<usize>,
-    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        match &self.dictionary {
-            Some(dictionary) => encoded(python, |encoder| encoder.with_dictionary(value, dictionary, limit)),
-            None => Ok(None),
-        }
-    }
-
-    /// The frame of a body with this dictionary, and that of its text against the body; None where they are too long
-    /// together, no bytes where the body's would be clearly longer than a limit.
-    #[pyo3(signature = (body, text, limit=None))]
-    fn frames<'py>(
-        &self,
-        python: Python<'py>,
-        body: &[u8],
-        text: &[u8],
-        limit: Option<usize>,
-    ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>> {
-        let Some(dictionary) = &self.dictionary else { return Ok(None) };
-        let mut encoder = take_encoder()?;
-        let made = worked(python, &mut encoder, |encoder| encoder.body_and_text(body, text, dictionary, limit))?;
-        ENCODERS.put_back(encoder);
-        match made {
-            Ok((first, second)) => Ok(Some((PyBytes::new(python, &first), PyBytes::new(python, &second)))),
-            Err(Refused::TooLong) => Ok(None),
-            Err(Refused::OverLimit) => Ok(Some((PyBytes::new(python, b""), PyBytes::new(python, b"")))),
-            Err(refused) => Err(defect(&refused.to_string())),
-        }
-    }
-}
-
-/// The frame of a value against a base; None where they are too long together, no bytes where it would be clearly
-/// longer than a limit.
-#[pyfunction]
-#[pyo3(signature = (value, base, limit=None))]
-pub fn delta_frame<'py>(
-    python: Python<'py>,
-    value: &[u8],
-    base: &[u8],
-    limit: Option<usize>,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    encoded(python, |encoder| encoder.with_base(value, base, limit))
 }
 
 /// Of a value: its bytes; what it may be a delta against, as bytes or as the number of an earlier value; its
@@ -102,14 +50,15 @@ enum Held {
     Earlier(usize),
 }
 
-/// Encode the values of a group in one call, with at most so many threads; None for those that the reference has to
-/// encode.
+/// Encode the values of a group in one call, with at most so many threads; `on_body` is what a text against its own body
+/// is weighed against.
 #[pyfunction]
 pub fn encode_values<'py>(
     python: Python<'py>,
     tasks: Vec<Task<'py>>,
+    on_body: (usize, usize),
     threads: usize,
-) -> PyResult<Vec<Option<Made<'py>>>> {
+) -> PyResult<Vec<Made<'py>>> {
     let mut bases = Vec::with_capacity(tasks.len());
     for (number, (_, named, ..)) in tasks.iter().enumerate() {
         let mut held = Vec::with_capacity(named.len());
@@ -125,7 +74,7 @@ pub fn encode_values<'py>(
     let values: Vec<Value<'_>> = tasks
         .iter()
         .zip(&bases)
-        .map(|((raw, _, dictionary, text, on_body, small, cost_bytes), bases)| Value {
+        .map(|((raw, _, dictionary, text, frame, small, cost_bytes), bases)| Value {
             raw,
             bases: bases
                 .iter()
@@ -134,56 +83,80 @@ pub fn encode_values<'py>(
                     Held::Earlier(number) => Base::Earlier(*number),
                 })
                 .collect(),
-            dictionary: dictionary.as_ref().and_then(|dictionary| dictionary.get().dictionary.as_ref()),
+            dictionary: dictionary.as_ref().map(|dictionary| &dictionary.get().0),
             text,
-            on_body,
+            body: &[],
+            on_body: frame,
             small: *small,
             cost_bytes: *cost_bytes,
         })
         .collect();
     let made = python
-        .detach(|| catch_unwind(AssertUnwindSafe(|| encode_group(&values, &ENCODERS, threads))))
+        .detach(|| catch_unwind(AssertUnwindSafe(|| encode_group(&values, on_body, &ENCODERS, threads))))
         .map_err(|_| defect("encoding a group panicked"))?;
-    made.into_iter()
-        .map(|made| match made {
-            Err(Refused::Failed(why)) => Err(defect(&why)),
-            Err(_) => Ok(None),
-            Ok(made) => {
-                let base = made.base.map_or(-1, |base| base as i64);
-                let (frame, text) = (PyBytes::new(python, &made.frame), PyBytes::new(python, &made.text));
-                Ok(Some((made.way as u8, base, frame, text)))
-            }
-        })
-        .collect()
+    made.into_iter().map(|made| handed_over(python, made)).collect()
 }
 
-/// What an encoder makes, as bytes.
-fn encoded<'py>(
+/// Encode one value at a level; `bases` gives what it may be a delta against, one at a time: raw bytes, the frame against
+/// them or b"", bytes that are saved elsewhere.  `costs` are small and cost of the value, and of a text against its body.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+pub fn encode_value<'py>(
     python: Python<'py>,
-    work: impl FnOnce(&mut Encoder) -> Result<&[u8], Refused> + Send,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
-    let mut encoder = take_encoder()?;
-    let frame = match worked(python, &mut encoder, work)? {
-        Err(Refused::TooLong) => None,
-        Err(Refused::OverLimit) => Some(PyBytes::new(python, b"")),
-        Err(refused) => return Err(defect(&refused.to_string())),
-        Ok(frame) => Some(PyBytes::new(python, frame)),
-    };
-    ENCODERS.put_back(encoder);
-    Ok(frame)
+    raw: PyBackedBytes,
+    bases: Bound<'py, PyIterator>,
+    dictionary: Option<Bound<'py, FrameDictionary>>,
+    body: PyBackedBytes,
+    costs: (usize, usize, usize, usize),
+    level: i32,
+    compares: bool,
+) -> PyResult<Made<'py>> {
+    let (small, cost_bytes, on_body) = (costs.0, costs.1, (costs.2, costs.3));
+    let effort = Effort { level, compares, guesses: false, on_body };
+    let dictionary = dictionary.map(Bound::unbind);
+    let bases = bases.unbind();
+    let mut failure = None;
+    let mut encoder = ENCODERS.take().ok_or_else(|| defect("libzstd gives no context"))?;
+    let made = python.detach(|| {
+        let dictionary = dictionary.as_ref().map(|dictionary| &dictionary.get().0);
+        let value = Value {
+            raw: &raw,
+            bases: Vec::new(),
+            dictionary,
+            text: &[],
+            body: &body,
+            on_body: &[],
+            small,
+            cost_bytes,
+        };
+        let next = || {
+            Python::attach(|python| {
+                let offered = bases.bind(python).clone().next()?;
+                match offered.and_then(|offered| offered.extract::<(PyBackedBytes, PyBackedBytes, isize)>()) {
+                    Ok((raw, frame, saves)) => Some(Offer { raw, frame, saves }),
+                    Err(error) => {
+                        failure = Some(error);
+                        None
+                    }
+                }
+            })
+        };
+        catch_unwind(AssertUnwindSafe(|| choose(&mut encoder, &value, effort, next)))
+    });
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let made = made.map_err(|_| defect("encoding a value panicked"))?;
+    if made.is_ok() {
+        ENCODERS.put_back(encoder);
+    }
+    handed_over(python, made)
 }
 
-fn take_encoder() -> PyResult<Box<Encoder>> {
-    ENCODERS.take().ok_or_else(|| defect("libzstd gives no context"))
-}
-
-/// What an encoder makes, without the GIL.
-fn worked<'encoder, Made: Send>(
-    python: Python<'_>,
-    encoder: &'encoder mut Encoder,
-    work: impl FnOnce(&'encoder mut Encoder) -> Made + Send,
-) -> PyResult<Made> {
-    python.detach(|| catch_unwind(AssertUnwindSafe(|| work(encoder)))).map_err(|_| defect("encoding a value panicked"))
+fn handed_over(python: Python<'_>, made: Result<Encoded, Refused>) -> PyResult<Made<'_>> {
+    let made = made.map_err(|refused| defect(&refused.to_string()))?;
+    let base = made.base.map_or(-1, |base| base as i64);
+    Ok((made.way as u8, base, PyBytes::new(python, &made.frame), PyBytes::new(python, &made.text)))
 }
 
 fn defect(what: &str) -> PyErr {

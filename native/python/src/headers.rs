@@ -1,12 +1,15 @@
-//! Header fields of a capture to bytes and back: `model.capture.encode_headers_reference` and its opposite.
+//! Header fields of a capture to bytes and back; `tests/reference/capture.py` is the readable definition.
 //!
 //! Names and values that are stored as numbers are handed in: dictionaries of the numbers, or tuples of the words.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+/// What is not UTF-8 in a header is kept.
+const ESCAPE: &str = "surrogateescape";
+
 use crate::reads::{number, take, varint};
-use crate::records::push_varint;
+use crate::records::{push_varint, utf8};
 
 const LOWER_CASE: u8 = 0x80;
 const TEXT: u64 = 64;
@@ -61,42 +64,45 @@ fn seconds_of(text: &[u8]) -> Option<u32> {
     u32::try_from(seconds).ok().filter(|&seconds| render(seconds) == text)
 }
 
-/// Pairs of name and value; None where the reference has to encode them.
+/// Encode pairs of name and value.
 #[pyfunction]
 fn encode_headers<'py>(
     headers: &Bound<'py, PyAny>,
     names: &Bound<'py, PyDict>,
     values: &Bound<'py, PyDict>,
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
+) -> PyResult<Bound<'py, PyBytes>> {
     let mut encoded = Vec::with_capacity(256);
     for pair in headers.try_iter()? {
         let pair = pair?;
-        let Ok(pair) = pair.cast::<PyTuple>() else { return Ok(None) };
-        let (Ok(name), Ok(value)) = (pair.get_borrowed_item(0), pair.get_borrowed_item(1)) else { return Ok(None) };
-        let (Ok(name), Ok(value)) = (name.cast::<PyString>(), value.cast::<PyString>()) else { return Ok(None) };
-        let (Ok(name_text), Ok(text)) = (name.to_str(), value.to_str()) else { return Ok(None) };
+        let pair = pair.cast::<PyTuple>()?;
+        let (name, value) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
+        let (name, value) = (name.cast::<PyString>()?, value.cast::<PyString>()?);
         match names.get_item(name)? {
             Some(number) => encoded.push(number.extract()?),
             None => {
+                let raw = utf8(&name, ESCAPE)?;
                 encoded.push(0);
-                push_varint(&mut encoded, name_text.len() as u64);
-                encoded.extend_from_slice(name_text.as_bytes());
+                push_varint(&mut encoded, raw.len() as u64);
+                encoded.extend_from_slice(&raw);
             }
         }
         if let Some(number) = values.get_item(value)? {
             encoded.push(number.extract()?);
-        } else if let Some(seconds) = seconds_of(text.as_bytes()) {
+            continue;
+        }
+        let raw = utf8(&value, ESCAPE)?;
+        if let Some(seconds) = seconds_of(&raw) {
             encoded.push(0);
             encoded.extend_from_slice(&seconds.to_be_bytes());
         } else {
-            push_varint(&mut encoded, TEXT + text.len() as u64);
-            encoded.extend_from_slice(text.as_bytes());
+            push_varint(&mut encoded, TEXT + raw.len() as u64);
+            encoded.extend_from_slice(&raw);
         }
     }
-    Ok(Some(PyBytes::new(headers.py(), &encoded)))
+    Ok(PyBytes::new(headers.py(), &encoded))
 }
 
-/// Pairs of name and value; None where the reference has to decode them, or to say what is wrong.
+/// Pairs of name and value; None if the bytes are damaged.
 #[pyfunction]
 fn decode_headers<'py>(
     source: &Bound<'py, PyBytes>,
@@ -107,8 +113,11 @@ fn decode_headers<'py>(
     let pairs = PyList::empty(python);
     let word = |words: &Bound<'py, PyTuple>, number: usize| words.get_item(number.checked_sub(1)?).ok();
     let text = |at: &mut usize, bytes: usize| {
-        let text = std::str::from_utf8(take(source, at, bytes)?).ok()?;
-        Some(PyString::new(python, text).into_any())
+        let raw = take(source, at, bytes)?;
+        match std::str::from_utf8(raw) {
+            Ok(text) => Some(PyString::new(python, text).into_any()),
+            Err(_) => PyBytes::new(python, raw).call_method1("decode", ("utf-8", ESCAPE)).ok(),
+        }
     };
     let mut at = 0;
     while let Some(&name) = source.get(at) {

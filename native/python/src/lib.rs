@@ -1,7 +1,8 @@
 //! The Python module `docstore.dedup.docstore_native`: bytes in, strings and arrays out.
 //!
 //! Knows `docstore-kernel` and Python; decides nothing.  The GIL is let go while bodies are analysed.  A panic in the
-//! core, which would be a defect, becomes a RuntimeError.
+//! core, which would be a defect, becomes a RuntimeError; a panic over one body among others, the error of that body.
+//! A lone surrogate of a string is read as U+FFFD, once for each of its three bytes.
 
 mod encode;
 mod headers;
@@ -9,6 +10,7 @@ mod postings;
 mod reads;
 mod records;
 mod sweeps;
+mod text;
 mod verdicts;
 
 use std::cell::RefCell;
@@ -21,7 +23,7 @@ use docstore_kernel::{pairs, Analyser, Extractor, Options, Outcome, Page};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 /// Bodies are analysed in runs of about so many bytes, each without the GIL: seldom enough to ask for it, and little
@@ -39,11 +41,11 @@ struct Kernel {
     with_blake3: bool,
 }
 
-/// One body after the core: digest of the body where asked for, what it is, and the page.
+/// One body after the core: digest of the body where asked for, what it is or why it cannot be told, and the page.
 #[derive(Default)]
 struct Analysed {
     digest: Option<[u8; 32]>,
-    outcome: Option<Outcome>,
+    outcome: Option<Result<Outcome, String>>,
     page: Page,
 }
 
@@ -60,9 +62,14 @@ thread_local! {
 
 /// Work without the GIL; a panic becomes an error.
 fn detached<T: Send>(python: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    python.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|cause| {
+    python.detach(|| caught(work)).map_err(PyRuntimeError::new_err)
+}
+
+/// Work; a panic becomes a message.
+fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|cause| {
         let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref().copied());
-        PyRuntimeError::new_err(format!("the native kernel panicked: {}", text.unwrap_or("no message")))
+        format!("the native kernel panicked: {}", text.unwrap_or("no message"))
     })
 }
 
@@ -87,7 +94,13 @@ impl Kernel {
 
     fn fill(&self, analyser: &mut Analyser, body: &[u8], content_type: &str, links: bool, analysed: &mut Analysed) {
         analysed.digest = self.with_blake3.then(|| *blake3::hash(body).as_bytes());
-        analysed.outcome = Some(analyser.analyse(body, content_type, links, &mut analysed.page));
+        let page = &mut analysed.page;
+        let outcome = caught(|| analyser.analyse(body, content_type, links, page));
+        if outcome.is_err() {
+            // Buffers that a panic left half filled are made anew.
+            (*analyser, *page) = (Analyser::new(self.options), Page::default());
+        }
+        analysed.outcome = Some(outcome);
     }
 }
 
@@ -104,12 +117,13 @@ impl Kernel {
         Ok(Self { options: Options { extractor, shingle_words, order }, with_blake3 })
     }
 
-    /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, else its `fields`.
+    /// One body: (BLAKE3 digest or None, outcome); outcome is None for what is no HTML, a message for what the core
+    /// panicked over, else its `fields`.
     fn analyse<'py>(
         &self,
         python: Python<'py>,
         body: PyBackedBytes,
-        content_type: PyBackedStr,
+        content_type: Bound<'py, PyString>,
         links: bool,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let mut found = self.analyse_many(python, vec![(body, content_type)], links)?;
@@ -120,9 +134,10 @@ impl Kernel {
     fn analyse_many<'py>(
         &self,
         python: Python<'py>,
-        bodies: Vec<(PyBackedBytes, PyBackedStr)>,
+        bodies: Vec<(PyBackedBytes, Bound<'py, PyString>)>,
         links: bool,
     ) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let bodies: Vec<_> = bodies.iter().map(|(body, content_type)| (body, content_type.to_string_lossy())).collect();
         let mut workshop = self.workshop();
         let mut found = Vec::with_capacity(bodies.len());
         let mut rest = &bodies[..];
@@ -154,29 +169,29 @@ impl Kernel {
         Ok(found)
     }
 
-    /// Fingerprints of a main text, as `analyse` gives them; None if it has no word.
-    fn fingerprints<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    /// Fingerprints of a main text in UTF-8, as `analyse` gives them; None if it has no word.
+    fn fingerprints<'py>(&self, python: Python<'py>, text: PyBackedBytes) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let mut workshop = self.workshop();
-        let found = detached(python, || workshop.analyser.fingerprints_of(text))?;
+        let found = detached(python, || workshop.analyser.fingerprints_of(&String::from_utf8_lossy(&text)))?;
         Self::keep(workshop, text.len());
         found.map(|found| numbers(python, &found)).transpose()
     }
 
     /// The shingle sets of texts, one after the other, as `shingles` gives them, and how many members each has; then a
-    /// count of words of each, exact below `enough`.  None if a text is not UTF-8.
+    /// count of words of each, exact below `enough`.
     fn shingle_sets<'py>(
         &self,
         python: Python<'py>,
         texts: Vec<PyBackedBytes>,
         enough: u64,
-    ) -> PyResult<Option<ShingleSets<'py>>> {
+    ) -> PyResult<ShingleSets<'py>> {
         let mut workshop = self.workshop();
         let (mut members, mut lengths, mut counts) = (Vec::new(), Vec::new(), Vec::new());
-        let is_whole = detached(python, || {
+        detached(python, || {
             let mut words = Words::default();
-            texts.iter().all(|text| {
-                let Ok(text) = std::str::from_utf8(text) else { return false };
-                let set = workshop.analyser.shingle_set(text);
+            for text in &texts {
+                let text = String::from_utf8_lossy(text);
+                let set = workshop.analyser.shingle_set(&text);
                 let mut count = set.len() as u64;
                 if count < enough {
                     words.cut(text.as_bytes());
@@ -185,44 +200,20 @@ impl Kernel {
                 members.extend_from_slice(&set);
                 lengths.push(set.len() as u64);
                 counts.push(count);
-                true
-            })
+            }
         })?;
         Self::keep(workshop, texts.iter().map(|text| text.len()).max().unwrap_or(0));
-        let found = || {
-            Ok((words_as_bytes(python, &members)?, words_as_bytes(python, &lengths)?, words_as_bytes(python, &counts)?))
-        };
-        is_whole.then(found).transpose()
+        Ok((words_as_bytes(python, &members)?, words_as_bytes(python, &lengths)?, words_as_bytes(python, &counts)?))
     }
 
     /// The shingle set of a main text: ascending, as bytes of uint64 in the machine's order.
-    fn shingles<'py>(&self, python: Python<'py>, text: &str) -> PyResult<Bound<'py, PyBytes>> {
+    fn shingles<'py>(&self, python: Python<'py>, text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyBytes>> {
+        let text = &*text.to_string_lossy();
         let mut workshop = self.workshop();
         let set = detached(python, || workshop.analyser.shingle_set(text))?;
         Self::keep(workshop, text.len());
         words_as_bytes(python, &set)
     }
-}
-
-thread_local! {
-    static WORDS: RefCell<(Words, Vec<u8>)> = RefCell::default();
-}
-
-/// The normalised words of a text with one space between; with a table as `Words::folded` puts them through it.
-#[pyfunction]
-fn joined_words<'py>(python: Python<'py>, text: &str, table: &[u8]) -> PyResult<Bound<'py, PyString>> {
-    let (mut words, mut folded) = WORDS.take();
-    detached(python, || {
-        words.cut(text.as_bytes());
-        if !table.is_empty() {
-            words.folded(table, &mut folded);
-        }
-    })?;
-    let joined = PyString::from_bytes(python, if table.is_empty() { words.joined() } else { &folded });
-    if text.len() <= KEPT_BODY_BYTES {
-        WORDS.set((words, folded));
-    }
-    joined
 }
 
 /// How many members each pair of sets shares, as bytes of uint64.  Set i has `members[starts[i]..starts[i + 1]]`; pairs
@@ -250,9 +241,10 @@ fn words_as_bytes<'py>(python: Python<'py>, values: &[u64]) -> PyResult<Bound<'p
 
 fn handed_over<'py>(python: Python<'py>, analysed: &Analysed) -> PyResult<Bound<'py, PyTuple>> {
     let digest = analysed.digest.map(|digest| PyBytes::new(python, &digest));
-    let outcome = match analysed.outcome {
-        Some(Outcome::Html) => fields(python, &analysed.page)?.into_any(),
-        Some(Outcome::NotHtml) | None => python.None().into_bound(python),
+    let outcome = match &analysed.outcome {
+        Some(Ok(Outcome::Html)) => fields(python, &analysed.page)?.into_any(),
+        Some(Err(message)) => PyString::new(python, message).into_any(),
+        Some(Ok(Outcome::NotHtml)) | None => python.None().into_bound(python),
     };
     (digest, outcome).into_pyobject(python)
 }
@@ -291,17 +283,17 @@ fn numbers<'py>(python: Python<'py>, found: &Fingerprints) -> PyResult<Bound<'py
 }
 
 /// What is offered to Python and expected of it; docstore/compiled.py has the same number.
-const INTERFACE: u32 = 20;
+const INTERFACE: u32 = 23;
 
 #[pymodule]
 fn docstore_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add_class::<Kernel>()?;
     module.add_class::<encode::FrameDictionary>()?;
-    module.add_function(wrap_pyfunction!(encode::delta_frame, module)?)?;
+    module.add_function(wrap_pyfunction!(encode::encode_value, module)?)?;
     module.add_function(wrap_pyfunction!(encode::encode_values, module)?)?;
     records::add_to(module)?;
-    module.add_function(wrap_pyfunction!(joined_words, module)?)?;
+    text::add_to(module)?;
     module.add_function(wrap_pyfunction!(shared_members, module)?)?;
     verdicts::add_to(module)?;
     reads::add_to(module)?;

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use docstore_kernel::postings::{self, mix_key, Asked, Encoded, Recent};
+use docstore_kernel::postings::{self, mix_key, Answer, Asked, Encoded, Pruning, Recent};
 use docstore_kernel::ranking::{self, Looks};
 use docstore_kernel::slices::{self, Damaged, Shape};
 use pyo3::buffer::PyBuffer;
@@ -14,7 +14,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use pyo3::{ffi, import_exception};
 
-use crate::{detached, words_as_bytes, WORDS};
+use crate::text::WORDS;
+use crate::verdicts::Shared;
+use crate::{detached, words_as_bytes};
 
 import_exception!(docstore.model.errors, CorruptionError);
 
@@ -64,9 +66,54 @@ const LONG_CELL_BYTES: usize = 8 << 10;
 /// What a page asks: band keys, fingerprints and runs, not mixed, the number of its own text, and how many more texts are
 /// wanted than `looks`.
 type Question = (PyBuffer<u64>, PyBuffer<u64>, PyBuffer<u64>, u64, usize);
+/// How many texts are looked at; see `ranking::Looks`.
+type LookLimits = (usize, usize, usize, usize);
 /// Text numbers, texts found, whether the page's own is among them, numbers that come next, whether it is crowded,
 /// further keys.
 type Proposal<'py> = (Vec<u64>, usize, bool, Vec<u64>, bool, Bound<'py, PyBytes>);
+
+/// Take a question apart, propose, and hand the answer over.
+fn answered<'py>(
+    python: Python<'py>,
+    asked: Question,
+    looks: LookLimits,
+    propose: impl FnOnce(Asked<'_>, Looks) -> PyResult<Answer>,
+) -> PyResult<Proposal<'py>> {
+    let (band_keys, fingerprints, of_runs, own, more) = asked;
+    let (band_keys, fingerprints) = (band_keys.to_vec(python)?, fingerprints.to_vec(python)?);
+    let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
+    let (near, inside, most, further) = looks;
+    let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
+    let found = propose(asked, looks)?;
+    let further_keys = words_as_bytes(python, &found.further_keys)?;
+    let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
+    Ok((numbers, candidates, holds_own, further, found.is_crowded, further_keys))
+}
+
+/// The chains of a page looked up by a function of Python, and what they lead to ranked.
+///
+/// `find` takes keys as bytes of uint64; it gives for each posting which key, ascending (int64), and its text (uint64).
+#[pyfunction]
+pub fn propose<'py>(
+    python: Python<'py>,
+    asked: Question,
+    limit: usize,
+    looks: LookLimits,
+    find: &Bound<'py, PyAny>,
+) -> PyResult<Proposal<'py>> {
+    answered(python, asked, looks, |asked, looks| {
+        postings::propose_by(asked, limit, looks, |keys| {
+            let found = find.call1((words_as_bytes(python, &keys)?,))?;
+            let (owners, texts) = found.extract::<(PyBuffer<i64>, PyBuffer<u64>)>()?;
+            let found: Vec<_> =
+                owners.to_vec(python)?.into_iter().map(|owner| owner as u32).zip(texts.to_vec(python)?).collect();
+            match found.iter().all(|&(owner, _)| (owner as usize) < keys.len()) {
+                true => Ok(found),
+                false => Err(PyValueError::new_err("a look-up gives a posting of a key that it was not asked for")),
+            }
+        })
+    })
+}
 
 /// Postings by mixed key: of runs, oldest first, then those that no run has.  Those of a batch have no runs.
 #[pyclass(module = "docstore.dedup.docstore_native")]
@@ -154,24 +201,21 @@ impl Postings {
         python: Python<'py>,
         asked: Question,
         limit: usize,
-        looks: (usize, usize, usize, usize),
+        looks: LookLimits,
         batch: Option<PyRef<'py, Self>>,
     ) -> PyResult<Proposal<'py>> {
-        let (band_keys, fingerprints, of_runs, own, more) = asked;
-        let (band_keys, fingerprints) = (band_keys.to_vec(python)?, fingerprints.to_vec(python)?);
-        let asked = Asked { band_keys: &band_keys, fingerprints: &fingerprints, runs: &of_runs.to_vec(python)?, own };
-        let (near, inside, most, further) = looks;
-        let looks = Looks { near: near.saturating_add(more), inside: inside.saturating_add(more), most, further };
         let tables: Vec<_> =
             [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
-        let found = postings::propose(&self.views()?, &tables, asked, limit, looks).map_err(damaged)?;
-        let further_keys = words_as_bytes(python, &found.further_keys)?;
-        let ranking::Proposal { numbers, candidates, holds_own, further } = found.proposal;
-        Ok((numbers, candidates, holds_own, further, found.is_crowded, further_keys))
+        let views = self.views()?;
+        answered(python, asked, looks, |asked, looks| {
+            postings::propose(&views, &tables, asked, limit, looks).map_err(damaged)
+        })
     }
 
-    fn packed<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        words_as_bytes(python, self.recent.postings())
+    /// All postings that no run has, sorted, at most `limit` of a key.
+    fn sorted<'py>(&self, python: Python<'py>, limit: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let recent = &self.recent;
+        words_as_bytes(python, &python.detach(|| recent.sorted(limit)))
     }
 
     fn texts<'py>(&self, python: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -186,12 +230,14 @@ const POSTING_BODY: u8 = 0x01;
 const POSTING_TEXT: u8 = 0x07;
 
 /// The rows of postings of a page: by its body, its text, and its text and title; b"" for a text that is not compared.
+///
+/// A lone surrogate of the title, in the three bytes of "surrogatepass", is no letter, nor is what takes its place.
 #[pyfunction]
 pub fn posting_rows<'py>(
     python: Python<'py>,
     body_checksum: &[u8],
     text_checksum: &[u8],
-    title: &str,
+    title: &[u8],
 ) -> Vec<Bound<'py, PyBytes>> {
     let named = |kind: u8, name: &[u8]| [&[kind], name].concat();
     let mut rows = vec![named(POSTING_BODY, &body_checksum[..body_checksum.len().min(BODY_HEAD_BYTES)])];
@@ -199,7 +245,7 @@ pub fn posting_rows<'py>(
         let number = &text_checksum[1..text_checksum.len().min(1 + TEXT_NUMBER_BYTES)];
         rows.push(named(POSTING_TEXT, number));
         let (mut words, folded) = WORDS.take();
-        words.cut(title.as_bytes());
+        words.cut(String::from_utf8_lossy(title).as_bytes());
         let title_key = blake3::hash(words.joined());
         rows.push(named(POSTING_TEXT, &[number, &title_key.as_bytes()[..TITLE_KEY_BYTES]].concat()));
         WORDS.set((words, folded));
@@ -266,11 +312,37 @@ pub fn merge_slices<'py>(
     handed_over(python, merged)
 }
 
+/// Slices `first..first + count` of a run without texts that are gone.
+///
+/// `places` has the new place of each text, 2^64 - 1 for one that is gone; `texts` stay.
+#[pyfunction]
+#[pyo3(signature = (run, places, texts, shape, limit, first, count))]
+#[allow(clippy::too_many_arguments)]
+pub fn prune_slices<'py>(
+    python: Python<'py>,
+    run: PyRef<'py, RunView>,
+    places: PyBuffer<u64>,
+    texts: u64,
+    shape: (u32, u32),
+    limit: usize,
+    first: usize,
+    count: usize,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let shape = shape_of(shape.0, shape.1)?;
+    let (view, places) = (run.run()?, Shared::new(python, places)?);
+    let pruned = python
+        .detach(|| postings::prune(view, Pruning { places: places.as_ref(), texts, limit }, shape, first, count))
+        .map_err(damaged)?;
+    handed_over(python, pruned)
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RunView>()?;
     module.add_class::<Postings>()?;
     module.add_class::<Packed>()?;
     module.add_function(wrap_pyfunction!(posting_rows, module)?)?;
     module.add_function(wrap_pyfunction!(encode_slices, module)?)?;
-    module.add_function(wrap_pyfunction!(merge_slices, module)?)
+    module.add_function(wrap_pyfunction!(merge_slices, module)?)?;
+    module.add_function(wrap_pyfunction!(prune_slices, module)?)?;
+    module.add_function(wrap_pyfunction!(propose, module)?)
 }

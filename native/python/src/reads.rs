@@ -1,8 +1,8 @@
 //! Steps of a read: URL to row key, capture record to columns or to the fields of a document, record of a segment to
 //! value.
 //!
-//! The layouts are those of docs/format.md.  For damaged or rare input a function gives None; the Python reference then
-//! does the step again, and reports the damage.
+//! The layouts are those of docs/format.md.  For damaged or rare input a function gives None; Python then does the step in
+//! general, or reports the damage.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::{ptr, slice};
 
 use docstore_frames::Decoder;
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -132,7 +132,8 @@ fn plain_row_key<'py>(url: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
 
 type Fields<'py> = (u8, Bound<'py, PyDict>, u64, u64, Bound<'py, PyBytes>);
 
-/// A capture record: kind, values by column, arrived, confirms, name of the body; columns are given by their numbers.
+/// A capture record: kind, values by column, arrived, confirms, name of the body; None if it is damaged.  Columns are
+/// given by their numbers.
 #[pyfunction]
 fn decode_capture<'py>(value: &Bound<'py, PyBytes>, names: &Bound<'py, PyDict>) -> PyResult<Option<Fields<'py>>> {
     let (python, source) = (value.py(), value.as_bytes());
@@ -200,7 +201,7 @@ fn sha1_of(value: &[u8]) -> Option<[u8; SHA1_BYTES]> {
     Some(digest)
 }
 
-/// The value of a capture record, as `CaptureRecord.encode` defines it; None where that has to make it.
+/// The value of a capture record; `tests/reference/capture.py` is the readable definition.
 #[pyfunction]
 fn encode_capture<'py>(
     columns: &Bound<'py, PyDict>,
@@ -209,14 +210,12 @@ fn encode_capture<'py>(
     arrived: u64,
     confirms: u64,
     body_name: &[u8],
-) -> PyResult<Option<Bound<'py, PyBytes>>> {
+) -> PyResult<Bound<'py, PyBytes>> {
     let mut fields = Vec::with_capacity(columns.len());
     let mut sha1 = None;
     for (column, value) in columns {
-        let (Some(number), Ok(value)) = (numbers.get_item(column)?, value.cast_into::<PyBytes>()) else {
-            return Ok(None);
-        };
-        let number = number.extract::<u8>()?;
+        let number = numbers.get_item(&column)?.ok_or_else(|| PyKeyError::new_err(column.unbind()))?.extract::<u8>()?;
+        let value = value.cast_into::<PyBytes>()?;
         let digest = if number == PAYLOAD_DIGEST { sha1_of(value.as_bytes()) } else { None };
         match digest {
             Some(digest) => sha1 = Some(digest),
@@ -247,7 +246,7 @@ fn encode_capture<'py>(
     if let Some(digest) = sha1 {
         add(SHA1, &digest);
     }
-    Ok(Some(PyBytes::new(columns.py(), &record)))
+    Ok(PyBytes::new(columns.py(), &record))
 }
 
 /// Segment, offset and length of a record.
@@ -309,10 +308,14 @@ struct Related<'a, 'py> {
 }
 
 impl<'py> Related<'_, 'py> {
-    /// The value of the record at a place; None if the reference has to decode it.
-    fn decode(&self, source: &Bound<'py, PyBytes>, (segment, offset, _): Place) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    /// The value of the record at a place; None if Python has to decode it.
+    fn decode(
+        &self,
+        source: &Bound<'py, PyBytes>,
+        (segment, offset, _): Place,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let (python, bytes) = (source.py(), source.as_bytes());
-        let Some(record) = u32::try_from(segment).ok().and_then(|seed| parse(bytes, seed)) else { return Ok(None) };
+        let Some(record) = parse(bytes, segment as u32) else { return Ok(None) };
         let payload = &bytes[record.payload];
         if record.codec == STORED {
             return Ok((payload.len() == record.raw_bytes).then(|| PyBytes::new(python, payload)));
@@ -340,9 +343,9 @@ impl<'py> Related<'_, 'py> {
     }
 }
 
-/// The value of a record; None if the reference has to decode it.
+/// The value of a record; None if it is damaged, or has a column or kind that Python decodes.
 ///
-/// `dictionary`, `base` and `body` give what `Related` has them for, or None; they raise what the reference is to raise.
+/// `dictionary`, `base` and `body` give what `Related` has them for, or None; what they raise is raised.
 #[pyfunction]
 fn decode_value<'py>(
     source: &Bound<'py, PyBytes>,
@@ -434,7 +437,7 @@ fn fill_capture<'py>(
     Ok(true)
 }
 
-/// The content of a frame, of a known length; None if the reference has to decode it.
+/// The content of a frame, of a known length; None if it is damaged.
 #[pyfunction]
 fn decode_frame<'py>(
     python: Python<'py>,

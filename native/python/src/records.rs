@@ -1,7 +1,9 @@
 //! What a commit writes: the fields of captures, records of a segment, and the cells of a batch of LevelDB.
 //!
-//! Knows tuples of Python and the layouts of docs/format.md; names and marks are handed in.  What is rare, or may have to
-//! be refused, is left to the reference in Python, by giving None or false.
+//! Knows tuples of Python and the layouts of docs/format.md; names and marks are handed in.  Deletes of cells, and what
+//! may have to be refused, are left to Python, by giving None or false.
+
+use std::borrow::Cow;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
@@ -27,7 +29,7 @@ const KEY_END: [u8; 2] = [0, 1];
 #[pyclass(frozen, module = "docstore.dedup.docstore_native")]
 pub struct RecordEncoder {
     magic: u8,
-    value_kind: u8,
+    kinds: Py<PyBytes>,
     wide: u8,
     micros_in_a_step: u64,
     columns: Py<PyDict>,
@@ -55,8 +57,8 @@ struct Part<Payload> {
 }
 
 impl RecordEncoder {
-    /// Add the head of a record, without its CRCs; None for one that is no value with a known column.  The record before
-    /// it has so many bytes.
+    /// Add the head of a record, without its CRCs; None for one that does not fit the format.  The record before it has so
+    /// many bytes.
     fn add_head<'py>(
         &self,
         record: &Bound<'py, PyTuple>,
@@ -65,27 +67,35 @@ impl RecordEncoder {
     ) -> Option<Part<Bound<'py, PyBytes>>> {
         let item = |place| record.get_item(place).ok();
         let bytes = |place| item(place)?.cast_into::<PyBytes>().ok();
-        if record.len() != 9 || item(0)?.extract::<u8>().ok() != Some(self.value_kind) {
+        let kind: u8 = item(0)?.extract().ok()?;
+        if record.len() != 9 || !self.kinds.as_bytes(record.py()).contains(&kind) {
             return None;
         }
         let (row_key, related, payload) = (bytes(1)?, bytes(6)?, bytes(8)?);
         let (row_key, related) = (row_key.as_bytes(), related.as_bytes());
-        let (family, qualifier) = (item(2)?, item(3)?);
-        if !family.is_instance_of::<PyString>() || !qualifier.is_instance_of::<PyBytes>() {
-            return None;
-        }
-        let column: u8 = self.columns.bind(record.py()).get_item((family, qualifier)).ok()??.extract().ok()?;
+        let (family, qualifier) = (item(2)?.cast_into::<PyString>().ok()?, bytes(3)?);
+        let mut spelled = Vec::new();
+        let column: u8 = match self.columns.bind(record.py()).get_item((&family, &qualifier)).ok()? {
+            Some(number) => number.extract().ok()?,
+            None => {
+                for name in [family.to_str().ok()?.as_bytes(), qualifier.as_bytes()] {
+                    push_varint(&mut spelled, name.len() as u64);
+                    spelled.extend_from_slice(name);
+                }
+                0
+            }
+        };
         let (timestamp, codec): (u64, u8) = (item(4)?.extract().ok()?, item(5)?.extract().ok()?);
         let raw_bytes: u32 = item(7)?.extract().ok()?;
         let body_length; // a text names its body, the record before it, by its length
-        let related = if usize::from(codec) == BODY_CODEC && related.is_empty() {
+        let related = if usize::from(codec) == BODY_CODEC && related.is_empty() && before > 0 {
             body_length = u32::try_from(before).ok()?.to_le_bytes();
             &body_length[..]
         } else {
             related
         };
         let milliseconds = timestamp / self.micros_in_a_step;
-        let fields_bytes = related.len() + row_key.len();
+        let fields_bytes = related.len() + spelled.len() + row_key.len();
         let payload_bytes = u32::try_from(payload.as_bytes().len()).ok()?;
         if RELATED_BYTES.get(usize::from(codec)) != Some(&related.len())
             || fields_bytes > FIELDS_MAX_BYTES
@@ -93,7 +103,7 @@ impl RecordEncoder {
         {
             return None;
         }
-        let tag = self.value_kind | codec << 4;
+        let tag = kind | codec << 4;
         let short = (u8::try_from(fields_bytes), u16::try_from(payload_bytes), u16::try_from(raw_bytes));
         let is_narrow = timestamp % self.micros_in_a_step == 0 && milliseconds < MILLISECONDS_END;
         if let ((Ok(fields_bytes), Ok(payload_bytes), Ok(raw_bytes)), true) = (short, is_narrow) {
@@ -111,6 +121,7 @@ impl RecordEncoder {
         let crc_at = heads.len();
         heads.extend_from_slice(&[0; CRC_BYTES]);
         heads.extend_from_slice(related);
+        heads.extend_from_slice(&spelled);
         heads.extend_from_slice(row_key);
         Some(Part { head_end: heads.len(), crc_at, payload })
     }
@@ -135,15 +146,15 @@ fn fill_records(mut rest: &mut [u8], heads: &mut [u8], parts: &[Part<&[u8]>], se
 
 #[pymethods]
 impl RecordEncoder {
-    /// What marks things: a record's first byte, the kind of a value, the bit of a wide header, microseconds in a step of
+    /// What marks things: a record's first byte, the kinds of records, the bit of a wide header, microseconds in a step of
     /// its timestamp; and the number of each known column.
     #[new]
-    fn new(marks: (u8, u8, u8, u64), columns: Py<PyDict>) -> Self {
-        Self { magic: marks.0, value_kind: marks.1, wide: marks.2, micros_in_a_step: marks.3, columns }
+    fn new(marks: (u8, Py<PyBytes>, u8, u64), columns: Py<PyDict>) -> Self {
+        Self { magic: marks.0, kinds: marks.1, wide: marks.2, micros_in_a_step: marks.3, columns }
     }
 
-    /// Records that lie one behind the other from an offset on, and the ref of each; None where the reference has to
-    /// look at them.  Of a group, checksums and copies are made without the GIL.
+    /// Records that lie one behind the other from an offset on, and the ref of each; None if one of them does not fit the
+    /// format.  Of a group, checksums and copies are made without the GIL.
     fn encode<'py>(
         &self,
         python: Python<'py>,
@@ -151,7 +162,7 @@ impl RecordEncoder {
         segment: u64,
         offset: u64,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyList>)>> {
-        let Ok(seed) = u32::try_from(segment) else { return Ok(None) };
+        let seed = segment as u32; // numbers of a dry run are larger
         let refs = PyList::empty(python);
         let mut heads = Vec::with_capacity(128 * records.len());
         let mut parts = Vec::with_capacity(records.len());
@@ -186,32 +197,44 @@ impl RecordEncoder {
     }
 }
 
-/// Fields of a capture by where they go, as `sort_fields` of `model.capture` defines it.
+/// The bytes of a text in UTF-8; lone surrogates go as an error handler of Python has them.
+pub fn utf8<'a>(text: &'a Bound<'_, PyString>, errors: &str) -> PyResult<Cow<'a, [u8]>> {
+    match text.to_str() {
+        Ok(text) => Ok(Cow::Borrowed(text.as_bytes())),
+        Err(_) => Ok(Cow::Owned(text.call_method1("encode", ("utf-8", errors))?.extract()?)),
+    }
+}
+
+/// Fields of a capture by where they go: in their cell up to a limit, else into a segment; empty ones go nowhere.
 #[pyfunction]
 fn sort_fields<'py>(
     columns: &Bound<'py, PyTuple>,
     fields: &Bound<'py, PyTuple>,
     limit: usize,
-) -> Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
+) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyDict>)> {
     let python = columns.py();
     let (inline, long) = (PyDict::new(python), PyDict::new(python));
     for (column, field) in columns.iter().zip(fields.iter()) {
         let raw = match field.cast::<PyBytes>() {
-            Ok(raw) => raw.as_bytes(),
-            Err(_) => field.cast::<PyString>().ok()?.to_str().ok()?.as_bytes(),
+            Ok(raw) => Cow::Borrowed(raw.as_bytes()),
+            Err(_) => {
+                let text = field.cast::<PyString>()?;
+                let is_text = || column.get_item(0)?.eq("text");
+                utf8(text, if text.to_str().is_err() && is_text()? { "surrogatepass" } else { "surrogateescape" })?
+            }
         };
         if raw.len() > limit {
-            long.set_item(column, PyBytes::new(python, raw)).ok()?;
+            long.set_item(column, PyBytes::new(python, &raw))?;
         } else if !raw.is_empty() {
             let value = PyBytes::new_with(python, 1 + raw.len(), |value| {
                 value[0] = INLINE;
-                value[1..].copy_from_slice(raw);
+                value[1..].copy_from_slice(&raw);
                 Ok(())
             });
-            inline.set_item(column, value.ok()?).ok()?;
+            inline.set_item(column, value?)?;
         }
     }
-    Some((inline, long))
+    Ok((inline, long))
 }
 
 fn push_escaped(key: &mut Vec<u8>, raw: &[u8]) {

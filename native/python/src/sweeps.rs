@@ -1,6 +1,6 @@
-//! What a sweep keeps of a page: `sweep.pages` in native code, for rows with one capture that stands in its record.
+//! What a sweep keeps of a page, for rows with one capture that stands in its record.
 //!
-//! A row of any other shape ends the call: the reference takes that row, and the next call goes on after it.
+//! A row of any other shape ends the call: `sweep.pages` takes that row, and the next call goes on after it.
 
 use docstore_kernel::words::Words;
 use pyo3::prelude::*;
@@ -36,7 +36,7 @@ const BY_TEXT: u8 = 2;
 const FIRST_ROWS: usize = 8;
 const MOST_ROWS: usize = 512;
 
-/// What the reference's constants say; see `sweep.pages`.
+/// What constants of Python say; see `sweep.pages`.
 #[derive(FromPyObject)]
 struct Rules {
     /// Schemes of body checksums that decide alone.

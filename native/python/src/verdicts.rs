@@ -1,19 +1,15 @@
-//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers; words of titles in texts.
+//! What a verdict is decided by, for Python: `docstore_kernel::{pairs, texts}` over buffers.
 //!
 //! The GIL is let go while a page is compared with others: their sets are of a few microseconds each.
 
-use docstore_kernel::bytes;
-use docstore_kernel::page::is_space;
 use docstore_kernel::pairs::overlap as overlap_of;
-use docstore_kernel::sketches::{Bounds, Look};
+use docstore_kernel::sketch::{self, BINS};
+use docstore_kernel::sketches::{self, Bounds, Look};
 use docstore_kernel::texts::{self, Asking};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyBytes;
-
-use crate::{KEPT_BODY_BYTES, WORDS};
 
 /// So many texts are compared faster than the GIL is let go and taken again.
 const FEW: usize = 3;
@@ -37,57 +33,55 @@ fn overlap(python: Python<'_>, first: PyBuffer<u64>, second: PyBuffer<u64>) -> P
     Ok(overlap_of(members(&first, python)?, members(&second, python)?))
 }
 
-/// Which of some normalised words are words of a text, and how many words the text has.
-#[pyfunction]
-fn held_words(text: &str, wanted: Vec<PyBackedStr>) -> (Vec<bool>, usize) {
-    let (mut words, folded) = WORDS.take();
-    words.cut(text.as_bytes());
-    let mut held = vec![false; wanted.len()];
-    let bit = |word: &[u8]| 1_u64 << word.len().min(63);
-    let lengths = wanted.iter().fold(0, |lengths, word| lengths | bit(word.as_bytes()));
-    for word in words.iter().filter(|word| lengths & bit(word) != 0) {
-        for (held, wanted) in held.iter_mut().zip(&wanted) {
-            *held |= word == wanted.as_bytes();
-        }
-    }
-    let count = words.ends().len();
-    if text.len() <= KEPT_BODY_BYTES {
-        WORDS.set((words, folded));
-    }
-    (held, count)
-}
+/// Numbers, such as a sorted set, in a buffer that nobody changes.
+pub struct Shared(PyBuffer<u64>);
 
-/// Whether the case-folded text has one in `share` of the words of a case-folded string with `least` letters and more;
-/// None if only its whole folding can tell.
-#[pyfunction]
-fn has_words(text: &[u8], folded: &str, least: usize, share: usize) -> Option<bool> {
-    let long = |word: &&str| word.chars().nth(least.saturating_sub(1)).is_some();
-    let mut words: Vec<&[u8]> = folded.split(is_space).filter(long).map(str::as_bytes).collect();
-    words.sort_unstable();
-    words.dedup();
-    let has = bytes::has_in_lowered(text, &words, words.len().div_ceil(share.max(1)));
-    (has || !bytes::may_fold(text)).then_some(has)
-}
-
-/// A sorted set over a buffer that nobody changes.
-struct Shingles(PyBuffer<u64>);
-
-impl Shingles {
-    fn new(python: Python<'_>, buffer: PyBuffer<u64>) -> PyResult<Self> {
+impl Shared {
+    pub fn new(python: Python<'_>, buffer: PyBuffer<u64>) -> PyResult<Self> {
         members(&buffer, python)?;
         Ok(Self(buffer))
     }
 }
 
-impl AsRef<[u64]> for Shingles {
+impl AsRef<[u64]> for Shared {
     fn as_ref(&self) -> &[u64] {
         if self.0.item_count() == 0 {
             return &[];
         }
         // SAFETY: `new` has asked `members`, the buffer is exported for as long as `self` lives, and nobody ever writes
-        // to the shingles of a text, with the GIL or without it.
+        // to the numbers that are handed over so, with the GIL or without it.
         unsafe { std::slice::from_raw_parts(self.0.buf_ptr().cast::<u64>(), self.0.item_count()) }
     }
+}
+
+/// The estimate of the Jaccard coefficient of two sets from their sketches.
+#[pyfunction]
+fn sketch_similarity(first: &[u8], second: &[u8]) -> f64 {
+    sketches::similarity(first, second)
+}
+
+/// The sketches of sets, one after the other, a byte a bin; of an empty set zeros.
+///
+/// Set i has `members[starts[i]..starts[i + 1]]`.
+#[pyfunction]
+fn sketches_of_sets<'py>(
+    python: Python<'py>,
+    starts: PyBuffer<u64>,
+    members: PyBuffer<u64>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (starts, members) = (starts.to_vec(python)?, Shared::new(python, members)?);
+    let bins = crate::detached(python, || {
+        let mut bins = Vec::with_capacity(starts.len() * BINS);
+        for ends in starts.windows(2) {
+            match members.as_ref().get(ends[0] as usize..ends[1] as usize)? {
+                [] => bins.resize(bins.len() + BINS, 0),
+                set => bins.extend_from_slice(&sketch::bins(&sketch::minima(set))),
+            }
+        }
+        Some(bins)
+    })?;
+    let bins = bins.ok_or_else(|| PyValueError::new_err("the members of a set are not there"))?;
+    Ok(PyBytes::new(python, &bins))
 }
 
 /// A page that asks: number and checksum of its text, sketch, count of shingles, shingles.
@@ -98,7 +92,7 @@ type Compared<'py> = (u64, bool, Option<Bound<'py, PyBytes>>, usize, usize);
 
 /// Sketches and shingle sets of the last texts.
 #[pyclass(module = "docstore.dedup.docstore_native")]
-struct Texts(texts::Texts<Shingles>);
+struct Texts(texts::Texts<Shared>);
 
 #[pymethods]
 impl Texts {
@@ -130,7 +124,7 @@ impl Texts {
     }
 
     fn keep(&mut self, python: Python<'_>, number: u64, text_checksum: &[u8], shingles: PyBuffer<u64>) -> PyResult<()> {
-        self.0.keep(number, text_checksum, Shingles::new(python, shingles)?);
+        self.0.keep(number, text_checksum, Shared::new(python, shingles)?);
         Ok(())
     }
 
@@ -155,7 +149,7 @@ impl Texts {
         let (checksum, sketch) = (checksum.as_bytes(), sketch.as_bytes());
         self.0.sketches.put(number, sketch, shingle_count);
         if !self.0.holds(number, checksum) {
-            self.0.keep(number, checksum, Shingles::new(python, shingles)?);
+            self.0.keep(number, checksum, Shared::new(python, shingles)?);
         }
         let page = Asking { number, sketch, shingle_count };
         let shown = |one: texts::Compared<'_>| match one.overlap {
@@ -175,6 +169,6 @@ impl Texts {
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Texts>()?;
     module.add_function(wrap_pyfunction!(overlap, module)?)?;
-    module.add_function(wrap_pyfunction!(held_words, module)?)?;
-    module.add_function(wrap_pyfunction!(has_words, module)?)
+    module.add_function(wrap_pyfunction!(sketch_similarity, module)?)?;
+    module.add_function(wrap_pyfunction!(sketches_of_sets, module)?)
 }

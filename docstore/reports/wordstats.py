@@ -1,7 +1,7 @@
 """Word statistics of stored texts: vocabulary, frequencies by rank, Zipf's and Heaps' laws, in one pass.
 
-Reads the newest text of each page; `docstore stats --text` prints the result.  Words are the units by which pages are
-compared (`reference.words`).
+Reads the newest text of each page; `docstore stats --words` prints the result.  Words are the units by which pages are
+compared.
 
 **Memory is bounded.**  Up to EXACT_WORDS different words every count is exact.  Above that two summaries of that size
 are used, and the result says so:
@@ -21,22 +21,18 @@ words has grown by a fifth.
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import mmh3
 
-from docstore.cli import arguments, output
-from docstore.cli.opening import open_named
 from docstore.dedup.kernel import words
 from docstore.model.capture import MAIN
-from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
+from docstore.model.errors import InvalidArgument
 from docstore.model.types import ReadSpec
 
 if TYPE_CHECKING:  # types alone
@@ -290,47 +286,3 @@ def fit(points: Sequence[tuple[int, int]]) -> PowerLaw | None:
     spread = math.fsum((y - mean_y) ** 2 for _, y in logs)
     r_squared = covariance**2 / (variance * spread) if spread else 1.0
     return PowerLaw(math.exp(mean_y - exponent * mean_x), exponent, r_squared, len(logs))
-
-
-# --- `docstore stats --text`
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print word statistics."""
-    with open_named(args) as store:
-        statistics = text_statistics(store, host=args.host, top=args.limit or TOP_WORDS)
-    if not statistics.words:
-        output.note(f"no text{f' on {args.host}' if args.host else ''}")
-        return EXIT_NOTHING_FOUND
-    if args.png is not None:
-        arguments.write_file(args.png, import_module("docstore.lab.pictures").statistics_png(statistics))
-    if args.json:
-        output.json_line(statistics.asdict())
-        return EXIT_OK
-    about = "" if statistics.exact else "about "
-    output.table(
-        [
-            ("pages", str(statistics.pages)),
-            ("words", str(statistics.words)),
-            ("vocabulary", f"{about}{statistics.vocabulary}"),
-            ("hapax", f"{about}{statistics.hapax}  ({statistics.hapax_share:.1%} of the vocabulary)"),
-            ("counted", statistics.method),
-            ("Zipf", _law(statistics.zipf, "f(r)", "r", "ranks spaced evenly in log r")),
-            ("Heaps", _law(statistics.heaps, "V(n)", "n", "points of the growth")),
-            ("growth", " ".join(f"{read}:{vocabulary}" for read, vocabulary in statistics.growth[-8:])),
-        ]
-    )
-    output.line()
-    rows = [
-        (str(ranked.rank), ranked.word, str(ranked.frequency), f"{ranked.probability:.5f}", f"{ranked.product:.4f}")
-        for ranked in statistics.top
-    ]
-    output.table(rows, ("rank", "word", "frequency", "P(r)", "r*P(r)"), right=(0, 2, 3, 4))
-    return EXIT_OK
-
-
-def _law(law: PowerLaw | None, name: str, variable: str, over: str) -> str:
-    if law is None:
-        return "too few points"
-    curve = f"{name} = {law.factor:.4g} * {variable}^{law.exponent:.3f}"
-    return f"{curve}  (least squares in log-log over {law.points} {over}, R2 {law.r_squared:.3f})"

@@ -6,7 +6,6 @@ import json
 import math
 import pickle
 import random
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from pages import page
 
 import docstore
 from docstore import InvalidArgument
-from docstore.lab.pictures import statistics_png
-from docstore.lab.textstats import WordCounts, fit, statistics_of, text_statistics
+from docstore.cli.tools import MOST_POINTS, measure_plateau
+from docstore.reports.wordstats import WordCounts, fit, statistics_of, text_statistics
 from tests.reference.words import words
 
 HTML = {"Content-Type": "text/html; charset=utf-8"}
@@ -110,22 +109,6 @@ def test_bad_arguments_are_refused() -> None:
         statistics_of(["x"], top=0)
 
 
-def test_a_plot_is_a_png_and_the_same_for_the_same_words() -> None:
-    found = statistics_of(chunks(zipfian(6, 5000, 300), 100))
-    first = statistics_png(found)
-    assert first.startswith(b"\x89PNG") and first == statistics_png(found)
-    with pytest.raises(InvalidArgument, match="no word"):
-        statistics_png(statistics_of([]))
-
-
-def test_without_matplotlib_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("matplotlib")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InvalidArgument, match=r"pip install .\.\[plot\]"):
-        statistics_png(statistics_of(["some words"]))
-
-
 # --- over a store, and at the terminal
 
 
@@ -148,11 +131,9 @@ def test_the_newest_text_of_each_page_counts(run: Terminal) -> None:
         assert text_statistics(store, host="b.example").words == 2
 
 
-def test_stats_prints_ranks_and_laws(run: Terminal, tmp_path: Path) -> None:
-    picture = tmp_path / "words.png"
-    answer = run("stats", "--words", "--limit", "2", "--png", str(picture))
+def test_stats_prints_ranks_and_laws(run: Terminal) -> None:
+    answer = run("stats", "--words", "--limit", "2")
     assert answer.code == 0, answer.err
-    assert picture.read_bytes().startswith(b"\x89PNG")
     lines = answer.out.splitlines()
     assert lines[1].split() == ["words", "5"]
     assert lines[-2].split() == ["1", "alpha", "3", "0.60000", "0.6000"]
@@ -172,24 +153,40 @@ def test_stats_of_a_host_without_text_finds_nothing(run: Terminal) -> None:
     assert run("stats", "--host", "b.example").code == 2
 
 
-# --- the picture of a page
+# --- the tag plateau of a page
 
 
-def test_plateau_draws_a_stored_page_and_a_file(run: Terminal, tmp_path: Path) -> None:
-    picture = tmp_path / "page.png"
-    assert run("tool", "plateau", "https://a.example/", "--png", str(picture)).code == 0
-    stored = picture.read_bytes()
-    assert stored.startswith(b"\x89PNG")
+def test_the_plateau_of_a_page_is_measured() -> None:
+    page = b"<ul><li>one<li>two</ul><p>" + b"many words of the text " * 4 + b"<p><p>end"
+    found = measure_plateau(page, "text/html")
+    assert (found["tokens"], found["tags"], found["words"]) == (30, 7, 23)
+    assert found["plateau"] == (7, 27)
+    assert found["parts"] == {
+        "before": {"tags": 5, "words": 2, "slope": 5 / 7},
+        "inside": {"tags": 0, "words": 20, "slope": 0.0},
+        "after": {"tags": 2, "words": 1, "slope": 2 / 3},
+    }
+    assert found["curve"][0] == (0, 0) and found["curve"][-1] == (30, 7)
+    assert sorted(found["curve"]) == found["curve"]
+    assert len(measure_plateau(page * 1000, None)["curve"]) <= MOST_POINTS + 1
+
+
+@pytest.mark.parametrize("body", [b"", b"<p>", b"only words here"])
+def test_pages_without_tags_or_words_have_a_curve(body: bytes) -> None:
+    found = measure_plateau(body, None)
+    assert found["tokens"] == found["tags"] + found["words"] == found["curve"][-1][0]
+    assert found["plateau"][1] - found["plateau"][0] == found["words"]
+
+
+def test_plateau_measures_a_stored_page_and_a_file(run: Terminal, tmp_path: Path) -> None:
+    stored = run("tool", "plateau", "https://a.example/", "--json").object()
+    assert stored["page"] == "https://a.example/" and stored["words"] > 0
+    assert "inside" in run("tool", "plateau", "https://a.example/").out
     source = tmp_path / "page.html"
     source.write_bytes(page("other words of a file"))
-    assert run("tool", "plateau", "--file", str(source), "--png", str(picture)).code == 0
-    assert picture.read_bytes().startswith(b"\x89PNG") and picture.read_bytes() != stored
+    assert run("tool", "plateau", "--file", str(source), "--json").object()["words"] != stored["words"]
 
 
-def test_plateau_names_the_error(run: Terminal, tmp_path: Path) -> None:
-    picture = str(tmp_path / "page.png")
-    assert run("tool", "plateau", "https://gone.example/", "--png", picture).code == 1
-    assert run("tool", "plateau", "--png", picture).code == 2
-    assert run("tool", "plateau", "https://a.example/").code == 2
-    answer = run("tool", "plateau", "https://a.example/", "--png", str(tmp_path / "no" / "page.png"))
-    assert answer.code == 2 and "cannot write" in answer.err
+def test_plateau_names_the_error(run: Terminal) -> None:
+    assert run("tool", "plateau", "https://gone.example/").code == 1
+    assert run("tool", "plateau").code == 2

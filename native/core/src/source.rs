@@ -1,0 +1,140 @@
+//! What is asked of a page's source beside its analysis: its visible text, what it declares, an explanation.
+
+use crate::explain::{self, Explained};
+use crate::flow::{Flow, Source as How};
+use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
+use crate::page::{self, is_space, Declared};
+use crate::plateau::{self, Plateau};
+use crate::tokens::{self, Tag};
+use crate::visible::visible;
+use crate::Extractor;
+
+/// A page's source, cut at its markup.
+pub struct Source {
+    text: String,
+    tags: Vec<Tag>,
+    names: Names,
+}
+
+impl Source {
+    /// Cut a source; U+0000 is read as U+FFFD.
+    ///
+    /// # Panics
+    /// If the source is longer than `tokens::SOURCE_LIMIT_BYTES`.
+    pub fn new(text: &str) -> Self {
+        let text = text.replace('\0', "\u{fffd}");
+        assert!(text.len() <= tokens::SOURCE_LIMIT_BYTES, "a source of {} bytes is too long", text.len());
+        let (mut tags, mut names) = (Vec::new(), Names::default());
+        tokens::split(text.as_bytes(), &mut tags, &mut names);
+        Self { text, tags, names }
+    }
+
+    /// All visible text, one block a line.
+    pub fn visible(&self) -> String {
+        let mut flow = Flow::default();
+        visible(self.text.as_bytes(), &self.tags, &mut flow);
+        text_of(&flow)
+    }
+
+    /// What the page declares, its headings and its links.
+    pub fn declared(&self) -> Declared {
+        page::read(self.text.as_bytes(), &self.tags, true, &mut Flow::default())
+    }
+
+    /// The address in the first `base` element that has one.
+    pub fn base(&self) -> Option<String> {
+        let mut bases = self.tags.iter().filter(|tag| tag.name == NAME_BASE << 1);
+        bases.find_map(|tag| self.attribute(tag, "href")).map(|href| href.trim_matches(is_space).to_owned())
+    }
+
+    /// The contents of the scripts of JSON-LD.
+    pub fn json_ld(&self) -> Vec<&str> {
+        let is_json_ld = |tag: &&Tag| {
+            let kind = self.attribute(tag, "type").unwrap_or_default();
+            kind.trim_matches(is_space).eq_ignore_ascii_case("application/ld+json")
+        };
+        let scripts = self.tags.iter().filter(|tag| tag.name == NAME_SCRIPT << 1).filter(is_json_ld);
+        scripts.map(|tag| &self.text[tag.content as usize..tag.end as usize]).filter(|text| !text.is_empty()).collect()
+    }
+
+    /// The tag plateau.
+    pub fn plateau(&self) -> Plateau {
+        plateau::plateau(self.text.as_bytes(), &self.tags)
+    }
+
+    /// Each block of the page, with the decision of the extractor.
+    pub fn explain(&self, extractor: Extractor) -> Vec<Explained> {
+        match extractor {
+            Extractor::Scored => explain::of_scored(self.text.as_bytes(), &self.tags, &self.names),
+            Extractor::Combined => explain::of_combined(self.text.as_bytes(), &self.tags),
+            Extractor::Visible => {
+                let kept =
+                    |line: &str| Explained { text: line.to_owned(), is_kept: true, score: None, because: vec![] };
+                self.visible().lines().map(kept).collect()
+            }
+        }
+    }
+
+    /// The value of the first attribute of that name.
+    fn attribute(&self, tag: &Tag, name: &str) -> Option<String> {
+        let [value] = page::values(tag.attributes(self.text.as_bytes()), [name]);
+        value
+    }
+}
+
+/// Lines of a text, white space folded to one space, without empty ones; U+0000 is read as U+FFFD.
+pub fn fold_lines(text: &str) -> String {
+    let text = text.replace('\r', "\n").replace('\0', "\u{fffd}");
+    let mut flow = Flow::default();
+    flow.push(text.as_bytes(), 0, text.len(), How::Literal);
+    text_of(&flow)
+}
+
+fn text_of(flow: &Flow) -> String {
+    String::from_utf8_lossy(flow.bytes()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_base_with_an_address_counts() {
+        let base = |text| Source::new(text).base();
+        assert_eq!(base("<base target=_top><BASE href=' /a&amp;b '><base href=/c>").as_deref(), Some("/a&b"));
+        assert_eq!(base("<base href>").as_deref(), Some(""));
+        assert_eq!(base("</base href=/a><!-- <base href=/b> --><basefont href=/c>"), None);
+    }
+
+    #[test]
+    fn scripts_are_json_ld_by_their_type() {
+        let text =
+            "<script type=' Application/LD+JSON '>{1}</script><script>{2}</script><script type=application/ld+json>\
+                    </script><script type=application/ld+json>{3}";
+        assert_eq!(Source::new(text).json_ld(), ["{1}", "{3}"]);
+    }
+
+    #[test]
+    fn lines_are_folded() {
+        assert_eq!(fold_lines(" a \t b\rc\r\n\n\u{a0}\nd\u{3000}e\0&amp;<p>"), "a b\nc\nd e\u{fffd}&amp;<p>");
+        assert_eq!(fold_lines(""), "");
+    }
+
+    #[test]
+    fn parts_of_a_score_make_up_the_score() {
+        let text =
+            "<title>Hills</title><nav><a href=/>Home</a></nav><main><h1>Hills</h1><p>The walk over the hill was \
+                    long.<p>We use cookies \u{a9} $5</main><div class=nav id=x>again</div><footer>again</footer>";
+        let source = Source::new(&text.repeat(3));
+        let (mut rule, mut flow) = (crate::scored::Scored::default(), Flow::default());
+        rule.read_title(source.text.as_bytes(), &source.tags, &mut flow);
+        let (taken, _) = rule.read(source.text.as_bytes(), &source.tags);
+        rule.find::<true>(taken, &mut flow);
+        let mut sums = vec![crate::tables::scorecard::ANY; rule.scores().len()];
+        for part in rule.parts() {
+            sums[part.block] += part.worth;
+        }
+        assert!(!sums.is_empty());
+        assert_eq!(sums, rule.scores());
+    }
+}

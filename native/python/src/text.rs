@@ -1,0 +1,189 @@
+//! Text for Python: decoded bodies, visible text, words, and why a block is main text.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+use docstore_kernel::analysis::TEXT_LIMIT_BYTES;
+use docstore_kernel::page::is_space;
+use docstore_kernel::source::{self, Source};
+use docstore_kernel::words::{self, Words};
+use docstore_kernel::{bytes, charset, kind, Extractor};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::{detached, KEPT_BODY_BYTES};
+
+thread_local! {
+    pub static WORDS: RefCell<(Words, Vec<u8>)> = RefCell::default();
+}
+
+/// The normalised words of a text with one space between; with a table as `Words::folded` puts them through it.
+#[pyfunction]
+fn joined_words<'py>(text: &Bound<'py, PyString>, table: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    let (python, text) = (text.py(), text.to_string_lossy());
+    let (mut words, mut folded) = WORDS.take();
+    detached(python, || {
+        words.cut(text.as_bytes());
+        if !table.is_empty() {
+            words.folded(table, &mut folded);
+        }
+    })?;
+    let joined = PyString::from_bytes(python, if table.is_empty() { words.joined() } else { &folded });
+    if text.len() <= KEPT_BODY_BYTES {
+        WORDS.set((words, folded));
+    }
+    joined
+}
+
+/// Which of some normalised words are words of a text, and how many words the text has.
+#[pyfunction]
+fn held_words(text: &Bound<'_, PyString>, wanted: Vec<Bound<'_, PyString>>) -> (Vec<bool>, usize) {
+    let text = text.to_string_lossy();
+    let wanted: Vec<Cow<'_, str>> = wanted.iter().map(|word| word.to_string_lossy()).collect();
+    let (mut words, folded) = WORDS.take();
+    words.cut(text.as_bytes());
+    let mut held = vec![false; wanted.len()];
+    let bit = |word: &[u8]| 1_u64 << word.len().min(63);
+    let lengths = wanted.iter().fold(0, |lengths, word| lengths | bit(word.as_bytes()));
+    for word in words.iter().filter(|word| lengths & bit(word) != 0) {
+        for (held, wanted) in held.iter_mut().zip(&wanted) {
+            *held |= word == wanted.as_bytes();
+        }
+    }
+    let count = words.ends().len();
+    if text.len() <= KEPT_BODY_BYTES {
+        WORDS.set((words, folded));
+    }
+    (held, count)
+}
+
+/// Whether a text in UTF-8 has one in `share` of the words of another string with `least` letters and more; both are
+/// case-folded.
+#[pyfunction]
+fn has_words(text: &[u8], wanted: &Bound<'_, PyString>, least: usize, share: usize) -> bool {
+    let folded = words::case_folded(&wanted.to_string_lossy());
+    let long = |word: &&str| word.chars().nth(least.saturating_sub(1)).is_some();
+    let mut wanted: Vec<&[u8]> = folded.split(is_space).filter(long).map(str::as_bytes).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let enough = wanted.len().div_ceil(share.max(1));
+    if bytes::has_in_lowered(text, &wanted, enough) {
+        return true;
+    }
+    let folded = || words::case_folded(&String::from_utf8_lossy(text));
+    bytes::may_fold(text) && bytes::has_in_lowered(folded().as_bytes(), &wanted, enough)
+}
+
+/// Whether a character is of a script that does not separate words.
+#[pyfunction]
+fn is_unspaced(character: &Bound<'_, PyString>) -> bool {
+    character.to_string_lossy().chars().next().is_some_and(words::is_unspaced)
+}
+
+/// Whether a body is read as HTML.
+#[pyfunction]
+fn is_html(body: &[u8], content_type: &Bound<'_, PyString>) -> bool {
+    kind::is_html(body, &content_type.to_string_lossy())
+}
+
+/// The encoding of a body, and the text of its first `TEXT_LIMIT_BYTES`.
+#[pyfunction]
+fn decode<'py>(body: &[u8], content_type: &Bound<'py, PyString>) -> PyResult<(String, Bound<'py, PyString>)> {
+    let python = content_type.py();
+    let (name, text) = decoded(python, body, content_type)?;
+    Ok((name, PyString::new(python, &text)))
+}
+
+fn decoded<'a>(
+    python: Python<'_>,
+    body: &'a [u8],
+    content_type: &Bound<'_, PyString>,
+) -> PyResult<(String, Cow<'a, str>)> {
+    let content_type = content_type.to_string_lossy();
+    let body = &body[..body.len().min(TEXT_LIMIT_BYTES)];
+    let (name, text) = detached(python, || charset::decode(body, &content_type))?;
+    Ok((name.name().to_ascii_lowercase(), text))
+}
+
+/// Lines of a text, white space folded to one space, without empty ones.
+#[pyfunction]
+fn fold_lines(text: &Bound<'_, PyString>) -> PyResult<String> {
+    let (python, text) = (text.py(), text.to_string_lossy());
+    detached(python, || source::fold_lines(&text))
+}
+
+/// Ask something of a page's source.
+fn ask<T: Send>(text: &Bound<'_, PyString>, question: impl FnOnce(Source) -> T + Send) -> PyResult<T> {
+    let (python, text) = (text.py(), text.to_string_lossy());
+    detached(python, || question(Source::new(&text)))
+}
+
+/// The visible text of a piece of HTML, one block a line.
+#[pyfunction]
+fn visible_text(text: &Bound<'_, PyString>) -> PyResult<String> {
+    ask(text, |source| source.visible())
+}
+
+/// Visible text, description, headings one a line, links as (href, anchor text).
+type Page = (String, String, String, Vec<(String, String)>);
+
+/// What a page of HTML shows and declares.
+#[pyfunction]
+fn read_html(text: &Bound<'_, PyString>) -> PyResult<Page> {
+    ask(text, |source| {
+        let declared = source.declared();
+        (source.visible(), declared.description, declared.headings, declared.links)
+    })
+}
+
+/// The address in the first `base` element of a page that has one.
+#[pyfunction]
+fn base_href(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<Option<String>> {
+    let (_, text) = decoded(content_type.py(), body, content_type)?;
+    detached(content_type.py(), || Source::new(&text).base())
+}
+
+/// The contents of the scripts of JSON-LD in a page.
+#[pyfunction]
+fn json_ld(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<Vec<String>> {
+    let (_, text) = decoded(content_type.py(), body, content_type)?;
+    detached(content_type.py(), || Source::new(&text).json_ld().into_iter().map(str::to_owned).collect())
+}
+
+/// Tags before each text of a page, words of each, and the texts of the tag plateau: the first, and the one behind.
+#[pyfunction]
+fn plateau(text: &Bound<'_, PyString>) -> PyResult<(Vec<u32>, Vec<u32>, (usize, usize))> {
+    let found = ask(text, |source| source.plateau())?;
+    Ok((found.tags, found.words, found.span))
+}
+
+/// Text of a block, whether it is main text, its score, the causes in words.
+type Explained = (String, bool, Option<i32>, Vec<String>);
+
+/// Each block of a page, with the decision of an extractor.
+#[pyfunction]
+fn explain(text: &Bound<'_, PyString>, extractor: &str) -> PyResult<Vec<Explained>> {
+    let Some(extractor) = Extractor::of_name(extractor) else {
+        return Err(PyValueError::new_err(format!("there is no extractor named {extractor:?}")));
+    };
+    let blocks = ask(text, |source| source.explain(extractor))?;
+    Ok(blocks.into_iter().map(|block| (block.text, block.is_kept, block.score, block.because)).collect())
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("TEXT_LIMIT_BYTES", TEXT_LIMIT_BYTES)?;
+    module.add_function(wrap_pyfunction!(joined_words, module)?)?;
+    module.add_function(wrap_pyfunction!(held_words, module)?)?;
+    module.add_function(wrap_pyfunction!(has_words, module)?)?;
+    module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
+    module.add_function(wrap_pyfunction!(is_html, module)?)?;
+    module.add_function(wrap_pyfunction!(decode, module)?)?;
+    module.add_function(wrap_pyfunction!(fold_lines, module)?)?;
+    module.add_function(wrap_pyfunction!(visible_text, module)?)?;
+    module.add_function(wrap_pyfunction!(read_html, module)?)?;
+    module.add_function(wrap_pyfunction!(base_href, module)?)?;
+    module.add_function(wrap_pyfunction!(json_ld, module)?)?;
+    module.add_function(wrap_pyfunction!(plateau, module)?)?;
+    module.add_function(wrap_pyfunction!(explain, module)?)
+}
