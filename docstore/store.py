@@ -259,7 +259,6 @@ class DocumentStore:
         """As `put_page`, without waiting: the result comes when it is committed.
 
         Pages keep their order, but a page whose analysis takes more than two seconds is overtaken by later ones.
-
         Cancelling the future writes nothing if the page is not taken yet.
         """
         return self._writer().submit(page, self._options(policies, anchors, links, any_time, keep_body))
