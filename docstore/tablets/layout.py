@@ -61,6 +61,7 @@ from docstore.storage.files import (
     translated,
 )
 from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.reports import Problem
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
@@ -86,7 +87,7 @@ from docstore.version import __version__
 
 if TYPE_CHECKING:
     from docstore.storage.port import Backend
-    from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
+    from docstore.storage.reports import BackupReport, CompactionReport, Progress
 
 
 SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
@@ -197,8 +198,6 @@ class LocalBackend:
 
     def problems(self) -> Iterator[Problem]:
         """See `Backend`: errors of the manifest, missing names of segments, and files set aside."""
-        from docstore.storage.reports import Problem
-
         for item in self.missing:
             what = f"expected {item.end} bytes, found {item.reason}; pages in it cannot be read"
             yield Problem(str(self.bodies.path(item.segment).relative_to(self.path)), what, PUT_BACK)

@@ -16,7 +16,9 @@ from pages import changed, page, words
 
 import docstore
 from docstore import Page, VerdictKind
+from docstore.model.errors import CorruptionError
 from docstore.reports.check import check
+from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -24,6 +26,7 @@ WRITER = """
 import sys
 sys.path.insert(0, {tests!r})
 import docstore
+from docstore.model.errors import CorruptionError
 from pages import changed, page, words
 from docstore import Page
 
@@ -104,6 +107,7 @@ def test_every_acknowledged_page_survives_sigkill_and_is_found(tmp_path: Path, d
 DELETER = """
 import sys
 import docstore
+from docstore.model.errors import CorruptionError
 with docstore.open(sys.argv[1], durability=sys.argv[2]) as store:
     store.delete_crawl("x", purge=True, on_progress=lambda rows: print(rows, flush=True))
 """
@@ -153,6 +157,9 @@ def test_a_cut_tail_is_listed_and_everything_else_is_there(tmp_path: Path) -> No
     (segment,) = (tmp_path / "s" / "segments").glob("*.seg")
     whole = segment.stat().st_size
     os.truncate(segment, whole * 2 // 3)
+    with pytest.raises(CorruptionError, match="accept-loss"):
+        docstore.open(tmp_path / "s")
+    Layout(tmp_path / "s").open(create=False, schema=None, accept_loss=True).close()  # `check --accept-loss`
     with docstore.open(tmp_path / "s") as store:
         lost = {version.url for version in store.lost}
         assert 10 < len(lost) < 40
@@ -192,6 +199,7 @@ FILLER = """
 import os, signal, sys
 sys.path.insert(0, {tests!r})
 import docstore
+from docstore.model.errors import CorruptionError
 from docstore import StorageError
 from test_store_crashes import filler_pages
 

@@ -67,7 +67,7 @@ def manifest_row() -> bytes:
 def test_every_worked_example_is_what_the_code_writes() -> None:
     key = row_prefix("pages", b"com,example)/a\0b") + CELL_KIND + b"capture" + FAMILY_END + escape(b"")
     expected = [
-        encode_header(7),
+        encode_header(7, bytes.fromhex("5f1c0a9be2d84473a6b0c91e7d3f2805")),
         encode_record(FISH, 7),
         REF,
         encode_inline(b"Fish") + encode_ref_value(25_000, REF),

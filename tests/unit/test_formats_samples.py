@@ -46,7 +46,7 @@ def test_all_files_are_read_with_the_known_totals() -> None:
     for path in sorted(SAMPLES.iterdir()):
         if path.name != "manifest.tsv":
             totals += kinds(list(read(path)))
-    assert totals == {"Page": 1703, "Revisit": 30, "Skipped": 841, "Damaged": 133}
+    assert totals == {"Page": 1705, "Revisit": 30, "Skipped": 841, "Damaged": 131}
 
 
 def test_files_that_warcio_reads_to_the_end_give_the_same_responses_and_revisits() -> None:
@@ -80,7 +80,7 @@ def test_files_that_warcio_reads_to_the_end_give_the_same_responses_and_revisits
         ("iipc__webarchive-commons__link-extraction-test.warc", [(10562, "without a WARC-Target-URI")]),
         ("chfoo__warcat__bad_http_chunked_content.warc", [(0, "expected a line end after chunk 1 at byte 6")]),
         ("oduwsdl__ipwb__broken.warc", [(3058, "record of 7 bytes is not followed by a record")]),
-        ("webrecorder__warcio__example-trunc.warc", [(1197, "record of 973 bytes is not followed by a record")]),
+        ("webrecorder__warcio__example-trunc.warc", []),  # its length is too small, and HTTP says where it ends
         ("netarchivesuite__netarchivesuite__input-nonarc.arc", [(0, "TREC Web or WACZ or Parquet file")]),
         ("archivesunleashed__aut__badexample.arc.gz", [(0, "(at byte 2369 of the unpacked member)")]),
     ],
