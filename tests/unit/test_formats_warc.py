@@ -726,3 +726,25 @@ def test_a_length_that_nothing_shows_stays_damage() -> None:
 def test_a_date_of_14_digits_is_read() -> None:
     assert parse_date("20240506070809") == MICROS - MICROS % 1_000_000
     assert parse_date("2024050607080") is None
+
+
+@pytest.mark.parametrize("cut", [slice(-8), slice(-3), slice(None)], ids=["no trailer", "cut trailer", "wrong trailer"])
+@pytest.mark.parametrize("name", ["", "page.html"])
+def test_a_gzip_body_with_a_bad_trailer_is_kept_and_counted(cut: slice, name: str) -> None:
+    """Browsers show such a page: they do not look at the trailer."""
+    stream = io.BytesIO()
+    with gzip.GzipFile(name, "wb", fileobj=stream, mtime=0) as packed:
+        packed.write(HTML * 200)
+    sent = bytearray(stream.getvalue())
+    sent[-6] ^= 1
+    [entry] = run(record(message(bytes(sent[cut]), headers=["Content-Encoding: gzip"])))
+    assert isinstance(entry, PageEntry)
+    assert entry.page.body == HTML * 200
+    assert "wrong checksum" in entry.flaw
+
+
+def test_a_gzip_body_whose_data_are_damaged_or_cut_is_refused() -> None:
+    sent = bytearray(gzip.compress(HTML * 200 + bytes(range(256))))
+    for damaged in (bytes(sent[:-40]), bytes(sent[:30]) + b"\xff" * 10 + bytes(sent[40:])):
+        [reason] = reasons(run(record(message(damaged, headers=["Content-Encoding: gzip"]))))
+        assert "Content-Encoding gzip breaks" in reason
