@@ -378,10 +378,10 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
     Raises:
         InvalidArgument: not a URL that could be stored.
     """
-    url = keys.canonical_url(keys.complete_url(url))
+    url = keys.stored_url(store, url)
     found = store.get(url, at=at, families=FAMILIES)
     if found is None:
-        others = [other for other in (*keys.variants(url), *keys.normal_forms(url)) if other in store]
+        others = [other for other in keys.equivalents(url, variants_too=True) if other in store]
         rejected = rejection_of(store.history(url), at)
         return {"url": url, "page": None, "others": others, "rejected": rejected, "at": at, "folder": _folder(url)}
     newest = store.get(url, versions=MOST_CAPTURES + 1, families=("http", "dedup"))
@@ -549,8 +549,8 @@ def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, o
     Raises:
         InvalidArgument: not URLs that could be stored.
     """
-    one_url = keys.canonical_url(keys.complete_url(one))
-    other_url = keys.canonical_url(keys.complete_url(other)) if other else one_url
+    one_url = keys.stored_url(store, one)
+    other_url = keys.stored_url(store, other) if other else one_url
     if not other and other_at is None:
         found = store.get(one_url, at=one_at, versions=2, families=FAMILIES)
         pages = [] if found is None else [Document(found.row_key, (each,)) for each in reversed(found.captures)]
