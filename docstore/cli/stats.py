@@ -111,13 +111,10 @@ def _text(name: str, value: object) -> str:
 
 def _run_dedup(args: argparse.Namespace) -> int:
     """Print statistics of duplicates."""
-    from docstore.reports.dedup import DedupStats, dedup_stats
+    from docstore.reports.dedup import stats_of
 
     with open_named(args) as store:
-        if isinstance(store, DocumentStore):
-            stats = dedup_stats(store, args.by, args.crawl or "")
-        else:
-            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, DedupStats)
+        stats = stats_of(store, args.by, args.crawl or "")
         if args.png is not None:
             from docstore.lab import pictures
 

@@ -38,6 +38,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 from unicodedata import category, is_normalized, name, normalize
+from urllib.parse import parse_qsl, urlsplit
 
 from ada_url import idna_to_unicode
 from ada_url._ada_wrapper import ffi, lib
@@ -288,6 +289,18 @@ def _excluded() -> dict[str, list[str]]:
         if not is_normalized("NFC", character) and not (composed := normalize("NFC", character)).isascii():
             excluded.setdefault(composed, []).append(character)
     return excluded
+
+
+def template_of(url: str) -> str:
+    """Host, first part of the path and parameter names of the query: what pages of one template have in common.
+
+    A first part with a digit becomes "#", because it may be a number or a session id.
+    """
+    parts = urlsplit(url)
+    first, _, rest = parts.path.lstrip("/").partition("/")
+    first = "#" if any(map(str.isdecimal, first)) else first
+    names = "&".join(sorted({name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}))
+    return f"{parts.netloc}/{first}{'/' if rest else ''}{'?' if names else ''}{names}"
 
 
 def same_host(row_key: bytes, other: bytes) -> bool:

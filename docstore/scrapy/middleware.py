@@ -40,8 +40,9 @@ from w3lib.url import safe_url_string
 
 from docstore.model import capture
 from docstore.model.errors import CommitUnknown, DocstoreError
+from docstore.model.keys import template_of
 from docstore.model.types import Headers, Page, Previous, PutResult, ReadSpec, SetCell, Verdict
-from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State, shape_of
+from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State
 from docstore.scrapy.options import FollowDuplicates, acquire, options, release
 
 logger = logging.getLogger(__name__)
@@ -314,14 +315,14 @@ class StoreMiddleware:
                 request.meta.pop(SHAPE, None)
             if links:
                 self._without_links.discard(hash(written.url))
-            shape = shape_of(response.url)
+            shape = template_of(response.url)
             passed = self._gate.defer(written.replaces, shape, links)
             self._count_links(shape, passed)
             return passed.follow
         if self._options.follow is FollowDuplicates.NEVER or response.meta.get(FOLLOW) is False:
             self._count("links_dropped", len(links))
             return []
-        return await self._sample(shape_of(response.url), links)
+        return await self._sample(template_of(response.url), links)
 
     async def _arrived(self, written: PageResult) -> list[Request]:
         """Links of the page that replaced this one until it arrived: all, if this page has changed or has no links."""
