@@ -302,7 +302,7 @@ def test_a_checksum_that_does_not_decide_alone_compares_bytes(tmp_path: Path) ->
         assert list(check(store.opened)) == []
 
 
-@pytest.mark.parametrize("options", [{"apply": "flag"}, {"kinds": ("contained",)}, {"kinds": ()}])
+@pytest.mark.parametrize("options", [{"apply": "flag"}, {"apply": "reject", "kinds": ("contained",)}, {"kinds": ()}])
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         SweepOptions(**options)
