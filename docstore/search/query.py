@@ -416,7 +416,8 @@ def search(
 
         def matches(row_key: bytes) -> bool:
             both = [(Occur.Must, made), (Occur.Must, row_query(index.schema, row_key))]
-            return searcher.search(Query.boolean_query(both), limit=1).count > 0
+            found: Any = searcher.search(Query.boolean_query(both), limit=1)
+            return bool(found.hits)
 
         total, ranked = _ranked(searcher, made, 2 * (limit + offset) + MAX_EXTRA_HITS)
         groups, complete = _groups(index.store, ranked, limit + offset, matches if collapse else None, deadline)
