@@ -1,6 +1,7 @@
 """Crawl a site into a store: `scrapy runspider examples/scrapy_example.py -a url=https://example.com/`.
 
-Needs `pip install '.[scrapy]'` in a checkout.  docs/crawlers.md has the settings.
+Needs `pip install '.[scrapy]'` in a checkout.  docs/crawlers.md has the settings.  Afterwards
+`docstore get OLD_URL --follow-redirects` shows the page to which a redirect of the site leads.
 """
 
 from collections.abc import Iterator

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, output
-from docstore.cli.opening import open_named, stored_url
+from docstore.cli.opening import open_named
+from docstore.model import keys
 from docstore.model.analysis import BITS
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
@@ -33,7 +34,7 @@ def run_diff(args: argparse.Namespace) -> int:
     if args.measures and args.all:
         raise InvalidArgument("--all shows words and --measures shows none; use only one of them")
     with open_named(args) as store:
-        url = stored_url(store, args.url)
+        url = keys.stored_url(store, args.url)
         families = ("text", "dedup")
         if args.other is None and len(args.at) < 2:
             document = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
@@ -45,7 +46,7 @@ def run_diff(args: argparse.Namespace) -> int:
             when = args.at[0] if args.at else None
             missing = [_named(url, when) if document is None else f"version of {url} before its only version"]
         else:
-            urls = (url, stored_url(store, args.other) if args.other is not None else url)
+            urls = (url, keys.stored_url(store, args.other) if args.other is not None else url)
             times = (*args.at, *args.at[-1:], None, None) if args.at else (None, None)
             if len(args.at) == 1:
                 times = (args.at[0], args.at[0])

@@ -8,10 +8,11 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from docstore.cli import answers, arguments, output
-from docstore.cli.opening import open_named, stored_url
+from docstore.cli.opening import open_named
 from docstore.cli.page_commands import DEFAULT_LIMIT
 from docstore.dedup.comparable import MIN_NEAR_WORDS, MIN_SAME_TEXT_WORDS
 from docstore.dedup.kernel import Kernel
+from docstore.model import keys
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema, Verdict, VerdictKind
@@ -64,7 +65,7 @@ def run_dups(args: argparse.Namespace) -> int:
             page: str | bytes = arguments.read_input(args.file)
             timestamp = None
         else:
-            page = stored_url(store, args.url)
+            page = keys.stored_url(store, args.url)
             document = store.get(page, families=())
             if document is None:
                 rejected = rejection_of(store.history(page), None)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from docstore.attach import open_or_attach
 from docstore.backends import names_directory, names_server
 from docstore.cli import output
-from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Schema
 from docstore.store import DocumentStore, open_store
@@ -34,12 +33,6 @@ def open_named(
     if isinstance(store, DocumentStore):
         _warn(store)
     return store
-
-
-def stored_url(store: Store, text: str) -> str:
-    """The URL of a page as typed, or if that is not stored in another Unicode normal form."""
-    url = keys.complete_url(text)
-    return next((form for form in keys.normal_forms(url) if url not in store and form in store), url)
 
 
 def open_in(stack: ExitStack, args: argparse.Namespace, **named: Any) -> Store:

@@ -479,8 +479,9 @@ def add_annotate_arguments(parser: argparse.ArgumentParser) -> None:
 FRONTIER_DESCRIPTION = """\
 List pages that stored pages link to and that are not stored: what to crawl
 next, one URL on each line, the best first, with entries of stored feeds and
-site maps.  Needs the texts of links: `ingest --anchors`, or the setting of your
-crawler.  --hosts lists hosts with their weight instead of URLs."""
+site maps.  URLs of crawler traps are left out, by what `stats --dedup` counts
+and crawlers have learned; --all lists them.  Needs the texts of links:
+`ingest --anchors`, or the setting of your crawler.  --hosts lists hosts with their weight instead of URLs."""
 
 FRONTIER_EXAMPLES = """\
 docstore frontier --limit 1000 > next-urls.txt
@@ -494,6 +495,7 @@ def add_frontier_arguments(parser: argparse.ArgumentParser) -> None:
     about = "PageRank (default), number of pages of other hosts that link to it, or host: the heaviest host first"
     declare(parser, "--by", about, FRONTIER_ORDERS, "rank")
     declare(parser, "--host HOST", "only pages of this host")
+    declare(parser, "--all", "also known redirects, URLs of traps, and links that crawlers have stopped to follow")
     declare(parser, "--hosts", "list hosts: weight, stored pages, targets not stored")
     declare(parser, "--limit N", "most lines")
     arguments.add_store(parser, "one JSON object a line, with rank, in-links and number of lists", read_only=True)

@@ -147,13 +147,10 @@ def _law(law: PowerLaw | None, name: str, variable: str, over: str) -> str:
 
 def _run_dedup(args: argparse.Namespace) -> int:
     """Print statistics of duplicates."""
-    from docstore.reports.dedup import DedupStats, dedup_stats
+    from docstore.reports.dedup import stats_of
 
     with open_named(args) as store:
-        if isinstance(store, DocumentStore):
-            stats = dedup_stats(store, args.by, args.crawl or "")
-        else:
-            stats = store.run_job("dedup-stats", {"by": args.by, "crawl": args.crawl}, DedupStats)
+        stats = stats_of(store, args.by, args.crawl or "")
     if args.by == "pattern":
         return _print_patterns(args, stats)
     if args.json:

@@ -27,6 +27,7 @@ BODY_LIMIT_BYTES = 256 * 1024 * 1024
 FORMATS = ("warc", "wacz", "trecweb", "jsonl", "parquet")
 CANONICAL_POLICIES = ("canonical-link", "oldest", "shortest-url", "most-anchors")
 TEXTS = ("main", "visible")
+MEASURES = ("jaccard", "overlap")
 ENGINES = ("local", "spark")
 APPLY = ("reference", "reject")
 APPLIED_KINDS = ("exact", "same_text")
@@ -388,6 +389,8 @@ docstore sweep --engine spark --master spark://master.example:7077 --shared /sha
 
 
 def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
+    about = "share of the common shingles of two pages among all of both (default), or overlap: of the smaller page"
+    declare(parser, "--measure", about, MEASURES, MEASURES[0])
     declare(parser, "--threshold J", "least similarity (default: that of the store's schema)")
     declare(parser, "--text", "compare main content or all visible text (default: what the store fingerprints)", TEXTS)
     declare(parser, "--shingle-words N", "words in a shingle (default: the schema's)")
@@ -407,7 +410,12 @@ def add_sweep_arguments(parser: argparse.ArgumentParser) -> None:
         "this write policy does; `compact` then frees the space",
         APPLY,
     )
-    declare(parser, "--kinds KIND,...", "with --apply (default: %(default)s)", default=",".join(APPLIED_KINDS))
+    declare(
+        parser,
+        "--kinds KIND,...",
+        "with --apply (default: %(default)s); contained with reference alone",
+        default=",".join(APPLIED_KINDS),
+    )
     declare(parser, "--any-host", "with --apply: also if the canonical page is on another host")
     declare(parser, "--dry-run", "write nothing into the store")
     declare(

@@ -21,7 +21,17 @@ if TYPE_CHECKING:
 # --- docstore sweep
 
 
-SHARED_OPTIONS = ("threshold", "text", "shingle_words", "same_url", "all_pairs", "dry_run", "apply", "any_host")
+SHARED_OPTIONS = (
+    "measure",
+    "threshold",
+    "text",
+    "shingle_words",
+    "same_url",
+    "all_pairs",
+    "dry_run",
+    "apply",
+    "any_host",
+)
 """Options that this process and a server take alike."""
 LEFT = {
     "other_host": "of another host",

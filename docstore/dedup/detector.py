@@ -388,7 +388,7 @@ class Detector:
         return verdict, contains, relative
 
     def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
-        """Judge a page against one live page of another row: exact, same_text or near, else new; see `judge`.
+        """Judge a page against one live page of another row: exact, same_text, near, contained, or new; see `judge`.
 
         Titles are not compared: the sweep that proposes the pair has seen all evidence.
         """
@@ -404,8 +404,9 @@ class Detector:
             if analysis.word_count >= MIN_SAME_TEXT_WORDS and titled(of):
                 kind = VerdictKind.SAME_TEXT
             elif analysis.word_count >= MIN_NEAR_WORDS:
-                similarity = self.similarity(analysis, page.text_checksum, lambda: self._pages.text(of))
-                kind = VerdictKind.NEAR if similarity >= self._thresholds.near else kind
+                similarity, contained = self.shares(analysis, page.text_checksum, lambda: self._pages.text(of))
+                kind = self._thresholds._replace(similar=None).kind(similarity, contained)
+                similarity = contained if kind is VerdictKind.CONTAINED else similarity
         if kind is VerdictKind.NEW or not self._pages.is_readable(of):
             return _verdict(VerdictKind.NEW)
         reason = REASON_DOUBTFUL if kind is not VerdictKind.EXACT and is_doubtful(analysis) else ""
@@ -584,7 +585,15 @@ class Detector:
                 break
 
     def similarity(self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str | None]) -> float:
-        """Exact Jaccard coefficient of a page and a stored text; 0.0 if either has no word, or is unreadable.
+        """Exact Jaccard coefficient of a page and a stored text; see `shares`."""
+        return self.shares(analysis, text_checksum, load_text)[0]
+
+    def shares(
+        self, analysis: Analysis, text_checksum: bytes, load_text: Callable[[], str | None]
+    ) -> tuple[float, float]:
+        """Exact Jaccard coefficient of a page and a stored text, and the share of the page that is in that text.
+
+        Both are 0.0 if either text has no word, or is unreadable.
 
         Args:
             analysis: the page's fingerprints.
@@ -592,13 +601,16 @@ class Detector:
             load_text: reads it; called only if its shingles are not cached.
         """
         if not analysis.text_checksum or not text_checksum:
-            return 0.0
+            return 0.0, 0.0
         if analysis.text_checksum == text_checksum:
-            return 1.0
+            return 1.0, 1.0
         page = self._query_text(analysis)
         self._texts.compare(page, [], 0)  # caches the page
         overlap = self._overlap(page, int.from_bytes(text_number(text_checksum), "big"), text_checksum, load_text)
-        return 0.0 if overlap is None else jaccard(overlap[0], len(page.shingles), overlap[1])
+        if overlap is None:
+            return 0.0, 0.0
+        size = len(page.shingles)
+        return jaccard(overlap[0], size, overlap[1]), overlap[0] / max(1, size)
 
     def _query_text(self, analysis: Analysis) -> QueryText:
         """A page with its shingles from the analysis, or computed from its text."""

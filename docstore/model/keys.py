@@ -33,7 +33,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import product
+from math import prod
 from typing import Any, NamedTuple
+from unicodedata import category, is_normalized, name, normalize
+from urllib.parse import parse_qsl, urlsplit
 
 from ada_url import idna_to_unicode
 from ada_url._ada_wrapper import ffi, lib
@@ -73,6 +78,9 @@ _SHOWN_CHARACTERS = 120
 
 _HIGH_ESCAPES = re.compile(r"(?:%[89A-Fa-f][0-9A-Fa-f])+")
 """Only bytes above 7F are ever decoded, so that no `/`, `%`, blank or control character results from an escape."""
+_LETTER = re.compile(r"[\x00-\x7f]+(?![^\x00-\x7f])|[\s\S](?:(?!\w)[^\x00-\u02ff])*")
+"""ASCII, or a character with the marks after it."""
+MOST_FORMS = 64
 _LONE_BYTE = re.compile("[\udc80-\udcff]")
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters and marks without a glyph (Default_Ignorable_Code_Point).  Characters other than letters, marks and numbers
@@ -230,14 +238,69 @@ def shown_url(url: str) -> str:
 
 
 def normal_forms(url: str) -> list[str]:
-    """Other canonical URLs of a canonical URL with its letters composed or decomposed (Unicode NFC, NFD)."""
+    """Other canonical URLs with the same text as a canonical URL: its letters composed, decomposed, or mixed.
+
+    Besides NFC and NFD there are letters that neither form has, such as U+09DC of Bengali or U+212B: pages are stored
+    under them too.  If letters have more than `MOST_FORMS` combinations, only those are given in which all letters have
+    one form.
+    """
     if not _HIGH_ESCAPES.search(url):
         return []
-    from unicodedata import normalize
+    composed = normalize("NFC", _HIGH_ESCAPES.sub(_decoded, url))
+    letters = [_spellings(letter) for letter in _LETTER.findall(composed)]
+    longest = max(map(len, letters))
+    texts = ["".join(each[form if form < len(each) else form % 2] for each in letters) for form in range(longest)]
+    if prod(len(set(spellings)) for spellings in letters) <= MOST_FORMS:
+        texts += map("".join, product(*map(dict.fromkeys, letters)))
+    forms = (canonical_url(_LONE_BYTE.sub(_escape_of, text)) for text in dict.fromkeys(texts))
+    return [form for form in dict.fromkeys(forms) if form != url]
 
-    decoded = _HIGH_ESCAPES.sub(_decoded, url)
-    forms = (_LONE_BYTE.sub(_escape_of, normalize(form, decoded)) for form in ("NFC", "NFD"))
-    return [form for form in dict.fromkeys(map(canonical_url, forms)) if form != url]
+
+def equivalents(url: str, *, variants_too: bool = False) -> list[str]:
+    """Other canonical URLs under which the page of a URL may be stored: normal forms, and `variants` of all of them."""
+    url = canonical_url(url)
+    forms = [url, *normal_forms(url)]
+    others = [other for form in forms for other in variants(form)] if variants_too else []
+    return [*forms[1:], *others]
+
+
+def stored_url(store: Any, text: str) -> str:
+    """The canonical URL that a person has typed, or if it is not stored, the stored one among its `normal_forms`."""
+    url = canonical_url(complete_url(text))
+    return next((form for form in normal_forms(url) if url not in store and form in store), url)
+
+
+@lru_cache(maxsize=4096)
+def _spellings(letter: str) -> tuple[str, ...]:
+    """The canonically equivalent spellings of a letter with its marks in NFC: NFC and NFD, then pairs of others."""
+    spellings = [letter, normalize("NFD", letter)]
+    if not letter.isascii():
+        for composed in _excluded().keys() & {letter, letter[:2], letter[:1]}:
+            for other in _excluded()[composed]:
+                spellings += [form.replace(composed, other) for form in spellings[:2]]
+    return tuple(spellings)
+
+
+@lru_cache(maxsize=1)
+def _excluded() -> dict[str, list[str]]:
+    """By their NFC, the characters that no normal form has, but for those that become ASCII."""
+    excluded: dict[str, list[str]] = {}
+    for character in map(chr, (*range(0x300, 0xD800), *range(0xF900, 0x10000), *range(0x1D100, 0x1D200))):
+        if not is_normalized("NFC", character) and not (composed := normalize("NFC", character)).isascii():
+            excluded.setdefault(composed, []).append(character)
+    return excluded
+
+
+def template_of(url: str) -> str:
+    """Host, first part of the path and parameter names of the query: what pages of one template have in common.
+
+    A first part with a digit becomes "#", because it may be a number or a session id.
+    """
+    parts = urlsplit(url)
+    first, _, rest = parts.path.lstrip("/").partition("/")
+    first = "#" if any(map(str.isdecimal, first)) else first
+    names = "&".join(sorted({name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}))
+    return f"{parts.netloc}/{first}{'/' if rest else ''}{'?' if names else ''}{names}"
 
 
 def same_host(row_key: bytes, other: bytes) -> bool:
@@ -426,8 +489,6 @@ def _escape_of(character: str | re.Match[str]) -> str:
 
 
 def _shown_escapes(escapes: re.Match[str]) -> str:
-    from unicodedata import category
-
     before = escapes.string[max(0, escapes.start() - 3) : escapes.start()]
     marks = 0 if before[-1:].isalnum() and not _ESCAPE.fullmatch(before[-3:]) else _MOST_MARKS
 
@@ -449,18 +510,14 @@ def _shown_label(label: str) -> str:
     """A label of a host decoded (IDNA), if it is of one script and does not look like a Latin one; else unchanged."""
     if not label.startswith("xn--"):
         return label
-    import unicodedata
-
     decoded = idna_to_unicode(label)
     others = [letter for letter in decoded if not letter.isascii()]
-    if not others or any(unicodedata.category(letter)[0] not in "LMN" or _INVISIBLE.match(letter) for letter in others):
+    if not others or any(category(letter)[0] not in "LMN" or _INVISIBLE.match(letter) for letter in others):
         return label
     letters = [letter for letter in decoded if letter.isalpha()]
-    scripts = {unicodedata.name(letter, "?").partition(" ")[0] for letter in letters}
+    scripts = {name(letter, "?").partition(" ")[0] for letter in letters}
     if scripts == {"LATIN"}:
-        is_plain = all(
-            unicodedata.normalize("NFD", letter)[0].isascii() or letter in _LATIN_OTHERS for letter in letters
-        )
+        is_plain = all(normalize("NFD", letter)[0].isascii() or letter in _LATIN_OTHERS for letter in letters)
     elif scripts <= _EAST_ASIAN:
         is_plain = True
     else:

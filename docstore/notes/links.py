@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import argparse
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +27,12 @@ from numpy.typing import NDArray
 from docstore.cli import output
 from docstore.cli.opening import open_in
 from docstore.model import keys
-from docstore.model.capture import ENTRIES, TEXT_CHECKSUM, decode_entries
+from docstore.model.capture import ENTRIES, STATUS, TEXT_CHECKSUM, decode_entries
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, CorruptionError, InvalidArgument
-from docstore.model.types import ReadSpec
+from docstore.model.types import DUPLICATES, ReadSpec
 from docstore.notes.annotate import Annotator, Fields
+from docstore.reports.dedup import stats_of
+from docstore.reports.patterns import shape_of
 from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
 
 if TYPE_CHECKING:
@@ -298,6 +301,69 @@ def frontier(graph: LinkGraph, by: str = "rank", host: str | None = None) -> Ite
             )
 
 
+_REDIRECTS: Final = ReadSpec(STATUS[:1], STATUS[1], versions=1)
+_CLOSED: Final = ReadSpec((ANCHOR_FAMILY,), b"links:", versions=1)
+"""In the rows of a crawler, which have these URLs: what it has decided about the links of duplicates."""
+_CRAWLER_ROWS: Final = "urn:docstore:links:"
+
+
+def with_redirects(graph: LinkGraph, store: Store) -> LinkGraph:
+    """The graph with stored redirects as targets that are not stored."""
+    redirects = {row.url for row in store.cells.scan(spec=_REDIRECTS) if row.cells[0].value[:1] == b"3"}
+    graph.states[[number for number, url in enumerate(graph.urls) if url in redirects]] = 0
+    return graph
+
+
+def worth_fetching(graph: LinkGraph, store: Store, targets: Iterable[Target]) -> Iterator[Target]:
+    """Targets that promise something new: outside of crawler traps, and linked from pages whose links are followed.
+
+    Left out are URLs of patterns whose pages are duplicates or show one text; URLs that differ from a stored or earlier
+    one only in parameters that never change the content; and links that only duplicates of closed templates have.
+    """
+    stats = stats_of(store, "pattern")
+    expressions = {pattern.expression for pattern in stats.patterns if pattern.is_trap}
+    expressions.update(expression for same in stats.same_texts for expression in same.expressions)
+    parameters = {(trap.host, trap.parameter) for trap in stats.traps if trap.is_trap}
+    seen = {_reduced(graph.urls[number], parameters) for number in np.flatnonzero(graph.states).tolist()}
+    closed = np.zeros(len(graph.urls), np.int64)
+    closed[_closed_sources(graph, store)] = 1
+    size = len(graph.urls)
+    linking = np.bincount(graph.targets, minlength=size)
+    followed = linking - np.bincount(graph.targets, closed[graph.sources], size)
+    numbers = {url: number for number, url in enumerate(graph.urls)}
+    for target in targets:
+        number, reduced = numbers[target.url], _reduced(target.url, parameters)
+        is_trap = reduced in seen or any(
+            shape_of(target.url, any_name=each)[1] in expressions for each in (False, True)
+        )
+        if not is_trap and (followed[number] or not linking[number]):
+            seen.add(reduced)
+            yield target
+
+
+def _reduced(url: str, parameters: set[tuple[str, str]]) -> str:
+    """A URL without parameters that never change the content."""
+    address, _, query = url.partition("?")
+    host = urlsplit(url).hostname or "" if query and parameters else ""
+    kept = [text for text in query.split("&") if (host, text.partition("=")[0]) not in parameters]
+    return f"{address}?{'&'.join(kept)}"
+
+
+def _closed_sources(graph: LinkGraph, store: Store) -> list[int]:
+    """Numbers of duplicate pages of those templates whose links crawlers do not follow any more."""
+    closed = {
+        row.url.removeprefix(_CRAWLER_ROWS) + cell.qualifier.removeprefix(b"links:").decode("utf-8", "replace")
+        for row in store.cells.scan(prefix=_CRAWLER_ROWS, spec=_CLOSED)
+        for cell in row.cells
+        if cell.value == b"closed"
+    }
+    pages = np.unique(graph.sources).tolist() if closed else ()
+    numbers = [number for number in pages if keys.template_of(graph.urls[number]) in closed]
+    documents = store.get_many([graph.urls[number] for number in numbers], families=("dedup",))
+    verdicts = [None if document is None else document.newest.shown_verdict for document in documents]
+    return [n for n, verdict in zip(numbers, verdicts, strict=True) if verdict is None or verdict.kind in DUPLICATES]
+
+
 def host_table(graph: LinkGraph) -> list[Host]:
     """The hosts of a graph, the heaviest first."""
     weights = graph.host_weights(graph.ranks())
@@ -316,9 +382,15 @@ def run_frontier(args: argparse.Namespace) -> int:
     if args.hosts and (args.host is not None or args.by != "rank"):
         raise InvalidArgument("--hosts lists all hosts by weight; leave --host and --by out")
     with ExitStack() as stack:
-        graph = read_graph(open_in(stack, args), entries=True)
+        store = open_in(stack, args)
+        graph = read_graph(store, entries=True)
+        targets: Iterable[Target | Host] = host_table(graph) if args.hosts else ()
+        if args.all and not args.hosts:
+            targets = list(frontier(with_redirects(graph, store), args.by, args.host))
+        elif not args.hosts:
+            targets = list(worth_fetching(graph, store, frontier(graph, args.by, args.host)))
     printed = 0
-    for item in host_table(graph) if args.hosts else frontier(graph, args.by, args.host):
+    for item in targets:
         if printed == args.limit:
             break
         printed += 1

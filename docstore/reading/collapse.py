@@ -101,6 +101,7 @@ class Membership(NamedTuple):
         of_row_key, of_timestamp, similarity: the page that its verdict names as the same, and the similarity to it; b""
             and 0 for none.
         seen: time of the capture asked about, which may be a later visit that found the version again.
+        contains_row_key: an older page that it contains, or b"", if contained pages were asked for.
     """
 
     row_key: bytes
@@ -110,6 +111,12 @@ class Membership(NamedTuple):
     of_timestamp: int = 0
     similarity: float = 0.0
     seen: int = 0
+    contains_row_key: bytes = b""
+
+    @property
+    def canonical(self) -> bytes:
+        """Row of the page that stands for it: its own if it is alone."""
+        return self.place.row_key if self.place is not None else self.of_row_key or self.row_key
 
 
 class ClusterLookup:
@@ -119,8 +126,14 @@ class ClusterLookup:
         self._table = table
         self._fetch = fetch  # gives the value that a cell's value leads to
 
-    def of(self, row_key: bytes, at: int | None = None) -> Membership | None:
-        """What the newest version up to a time belongs to; None if there is none."""
+    def of(self, row_key: bytes, at: int | None = None, *, contained: bool = False) -> Membership | None:
+        """What the newest version up to a time belongs to; None if there is none.
+
+        Args:
+            row_key: of the page.
+            at: the time; None for now.
+            contained: take a page that is contained in another one as the same page.
+        """
         captures = (one for one in self._table.captures(row_key, None if at is None else at + 1) if one.shows_page)
         seen = next(captures, None)
         if seen is None:
@@ -136,9 +149,11 @@ class ClusterLookup:
         place = self._place(row_key, {seen.source, first.source})
         if place is None and capture.VERDICT in seen.columns:
             verdict = capture.decode_verdict(self._fetch(seen.columns[capture.VERDICT]))
-            if verdict.kind in SAME_PAGE:
+            contains = verdict.contains_row_key if contained else b""
+            if verdict.kind in SAME_PAGE or (contained and verdict.kind is VerdictKind.CONTAINED):
                 named = (verdict.of_row_key, verdict.of_timestamp, verdict.similarity)
-                return Membership(row_key, first.timestamp, None, *named, seen.timestamp)
+                return Membership(row_key, first.timestamp, None, *named, seen.timestamp, contains)
+            return Membership(row_key, first.timestamp, None, seen=seen.timestamp, contains_row_key=contains)
         return Membership(row_key, first.timestamp, place, seen=seen.timestamp)
 
     def _place(self, row_key: bytes, timestamps: Iterable[int]) -> ClusterPlace | None:

@@ -365,8 +365,7 @@ class DocumentReader:
         if document is None:
             document, via = read(url), []
         if document is None and variants:
-            others = [*keys.variants(url), *keys.normal_forms(keys.canonical_url(url))]
-            document = next(filter(None, map(read, others)), None)
+            document = next(filter(None, map(read, keys.equivalents(url, variants_too=True))), None)
             via = [keys.canonical_url(url)]
         while document is not None and follow_redirects and len(via) < MAX_REDIRECTS:
             http = self.get(document.row_key, at=at, families=("http",))

@@ -198,6 +198,13 @@ def content_of(store: DocumentStore, captures: Sequence[LiveCapture], rejected: 
     return b""
 
 
+def stats_of(store: Store, by: str | None = None, crawl: str = "") -> DedupStats:
+    """The counts of `dedup_stats`, of a store that is open here or served."""
+    if isinstance(store, DocumentStore):
+        return dedup_stats(store, by, crawl)
+    return store.run_job("dedup-stats", {"by": by, "crawl": crawl or None}, DedupStats)
+
+
 def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") -> DedupStats:
     """Count duplicates in the live rows of a store.
 

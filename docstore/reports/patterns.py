@@ -62,6 +62,11 @@ class Pattern:
     texts: int = 0
     example: str = ""
 
+    @property
+    def is_trap(self) -> bool:
+        """Whether nearly all of its URLs but one are duplicates."""
+        return self.urls >= LEAST_URLS and self.duplicates >= MOSTLY * (self.urls - 1)
+
 
 @dataclass(slots=True)
 class SameText:

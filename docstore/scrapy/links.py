@@ -20,12 +20,10 @@ duplicate.  If the crawl is idle, they are followed.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict, deque
 from enum import Enum
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
 T = TypeVar("T")
 
@@ -43,20 +41,6 @@ so the samples of an endless trap come to an end."""
 MAX_HELD_LINKS = 20_000
 MAX_SHAPES = 10_000
 """Number of shapes that are kept; the least recently used is dropped first."""
-
-_NUMBERED = re.compile(r"\d")
-
-
-def shape_of(url: str) -> str:
-    """Host, first part of the path and parameter names of the query: what pages of one template have in common.
-
-    A first part with a digit becomes "#", because it may be a number or a session id.
-    """
-    parts = urlsplit(url)
-    first, _, rest = parts.path.lstrip("/").partition("/")
-    first = "#" if _NUMBERED.search(first) else first
-    names = "&".join(sorted({name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}))
-    return f"{parts.netloc}/{first}{'/' if rest else ''}{'?' if names else ''}{names}"
 
 
 class State(Enum):

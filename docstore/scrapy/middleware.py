@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from email.utils import parsedate_to_datetime
-from itertools import pairwise
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -37,11 +36,13 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import DontCloseSpider, DropItem
 from scrapy.http import Response
 from scrapy.utils.asyncio import run_in_thread
+from w3lib.url import safe_url_string
 
 from docstore.model import capture
 from docstore.model.errors import CommitUnknown, DocstoreError
+from docstore.model.keys import template_of
 from docstore.model.types import Headers, Page, Previous, PutResult, ReadSpec, SetCell, Verdict
-from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State, shape_of
+from docstore.scrapy.links import MAX_SHAPES, LinkGate, Passed, State
 from docstore.scrapy.options import FollowDuplicates, acquire, options, release
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ FOLLOW = "docstore_follow"
 """In the meta of a request: True follows all links of its page; False follows none if the page repeats another."""
 
 
+MAX_REDIRECTS_WAITING = 100
 _SHAPES = ReadSpec(families=("anchor",), qualifier_prefix=b"links:", versions=1, cell_limit=MAX_SHAPES)
 """Cells of the row of `_shapes_row`: a shape without its host, and its last state."""
 _TIMES = ReadSpec(families=(capture.VERDICT[0],), qualifier_prefix=capture.VERDICT[1], keys_only=True)
@@ -96,6 +98,8 @@ class StoreMiddleware:
         self._hosts: set[str] = set()
         """Hosts whose closed shapes were read."""
         self._start = self._options.crawl_start or now_micros()
+        self._redirects: list[Page] = []
+        """Redirects that are written with the next page; guarded by the event loop."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -106,6 +110,7 @@ class StoreMiddleware:
         """
         middleware = cls(crawler)
         crawler.signals.connect(middleware.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(middleware.response_downloaded, signal=signals.response_downloaded)
         crawler.signals.connect(middleware.spider_idle, signal=signals.spider_idle)
         crawler.signals.connect(middleware.engine_stopped, signal=signals.engine_stopped)
         return middleware
@@ -116,8 +121,33 @@ class StoreMiddleware:
         if isinstance(state, dict) and self._options.crawl_start is None:
             self._start = state.setdefault("docstore_crawl_start", self._start)
 
+    def response_downloaded(self, response: Response, request: Request, spider: Spider) -> None:
+        """Keep a redirect that Scrapy follows itself: its target may be filtered, and then has no response."""
+        handled = (*getattr(spider, "handle_httpstatus_list", ()), *request.meta.get("handle_httpstatus_list", ()))
+        is_followed = self._crawler.settings.getbool("REDIRECT_ENABLED") and not request.meta.get("dont_redirect")
+        target = redirect_target(response)
+        if target and is_followed and response.status not in handled and not request.meta.get("handle_httpstatus_all"):
+            if request.method == "GET" and request.meta.get("docstore_store", True) is not False:
+                page = Page(request.url, b"", response.status, (("Location", target),), now_micros())
+                self._redirects.append(page)
+            if len(self._redirects) >= MAX_REDIRECTS_WAITING:
+                self._put_redirects(self._waiting())
+
+    def _waiting(self) -> list[Page]:
+        redirects, self._redirects = self._redirects, []
+        return redirects
+
+    def _put_redirects(self, redirects: list[Page]) -> None:
+        for redirect in redirects:
+            try:
+                self._put(redirect)
+                self._count("redirects")
+            except Exception as error:  # the crawl goes on
+                self._report(error, f"{redirect.url} is not stored")
+
     def spider_idle(self, spider: Spider) -> None:
         """Follow some held links, so that the crawl does not end without them."""
+        self._put_redirects(self._waiting())
         released = self._gate.release()
         if not released or self._crawler.engine is None:
             return
@@ -128,6 +158,7 @@ class StoreMiddleware:
 
     def engine_stopped(self) -> None:
         """Release the store; called last, after the pipelines are closed."""
+        self._put_redirects(self._waiting())
         if self._gate.held:
             self._count("links_held_at_end", self._gate.held)
         release(self._options)
@@ -161,6 +192,7 @@ class StoreMiddleware:
                 self._count(f"skipped/{page}")
                 if page != CACHED:
                     return PageResult()
+            await run_in_thread(self._put_redirects, self._waiting())
             written = await run_in_thread(self._write, response, page)
         except Exception as error:  # no failure may lose the callback's links and items
             self._report(error, f"{response.url} is not stored")
@@ -181,15 +213,11 @@ class StoreMiddleware:
             if known.url or isinstance(page, str):
                 return known
         at = page.fetched_at or now_micros()
-        counts = []
-        for redirect in redirects_of(response, at):
-            self._put(redirect)
-            counts.append("redirects")
         result = self._put(page)
-        counts += ["pages", f"stored/{result.stored}", f"verdict/{result.verdict.kind}"]
+        counts = ("pages", f"stored/{result.stored}", f"verdict/{result.verdict.kind}")
         is_known = result.previous is not Previous.NONE
         repeats = self._repeats(result.url, result.verdict, at, is_known=is_known)
-        return PageResult(shown(result), *repeats, result.url, tuple(counts))
+        return PageResult(shown(result), *repeats, result.url, counts)
 
     def _put(self, page: Page) -> PutResult:
         """Put a page; if the outcome is unknown, once more."""
@@ -287,14 +315,14 @@ class StoreMiddleware:
                 request.meta.pop(SHAPE, None)
             if links:
                 self._without_links.discard(hash(written.url))
-            shape = shape_of(response.url)
+            shape = template_of(response.url)
             passed = self._gate.defer(written.replaces, shape, links)
             self._count_links(shape, passed)
             return passed.follow
         if self._options.follow is FollowDuplicates.NEVER or response.meta.get(FOLLOW) is False:
             self._count("links_dropped", len(links))
             return []
-        return await self._sample(shape_of(response.url), links)
+        return await self._sample(template_of(response.url), links)
 
     async def _arrived(self, written: PageResult) -> list[Request]:
         """Links of the page that replaced this one until it arrived: all, if this page has changed or has no links."""
@@ -492,13 +520,13 @@ def page_of(response: Response, error_statuses: frozenset[int], *, from_cache: b
     return Page(response.url, response.body, response.status, headers_of(response), at)
 
 
-def redirects_of(response: Response, fetched_at: int) -> Iterator[Page]:
-    """The redirects before a response: Scrapy follows them itself, and keeps their URLs and statuses."""
-    urls = [*response.meta.get("redirect_urls", ()), response.url] if response.request else []
-    reasons = response.meta.get("redirect_reasons", ()) if response.request else ()
-    for (url, target), reason in zip(pairwise(urls), reasons, strict=False):
-        if isinstance(reason, int) and url != target:  # Scrapy does not keep the page of a refresh in markup
-            yield Page(url, b"", reason, (("Location", target),), fetched_at)
+def redirect_target(response: Response) -> str:
+    """The URL to which a redirect leads that Scrapy follows; "" if it follows none."""
+    location = response.headers.get("Location")
+    if location is None or response.status not in {301, 302, 303, 307, 308}:
+        return ""
+    target = response.urljoin(safe_url_string(location))
+    return target if urlsplit(target).scheme in {"http", "https"} and target != response.url else ""
 
 
 def _sent_at(response: Response) -> int:

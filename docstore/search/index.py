@@ -47,7 +47,7 @@ from docstore.storage.schema import META_FAMILY
 from docstore.storage.unreadable import Place
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of, through_moves
 from docstore.store import DocumentStore
-from docstore.text.finding import fold
+from docstore.text.finding import EMOJI, fold
 
 try:
     import tantivy
@@ -56,7 +56,7 @@ except ImportError as missing:
 
 INDEX_FOLDER: Final = "search"
 """In the folder of a store."""
-FORMAT: Final = "docstore search 1\n"
+FORMAT: Final = "docstore search 2\n"
 FORMAT_FILE, SCRUB_FILE, PURGE_FILE, META_FILE = "FORMAT", "scrub", "purged", "meta.json"
 TEXT_FIELDS: Final = ("title", "headings", "main", "description", "keywords", "anchor", "url", "note")
 """Fields of words; `host` and `lang` are whole values, `status` and `time` numbers."""
@@ -82,8 +82,16 @@ _FOLDED: Final = "".join(fold(chr(point)) or "\0" for point in range(0x2000)).en
 
 
 def search_text(text: str) -> str:
-    """The words of a text as indexed, separated by spaces: normalised as for dedup, and without accents."""
-    return joined_words(text, _FOLDED)
+    """The words of a text as indexed, separated by spaces: normalised as for dedup, without accents, and emoji."""
+    if text.isascii() or not EMOJI.search(text):
+        return joined_words(text, _FOLDED)
+    parts = zip(EMOJI.split(text), [*EMOJI.findall(text), ""], strict=True)
+    return " ".join(word for part, emoji in parts for word in (joined_words(part, _FOLDED), emoji) if word)
+
+
+def row_query(schema: tantivy.Schema, row_key: bytes) -> tantivy.Query:
+    """The query that finds only the page of a row."""
+    return tantivy.Query.term_query(schema, "row", _number(blake3(row_key)))
 
 
 class _Page(NamedTuple):

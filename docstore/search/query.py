@@ -24,7 +24,7 @@ import math
 import re
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from importlib.resources import files
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Unpack
 from xml.etree import ElementTree
 
-from docstore.search.index import TEXT_FIELDS, SearchIndex, search_text  # first: it says what to install
+from docstore.search.index import TEXT_FIELDS, SearchIndex, row_query, search_text  # first: it says what to install
 
 # isort: split
 import tantivy
@@ -42,13 +42,13 @@ from tantivy import Occur, Query
 from docstore.model import capture
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import TIMESTAMP_MAX
-from docstore.model.keys import url_of
+from docstore.model.keys import shown_url, url_of
 from docstore.model.types import micros
-from docstore.reading.collapse import own_group
+from docstore.reading.collapse import ClusterLookup, Membership, own_group
 from docstore.reading.snippet import DEFAULT_LENGTH
 from docstore.search.answers import Hit, SearchOptions, SearchResults
 from docstore.store import DocumentStore
-from docstore.text.finding import beginning_of, is_unspaced
+from docstore.text.finding import beginning_of, forms_of, is_unspaced
 
 MOST_CHARACTERS: Final = 1000
 MAX_WORDS: Final = 64
@@ -69,7 +69,8 @@ MAX_EXTRA_HITS: Final = 20
 MAX_RANK: Final = 100_000
 MARKED_FIELDS: Final = ("", "main", "description")
 
-_ITEM: Final = re.compile(r'([+-]?)(?:([a-z]+):)?(?:"([^"]*)"?|(\S+))')
+_ITEM: Final = re.compile(r'([+-]?)(?:([A-Za-z]+):(?![/:]))?(?:"([^"]*)"?|(\S+))')
+_URL: Final = re.compile(r"(?i)https?://.")
 
 
 class Item(NamedTuple):
@@ -92,16 +93,21 @@ def parse(query: str) -> list[Item]:
     """The parts of a query.
 
     Raises:
-        InvalidArgument: it is too long.
+        InvalidArgument: it is too long, or names a field that there is not.
     """
     if len(query) > MOST_CHARACTERS:
         raise InvalidArgument(f"a query has at most {MOST_CHARACTERS} characters, not {len(query)}")
     items: list[Item] = []
     for match in _ITEM.finditer(query):
         sign, field, phrase, word = match.groups()
-        if field and field not in (*TEXT_FIELDS, *WHOLE_FIELDS):  # a URL, for example
-            field, phrase, word = "", None, match[0][len(sign) :].strip('"')
-        item = Item(sign, field or "", word or phrase or "", word is None)
+        field = (field or "").lower()
+        if field and field not in (*TEXT_FIELDS, *WHOLE_FIELDS):
+            raise InvalidArgument(
+                f"a search has no field {field}: the fields are {', '.join((*TEXT_FIELDS, *WHOLE_FIELDS))}; "
+                f'put words with a colon in quotation marks: "{match[0].lstrip("+-")[:80]}"'
+            )
+        text = word or phrase or ""
+        item = Item(sign, field, shown_url(text) if _URL.match(text) else text, word is None)
         if not search_text(item.text).strip():
             continue
         if items and item[:2] == items[-1][:2] == ("", "") and not (item.is_phrase or items[-1].is_phrase):
@@ -319,11 +325,12 @@ class QueryMaker:
         count = self._searcher.doc_freq(field, word)
         if count:
             yield Query.boost_query(Query.term_query(self._schema, field, word), boost)
-        beginning = beginning_of(word)
+        beginning = beginning_of(word) or (word if forms_of(word) else "")
         if not beginning or not self._weights.beginning or count > self._frequent:
             return
-        endings = self._searcher.terms_with_prefix(field, beginning, limit=MAX_ENDINGS)
-        others = [(other, count) for other, count in endings if other != word]
+        endings = list(self._searcher.terms_with_prefix(field, beginning, limit=MAX_ENDINGS))
+        endings += [(form, self._searcher.doc_freq(field, form)) for form in forms_of(word)]
+        others = [(other, count) for other, count in endings if other != word and count]
         if others:
             score = boost * self._weights.beginning * self._rarity(sum(count for _, count in others))
             # A set of terms would be a new automaton for each query: three times as slow.
@@ -395,6 +402,9 @@ def search(
     seconds = options.get("seconds")
     deadline = None if seconds is None else time.monotonic() + seconds
     items = parse(query)
+    filters = (options.get("host"), options.get("lang"), options.get("since"), options.get("until"))
+    if not items and (query.strip() or all(value in (None, "") for value in filters)):
+        raise InvalidArgument(f"no word in the query {query[:80]!r}, so it finds nothing: give words, fields or emoji")
     searcher = index.searcher()
     own = index.store.opened.path / WEIGHTS_FILE
     weights = read_weights(boosts or (own if own.exists() else None))
@@ -402,8 +412,15 @@ def search(
     maker = QueryMaker(searcher, index.schema, weights, read_synonyms(synonyms) if synonyms else {})
     collapse = options.get("collapse", True)
     with index.translated():
-        total, ranked = _ranked(searcher, maker.make(items, options), 2 * (limit + offset) + MAX_EXTRA_HITS)
-        groups, complete = _groups(index.store, ranked, limit + offset, collapse, deadline)
+        made = maker.make(items, options)
+
+        def matches(row_key: bytes) -> bool:
+            both = [(Occur.Must, made), (Occur.Must, row_query(index.schema, row_key))]
+            found: Any = searcher.search(Query.boolean_query(both), limit=1)
+            return bool(found.hits)
+
+        total, ranked = _ranked(searcher, made, 2 * (limit + offset) + MAX_EXTRA_HITS)
+        groups, complete = _groups(index.store, ranked, limit + offset, matches if collapse else None, deadline)
     said = (item.text for item in items if item.sign != "-" and item.field in MARKED_FIELDS)
     marked = " ".join((*said, *maker.synonyms_used))
     hits = []
@@ -437,9 +454,16 @@ def _ranked(searcher: tantivy.Searcher, query: Query, first: int) -> tuple[int, 
 
 
 def _groups(
-    store: DocumentStore, ranked: Iterator[tuple[bytes, float]], wanted: int, collapse: bool, deadline: float | None
+    store: DocumentStore,
+    ranked: Iterator[tuple[bytes, float]],
+    wanted: int,
+    matches: Callable[[bytes], bool] | None,
+    deadline: float | None,
 ) -> tuple[list[_Group], bool]:
-    """The first pages of `wanted` clusters, and whether all duplicates among them are collapsed."""
+    """The first pages of `wanted` clusters, and whether all duplicates among them are collapsed.
+
+    The canonical page of a cluster stands for it if it `matches` the query too; None for no clusters.
+    """
     groups: list[_Group] = []
     by_name: dict[bytes, _Group] = {}
     complete = True
@@ -447,25 +471,40 @@ def _groups(
     for row_key, score in ranked:
         is_full = len(groups) == wanted
         more -= is_full
-        if is_full and (not collapse or not more):
+        if is_full and (matches is None or not more):
             break
         page = None
-        if collapse and complete:
+        if matches is not None and complete:
             if _is_over(deadline):
                 complete = False
             else:
-                page = store.clusters.of(row_key)
+                page = store.clusters.of(row_key, contained=True)
                 if page is None:
                     continue  # it is not live any more
-        names = {store.clusters.group(page), own_group(page)} if page is not None else set()
+        names = _names(store.clusters, page) if page is not None else set()
         group = next((by_name[name] for name in names if name in by_name), None)
         if group is not None:
-            group.duplicates += 1
+            if row_key != group.row_key:  # else it is the canonical page, which is shown already
+                group.duplicates += 1
+                if page is not None and page.contains_row_key == group.row_key:
+                    group.row_key = row_key
         elif not is_full:
             group = _Group(row_key, score)
+            if page is not None and matches is not None and page.canonical != row_key:
+                canonical = store.clusters.of(page.canonical, contained=True)
+                if canonical is not None and names & _names(store.clusters, canonical) and matches(page.canonical):
+                    group.row_key, group.duplicates = page.canonical, 1
             groups.append(group)
-            by_name |= dict.fromkeys(names, group)
+        if group is not None:
+            by_name |= {name: by_name.get(name, group) for name in names}
     return groups, complete
+
+
+def _names(clusters: ClusterLookup, page: Membership) -> set[bytes]:
+    """Names of the groups of a page, and of an older page that it contains, if that has not changed since."""
+    names = {clusters.group(page), own_group(page)}
+    inner = clusters.of(page.contains_row_key) if page.contains_row_key else None
+    return names | {own_group(inner)} if inner is not None and inner.timestamp <= page.timestamp else names
 
 
 def _is_over(deadline: float | None) -> bool:

@@ -25,6 +25,7 @@ from docstore.model.types import ReadSpec, VerdictKind, micros
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import Snippet
 from docstore.reports.html import report_html, style_sheet, style_source
+from docstore.reports.measures import measures
 from docstore.reports.survey import Survey
 from docstore.reports.worddiff import Change, Piece, word_diff
 from docstore.serving.archive_captures import END_OF_TIMES, digits14
@@ -48,7 +49,7 @@ from docstore.version import __version__
 
 # --- routes
 
-STARTED_HERE: Final = ("report", "compact", "sweep", "check")
+STARTED_HERE: Final = ("report", "compact", "sweep", "index", "check")
 MOST_FORM_BYTES: Final = 10_000
 LARGEST_TIME: Final = 2**62
 
@@ -67,7 +68,7 @@ VIEWS: Final[Mapping[str, tuple[str, View]]] = {
     "/clusters": ("clusters.html", lambda service, jobs, _given: counts(service.store, jobs)),
     "/search": (
         "search.html",
-        lambda service, _jobs, given: found(service.store, given.get("query", ""), given.get("from", "")),
+        lambda service, _jobs, given: found(service.store, given),
     ),
     "/diff": (
         "diff.html",
@@ -377,10 +378,10 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
     Raises:
         InvalidArgument: not a URL that could be stored.
     """
-    url = keys.canonical_url(keys.complete_url(url))
+    url = keys.stored_url(store, url)
     found = store.get(url, at=at, families=FAMILIES)
     if found is None:
-        others = [other for other in (*keys.variants(url), *keys.normal_forms(url)) if other in store]
+        others = [other for other in keys.equivalents(url, variants_too=True) if other in store]
         rejected = rejection_of(store.history(url), at)
         return {"url": url, "page": None, "others": others, "rejected": rejected, "at": at, "folder": _folder(url)}
     newest = store.get(url, versions=MOST_CAPTURES + 1, families=("http", "dedup"))
@@ -548,8 +549,8 @@ def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, o
     Raises:
         InvalidArgument: not URLs that could be stored.
     """
-    one_url = keys.canonical_url(keys.complete_url(one))
-    other_url = keys.canonical_url(keys.complete_url(other)) if other else one_url
+    one_url = keys.stored_url(store, one)
+    other_url = keys.stored_url(store, other) if other else one_url
     if not other and other_at is None:
         found = store.get(one_url, at=one_at, versions=2, families=FAMILIES)
         pages = [] if found is None else [Document(found.row_key, (each,)) for each in reversed(found.captures)]
@@ -560,12 +561,15 @@ def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, o
     if len(pages) < 2:
         return values | {"pages": None}
     texts = [page.text or "" for page in pages]
+    old, new = pages[0].newest, pages[1].newest
+    is_measured = None not in (old.text, new.text, old.checksum, new.checksum)
     rows = side_by_side(texts[0][:MOST_COMPARED], texts[1][:MOST_COMPARED])
     changed = [row for row in rows if not row.unchanged]
     return values | {
         "pages": pages,
         "rows": rows,
         "is_same": not changed,
+        "measured": measures(old, new, store.schema) if is_measured else None,
         "is_cut": max(map(len, texts)) > MOST_COMPARED,
         "old_words": _words(row.old for row in changed),
         "new_words": _words(row.new for row in changed),
@@ -612,14 +616,29 @@ LAST_HIT = 1000
 SEARCH_SECONDS = 2.0
 
 
-def found(store: DocumentStore, query: str, start: str) -> dict[str, Any]:
-    """Values of `search.html`."""
-    if not query.strip():
-        return {"query": "", "found": None, "start": 0, "next": 0}
+def found(store: DocumentStore, given: Given) -> dict[str, Any]:
+    """Values of `search.html`; what is wrong with a query is a message next to the box."""
+    query, start = given.get("query", ""), given.get("from", "")
+    filters = {name: given.get(name, "").strip() for name in ("host", "lang", "since", "until")}
     first = min(int(start), LAST_HIT) if start.isascii() and start.isdecimal() else 0
-    results = store.search(query, limit=HITS, offset=first, seconds=SEARCH_SECONDS)
+    values: dict[str, Any] = {
+        "query": query,
+        "filters": filters,
+        "found": None,
+        "start": first,
+        "next": 0,
+        "message": "",
+    }
+    if not query.strip() and not any(filters.values()):
+        return values
+    try:
+        times: Any = {name: _since(filters[name]) if filters[name] else None for name in ("since", "until")}
+        options: Any = {**times, "host": filters["host"] or None, "lang": filters["lang"] or None}
+        results = store.search(query, limit=HITS, offset=first, seconds=SEARCH_SECONDS, **options)
+    except InvalidArgument as error:
+        return values | {"message": str(error)}
     is_more = len(results.hits) == HITS and first + HITS <= LAST_HIT
-    return {"query": query, "found": results, "start": first, "next": first + HITS if is_more else 0}
+    return values | {"found": results, "next": first + HITS if is_more else 0}
 
 
 def pieces(snippet: Snippet | None) -> list[str]:

@@ -504,6 +504,7 @@ def _sweep(
     store: DocumentStore,
     progress: Progress,
     *,
+    measure: str = "jaccard",
     threshold: float | None = None,
     text: str | None = None,
     shingle_words: int | None = None,

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from docstore.model.analysis import BINS
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import SKETCH_BIN_BITS
-from docstore.model.sets import Numbers, distinct, spans
+from docstore.model.sets import Numbers, Sets, distinct, spans
 
 ROUNDING = 1e-9
 """Subtracted before rounding up, so that a float error never asks for one member too many; the final test is exact."""
@@ -187,6 +187,40 @@ def expected_recall(threshold: float) -> float:
     """Share of the pairs at the threshold that become candidates, for independent bins."""
     width = band_width(threshold)
     return 1.0 - miss_probability(bin_agreement(threshold, SKETCH_BIN_BITS), width, BINS // width)
+
+
+SAMPLED = 4
+"""One hash in so many finds pages that contain others."""
+LONGEST_LIST = 256
+"""A hash that more texts have is part of a template; it finds no pair."""
+
+
+def overlap_candidates(sets: Sets) -> Candidates:
+    """Pairs of sets that share half of the sampled hashes of the smaller one: one set may contain the other.
+
+    Args:
+        sets: of uint64 hashes; numbers of pairs are their positions.
+    """
+    owners = np.repeat(np.arange(len(sets.lengths)), sets.lengths)
+    sampled = np.flatnonzero(sets.members % SAMPLED == 0)
+    order = sampled[np.argsort(sets.members[sampled], kind="stable")]
+    keys, owners = sets.members[order], owners[order]
+    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    useful = counts[inverse] <= LONGEST_LIST
+    keys, owners = keys[useful].astype(np.uint64), owners[useful]
+    samples = np.bincount(owners, minlength=len(sets.lengths))
+    width = max(1, len(sets.lengths))
+    codes, shared = np.empty(0, np.int64), np.empty(0, np.int64)
+    for places, limit in _chunks(keys):
+        left, right = bucket_pairs(keys[places], keys[places], limit)
+        left, right = owners[places][left], owners[places][right]
+        fresh = np.minimum(left, right) * width + np.maximum(left, right)
+        codes, inverse = np.unique(np.concatenate([codes, fresh]), return_inverse=True)
+        weights = np.concatenate([shared, np.ones(len(fresh), np.int64)])
+        shared = np.bincount(inverse, weights, len(codes)).astype(np.int64)
+    first, second = codes // width, codes % width
+    likely = 2 * shared >= np.minimum(samples[first], samples[second])
+    return first[likely], second[likely], int((samples == 0).sum())
 
 
 Seen = tuple[NDArray[np.uint64], NDArray[np.bool_]]

@@ -37,7 +37,7 @@ from docstore.model.types import SAME_PAGE, Policy, VerdictKind
 from docstore.reading.documents import DocumentReader
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
-from docstore.sweep.candidates import expected_recall, leaders
+from docstore.sweep.candidates import expected_recall, leaders, overlap_candidates
 from docstore.sweep.clusters import CanonicalPolicy, Clusters, Pages, cluster_groups, policy_order
 from docstore.sweep.engine import BY_BODY, BY_TEXT, Engine, TextRule
 from docstore.sweep.pages import Versions, anchor_counts, read_versions, write_back
@@ -48,6 +48,8 @@ MANY_DUPLICATES = 500
 LARGEST_CLUSTERS = 5
 """So many of the largest clusters are in the report."""
 TEXTS = ("main", "visible")
+MEASURES = ("jaccard", "overlap")
+"""Of two sets: the share of all members that are common, or of the members of the smaller set."""
 ENGINES = ("local", "spark")
 MAIN_EXTRACTOR = "scored"
 """Extractor of main content for a store that fingerprints all visible text."""
@@ -66,7 +68,9 @@ class SweepOptions:
     """Parameters of a sweep.
 
     Attributes:
-        threshold: least exact Jaccard coefficient of a pair; None takes the schema's.
+        measure: "jaccard"; or "overlap", by which a page also pairs with a page that contains it.
+        threshold: least exact similarity of a pair by the measure; None takes the schema's `near_threshold`, of the
+            overlap its `contained_threshold`.
         text: "main" compares main content, "visible" all visible text; None the text of the store's fingerprints.
         shingle_words: words in a shingle; None takes the schema's.
         canonical_policy: how the canonical page of a cluster is chosen.
@@ -81,10 +85,11 @@ class SweepOptions:
         settings: of Spark, by name.
         apply: "reference" or "reject": change the members of clusters to the state that this write policy would have
             given them, against their canonical page; None changes no page.  With `dry_run` in an overlay.
-        kinds: members to change: exact, same_text and near.
+        kinds: members to change: exact, same_text, near, and with "reference" contained.
         any_host: also members of other hosts than their canonical page.
     """
 
+    measure: str = MEASURES[0]
     threshold: float | None = None
     text: str | None = None
     shingle_words: int | None = None
@@ -113,8 +118,14 @@ class SweepOptions:
         object.__setattr__(self, "canonical_policy", CanonicalPolicy(self.canonical_policy))
         if self.apply not in (None, *APPLY):
             raise InvalidArgument(f"apply must be one of {', '.join(APPLY)}, not {self.apply!r}")
-        if not self.kinds or not set(self.kinds) <= {str(kind) for kind in SAME_PAGE}:
-            raise InvalidArgument(f"kinds must be of {', '.join(SAME_PAGE)}, not {', '.join(map(str, self.kinds))!r}")
+        if self.measure not in MEASURES:
+            raise InvalidArgument(f"measure {self.measure!r} is unknown; choose one of {', '.join(MEASURES)}")
+        kinds = [*map(str, SAME_PAGE), *([str(VerdictKind.CONTAINED)] if self.apply != str(Policy.REJECT) else [])]
+        if not self.kinds or not set(self.kinds) <= set(kinds):
+            raise InvalidArgument(
+                f"kinds must be of {', '.join(kinds)}, not {', '.join(map(str, self.kinds))!r}; contained pages are "
+                "only stored by reference"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +234,9 @@ class _Sweep:
         self._reader = DocumentReader(store.table, store.opened.values)
         self._options = options
         self._on_progress = on_progress
-        self._threshold = schema.near_threshold if options.threshold is None else options.threshold
+        self._by_overlap = options.measure == "overlap"
+        least = schema.contained_threshold if self._by_overlap else schema.near_threshold
+        self._threshold = least if options.threshold is None else options.threshold
         shingle_words = schema.shingle_words if options.shingle_words is None else options.shingle_words
         if not 0.0 < self._threshold <= 1.0:
             raise InvalidArgument(f"threshold must be in (0, 1], not {self._threshold}")
@@ -234,14 +247,16 @@ class _Sweep:
         self._own_sketches = self._from_bodies or shingle_words != schema.shingle_words
         self._rule = TextRule(extractor, shingle_words, schema.checksum, False, schema.vocabulary)
         self._rule.kernel()  # refuses invalid parameters before anything is read
-        self._how = f"{self._threshold!r} {extractor} {shingle_words} {options.same_url}"
+        self._how = f"{options.measure} {self._threshold!r} {extractor} {shingle_words} {options.same_url}"
         self.report = SweepReport(
             threshold=self._threshold,
             text=extractor,
             shingle_words=shingle_words,
             canonical_policy=str(options.canonical_policy),
-            expected_recall=expected_recall(self._threshold),
+            expected_recall=1.0 if self._by_overlap else expected_recall(self._threshold),
         )
+        self._sizes = np.empty(0, np.int64)
+        """(n,) shingles of each version, with the overlap as measure."""
         self._apart: Listed = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
         self.engine = _engine(store, options)
         if options.engine != "local":
@@ -311,9 +326,14 @@ class _Sweep:
         maker = self._maker(versions)
         leader = leaders(versions.identity) if len(versions.rows) else np.empty(0, np.int64)
         lone = np.flatnonzero((leader == np.arange(len(leader))) & (versions.equal_by == BY_TEXT))
-        first, second, self.report.crowded = self.engine.candidates(
-            versions.sketches, versions.shingle_counts, lone, self._threshold
-        )
+        if self._by_overlap:
+            made = maker.make(folder, "overlaps", lone, sketches=False, on_progress=self._reporter("overlaps"))
+            first, second, self.report.crowded = overlap_candidates(made.sets)
+            first, second = lone[first], lone[second]
+        else:
+            first, second, self.report.crowded = self.engine.candidates(
+                versions.sketches, versions.shingle_counts, lone, self._threshold
+            )
         first, second = _with_named(first, second, leader, versions)
         self.report.candidates = len(first)
         self._stage_done("candidates")
@@ -325,6 +345,11 @@ class _Sweep:
             made.sets, made.path, left, right, folder, engine=self.engine, on_progress=self._reporter("pairs")
         )
         either = made.sets.lengths[left] + made.sets.lengths[right] - shared
+        if self._by_overlap:
+            either = np.minimum(made.sets.lengths[left], made.sets.lengths[right])
+            self._sizes = np.zeros(len(leader), np.int64)
+            self._sizes[needed] = made.sets.lengths
+            self._sizes = self._sizes[leader]
         similarity = shared / np.maximum(either, 1)
         long_enough = (made.word_counts[left] >= MIN_NEAR_WORDS) & (made.word_counts[right] >= MIN_NEAR_WORDS)
         kept = (similarity >= self._threshold) & long_enough & (versions.lists[first] == versions.lists[second])
@@ -445,6 +470,8 @@ class _Sweep:
         elif policy is CanonicalPolicy.MOST_ANCHORS:
             pages = replace(pages, anchors=anchor_counts(self._store, versions, chosen))
         order = policy_order(pages, policy, voters, targets)
+        if self._by_overlap:  # the page that contains another one stands for it
+            order = order[np.argsort(-self._sizes[chosen[order]], kind="stable")]
         good = versions.good[chosen[order]]
         return np.concatenate([order[good], order[~good]])
 
@@ -505,7 +532,7 @@ class _Sweep:
                 versions.row_keys[number], versions.row_keys[int(canonical[number])]
             ):
                 reasons["other_host"] += 1
-            elif not equal[number] and VerdictKind.NEAR not in self._options.kinds:
+            elif not equal[number] and not {VerdictKind.NEAR, VerdictKind.CONTAINED} & set(self._options.kinds):
                 reasons["kind"] += 1
             else:
                 members.append(number)

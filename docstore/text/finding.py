@@ -56,15 +56,64 @@ _VOWEL_SIGNS: Final = "".join(
 """Vowel signs of the scripts of India, with signs of nasal sounds."""
 
 
+_ENDINGS: Final = {
+    "Bengali": "গুলোর গুলির গুলোকে গুলিকে গুলোতে গুলিতে গুলো গুলি দেরকে দের েরা ের টির টার টিকে টাকে টি টা কে তে রা র য\u09bc",
+    "Devanagari": "ियों ियाँ ियां ाओं ुओं ताएँ ताएं ाएँ ाएं ुएँ ुएं ों ें",
+    "Hangul": "으로부터 에서부터 로부터 에서는 에서도 에게서 이라고 입니다 으로는 에서 에게 으로 까지 부터 처럼 보다 "
+    "마다 조차 이나 이라 이다 들은 들이 들을 들의 라고 하고 께서 한테 은 는 이 가 을 를 에 의 와 과 도 로 만 들",
+}
+"""Case endings, plurals and particles of Bengali, Hindi and Korean, of which one is dropped, the longest that fits."""
+_ENDING: Final = {
+    script: re.compile(f"(?:{'|'.join(sorted(endings.split(), key=len, reverse=True))})$")
+    for script, endings in _ENDINGS.items()
+}
+
+
+def _without_ending(word: str, script: str) -> str:
+    """A word without one ending, if two characters are left, before a short ending of an Indian script three."""
+    ending = _ENDING[script].search(word)
+    least = 2 + (script != "Hangul" and ending is not None and len(ending[0]) < INDIC_PREFIX)
+    return word[: ending.start()] if ending and ending.start() >= least else word
+
+
 def beginning_of(word: str) -> str:
     """The prefix that other forms of a folded word share; "" if only the word itself matches."""
     last = word[-1:]
     if "\uac00" <= last <= "\ud7a3":
-        return word if len(word) >= HANGUL_PREFIX else ""
+        return _without_ending(word, "Hangul") if len(word) >= HANGUL_PREFIX else ""
     if "\u0900" <= last < "\u0e00":
-        stem = word.rstrip(_VOWEL_SIGNS)
+        script = "Bengali" if "\u0980" <= last < "\u0a00" else "Devanagari"
+        stem = _without_ending(word, script).rstrip(_VOWEL_SIGNS)
         return stem if len(word) >= INDIC_PREFIX and len(stem) > 1 else ""
     return word if len(word) >= PREFIX_CHARACTERS and not is_unspaced(last) else ""
+
+
+_ARABIC: Final = re.compile(
+    "(?:[\u0648\u0641]?(?:[\u0628\u0643]?\u0627\u0644|\u0644\u0644))(?=[\u0621-\u064a]{3})|(?=[\u0621-\u064a]{3})"
+)
+"""The article, with what is written together with it ("and", "in", "like", "for"); or nothing before a word."""
+_ARTICLES: Final = (
+    "",
+    "\u0627\u0644",
+    "\u0648\u0627\u0644",
+    "\u0628\u0627\u0644",
+    "\u0644\u0644",
+    "\u0643\u0627\u0644",
+    "\u0641\u0627\u0644",
+)
+
+
+def forms_of(word: str) -> tuple[str, ...]:
+    """Other forms of a word, that do not begin like it: an Arabic word with and without its article."""
+    article = _ARABIC.match(word)
+    forms = [] if article is None else [form + word[article.end() :] for form in _ARTICLES]
+    return tuple(form for form in forms if form != word)
+
+
+EMOJI: Final = re.compile(
+    "[\U0001f1e6-\U0001f1ff]{2}|[\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001f0ff\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"
+)
+"""A pictograph or a flag: a word of its own in a search."""
 
 
 def fold(text: str) -> str:
@@ -131,7 +180,7 @@ def terms(query: str) -> tuple[Term, ...]:
     run: list[str] = []
     word = ""
     for character in folded + "\n":
-        if is_unspaced(character):
+        if is_unspaced(character) or EMOJI.match(character):
             run.append(character)
         elif run and not word and unicodedata.category(character)[0] == "M":
             run[-1] += character
@@ -155,6 +204,7 @@ def _add_run(by_text: dict[str, Term], run: list[str]) -> None:
 
 def _term(text: str, *, spaced: bool) -> Term:
     other = text.replace("ss", "ß") if "ss" in text else text.replace("ß", "ss") if "ß" in text else ""
+    other = next(iter(forms_of(text)), other)
     narrow = all(character <= "\xff" for character in text + other)
     return Term(text, other, spaced, narrow, text.upper() == text and not _FOLDED_CHARACTER.search(text))
 

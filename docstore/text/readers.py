@@ -200,7 +200,7 @@ _ISO: Final = re.compile(
 def published_time(text: str) -> str:
     """A date in UTC as 2024-05-01T12:00:00Z; "" if the text is not a date of the years 1 to 9999.
 
-    Two families are read.  RFC 822 and its relatives: two-digit years, names of North American zones, without weekday,
+    Two families are read.  RFC 822 and its relatives: two-digit years, names of zones, without weekday,
     seconds or zone, full names of months, C's asctime.  ISO 8601 in the W3C profile: from a year alone to fractions of
     a second, also with a blank for the T and offsets without a colon.  Defaults: zone UTC, time midnight, first day.
     Names of months in other languages are not read; nor is 05/01/2024, because two conventions read it differently.
@@ -229,7 +229,22 @@ def _of_iso(match: re.Match[str]) -> datetime:
     return _time(year, month, day, hour, minute, second, offset * 60)
 
 
+_ZONE_MINUTES: Final = """
+WET:0 BST:60 WEST:60 CET:60 MET:60 MEZ:60 CEST:120 MEST:120 MESZ:120 EET:120 SAST:120 EEST:180 MSK:180 PKT:300 NPT:345
+HKT:480 SGT:480 AWST:480 JST:540 KST:540 ACST:570 AEST:600 ACDT:630 AEDT:660 NZST:720 NZDT:780 NST:-210 NDT:-150
+BRT:-180 ART:-180 AKST:-540 AKDT:-480 HST:-600
+"""
+_ZONES: Final = {name: int(minutes) for name, minutes in re.findall(r"(\w+):(-?\d+)", _ZONE_MINUTES)}
+"""Names of zones besides those of RFC 822, with minutes east of UTC.  IST names three zones and is read as UTC."""
+_ZONE: Final = re.compile(rf"(?<![A-Za-z])({'|'.join(_ZONES)})(?![A-Za-z])")
+
+_OFFSET: Final = re.compile(r"[+-]\d\d:?\d\d")
+
+
 def _of_mail(text: str) -> datetime | None:
+    if (zone := _ZONE.search(text)) and not _OFFSET.search(text):
+        time = _of_mail(f"{text[: zone.start()]} {text[zone.end() :]}".strip())
+        return None if time is None else time - timedelta(minutes=_ZONES[zone[1]])
     parsed = parsedate_tz(text) or parsedate_tz(f"{text} 00:00:00 +0000")
     return None if parsed is None else _time(*parsed[:6], parsed[9] or 0)
 

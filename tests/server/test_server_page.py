@@ -126,7 +126,7 @@ def test_a_rejected_page_is_said_with_the_one_that_it_repeats(served: Serving) -
         url.replace("%", "%25") in (attrs.get("href") or "").replace("%3A", ":").replace("%2F", "/")
         for _, attrs in found.tags
     )
-    shown(served, "/page", 404, url="https://rejected.example/Mu\u0308nchen")
+    assert "Rejected words" in shown(served, "/page", url="https://rejected.example/Mu\u0308nchen").text
     assert "Not stored" in shown(served, "/page", 404, url="https://rejected.example/copy", at=TIME).text
 
 
@@ -460,3 +460,67 @@ def test_texts_of_words_that_repeat_are_compared_in_bounded_time(blank: str) -> 
     assert [len(row.old) + len(row.new) for row in rows if not row.unchanged]
     shown = [" ".join(piece.text for row in rows for piece in side(row)) for side in (lambda r: r.old, lambda r: r.new)]
     assert [len(text.split()) for text in shown] == [9000, 9000]
+
+
+def test_every_link_and_form_of_every_page_leads_somewhere(tmp_path: Path) -> None:
+    """From the first page through all links and GET forms; of URLs that differ in numbers alone a few are enough."""
+    pytest.importorskip("tantivy")
+    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.addresses.url, timeout=60) as client:
+        pages = [Page(A, body("First words"), 200, TYPE, TIME), Page(A, body("Second words"), 200, TYPE, TIME + DAY)]
+        for n in range(25):
+            text = " ".join(f"word{n}x{index} rain" for index in range(60))
+            pages.append(Page(f"https://a.example/many/{n}", f"<p>{text}".encode(), 200, TYPE, TIME))
+        list(served.store.put_pages(pages))
+        jobs = client.get("/jobs").text
+        proof = re.search(r'name="proof" value="([0-9a-f]+)"', jobs)[1]  # type: ignore[index]
+        for kind in re.findall(r'name="start" value="([a-z]+)"', jobs):
+            posted = client.post(
+                "/jobs", data={"proof": proof, "start": kind}, headers={"Origin": served.addresses.url}
+            )
+            assert posted.status_code == 303, (kind, posted.text)
+        assert {"index", "report", "sweep"} <= {job["kind"] for job in client.get("/v1/jobs").json()["jobs"]}
+        for job in client.get("/v1/jobs").json()["jobs"]:
+            while client.get(f"/v1/jobs/{job['id']}", params={"wait_seconds": 30}).json()["state"] == "running":
+                pass
+        waiting, seen, shapes = ["/", "/search?query=rain&host=a.example"], set[str](), dict[str, int]()
+        while waiting:
+            address = waiting.pop()
+            shape = re.sub(r"\d+", "#", address)
+            shapes[shape] = shapes.get(shape, 0) + 1
+            if address in seen or shapes[shape] > 3:
+                continue
+            seen.add(address)
+            answer = client.get(address)
+            assert answer.status_code == 200, (address, answer.text[-300:])
+            assert "notice alarm" not in answer.text
+            if not answer.headers["content-type"].startswith("text/html"):
+                continue
+            tags = Reader(answer.text).tags
+            links = [attributes["href"] or "" for tag, attributes in tags if tag == "a"]
+            waiting += [link for link in links if link.startswith("/")]
+            for tag, attributes in tags:
+                if tag == "form" and attributes.get("method", "get") == "get":
+                    names = [each["name"] for kind, each in tags if kind == "input" and each.get("name")]
+                    values = {"query": "rain", "url": A, "prefix": "a.example", "host": "a.example", "lang": ""}
+                    query = "&".join(f"{name}={values.get(name or '', '')}" for name in names if name != "proof")
+                    waiting.append(f"{attributes['action']}?{query}")
+        assert any("from=20" in address for address in seen)
+        second = client.get("/search", params={"query": "rain", "from": "10"}).text
+        assert "match" in second and 'class="hit"' in second
+
+
+def test_the_search_page_says_what_is_wrong_and_agrees_with_the_store(tmp_path: Path) -> None:
+    pytest.importorskip("tantivy")
+    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.addresses.url, timeout=60) as client:
+        list(served.store.put_pages([Page(A, body("First words"), 200, TYPE, TIME)]))
+        assert "docstore index" in client.get("/search?query=rain").text
+        served.store.search_index().update()
+        assert "no word in the query" in client.get("/search?query=>>>").text
+        assert "no field titel" in client.get("/search?query=titel:rain").text
+        assert f'href="/page?url={A.replace(":", "%3A").replace("/", "%2F")}"' in client.get("/search?query=rain").text
+        assert "1 page matches" in client.get("/search?query=rain&host=a.example").text
+        assert "0 pages match" in client.get("/search?query=rain&host=b.example").text
+        assert "0 pages match" in client.get("/search?query=rain&since=2026-01-01").text
+        assert "a time is such as" in client.get("/search?query=rain&since=yesterday").text
+        list(served.store.put_pages([Page(A, body("First words", 61), 200, TYPE, TIME + DAY)]))
+        assert re.search(r"Similarity 0\.\d{3};", client.get(f"/diff?a={A}").text)

@@ -4,8 +4,10 @@ import io
 import re
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_case import Terminal, article, html
@@ -697,3 +699,16 @@ def test_a_name_that_ends_in_a_sign_stays(run: Terminal, put: Callable[..., dict
     shown = run("get", URL).out.splitlines()
     assert [line for line in shown if line.endswith("#")] == ["Loops in C#", "Classes in C#", "Types in C#"]
     assert [line[:2] for line in shown if line.startswith("\u00a7")] == ["\u00a7 ", "\u00a75"]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", ""])
+def test_every_command_finds_a_page_by_its_url_in_any_unicode_form(run: Terminal, put: Any, form: Any) -> None:
+    url = "https://bn.example/wiki/বা\u09dcি/\u09dcো"
+    put(url, html("A page", article(1)))
+    typed = unicodedata.normalize(form, url) if form else url
+    for command in ("get", "history"):
+        assert run(command, typed).code == 0
+    assert "no page like it" in run("dups", typed).err
+    variant = run("get", typed.replace("https://", "http://www."), "--variants")
+    assert variant.code == 0, variant.err
+    assert run("delete", typed).code == 0

@@ -21,6 +21,7 @@ from docstore.model.format import URL_LIMIT_BYTES
 from docstore.model.keys import (
     canonical_url,
     complete_url,
+    equivalents,
     holds_password,
     host_range,
     normal_forms,
@@ -28,6 +29,7 @@ from docstore.model.keys import (
     row_key,
     row_key_and_url,
     shown_url,
+    stored_url,
     url_of,
     variants,
     without_password,
@@ -104,6 +106,34 @@ def test_either_normal_form_of_a_url_is_known_from_the_other(text: str, form: An
     here, there = (canonical_url(f"https://example.com/{unicodedata.normalize(one, text)}") for one in (form, "NFC"))
     assert here == there or there in normal_forms(here)
     assert normal_forms("https://example.com/%E9%2F%25") == []
+
+
+STORED_FORMS = (
+    "ড়",  # a letter that no normal form has, because it is excluded from composition (bn.wikipedia.org)
+    "বাড়ি/পড়ো",
+    "ড\u09bc/\u09a1\u09bcো/ড\u09bc",
+    "बड़ा क़िला",
+    "café/cafe\u0301",
+    "\u212b/\u2126",
+    "한국/\u1112\u1161\u11ab",
+    "ਖ਼ਬਰ",
+    "ো" * 9 + "ড়" * 3,
+)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", ""])
+@pytest.mark.parametrize("stored", STORED_FORMS)
+def test_a_url_in_any_unicode_form_is_known_from_each_normal_form(stored: str, form: Any) -> None:
+    url = canonical_url(f"https://example.com/{stored}?q={stored}")
+    typed = canonical_url(unicodedata.normalize(form, shown_url(url)) if form else url)
+    assert stored_url({url}, typed) == url
+    assert canonical_url("http://www.example.com/" + url[20:]) in equivalents(typed, variants_too=True)
+
+
+def test_another_letter_is_no_form_of_a_url() -> None:
+    url = canonical_url("https://example.com/ড")
+    assert canonical_url("https://example.com/ড়") not in normal_forms(url)
+    assert len(normal_forms(canonical_url("https://example.com/" + "é" * 3000))) < 10
 
 
 def test_order_in_the_docs_is_the_order_of_bytes() -> None:

@@ -401,3 +401,31 @@ def test_the_frontier_has_targets_of_links_and_site_maps_that_are_not_stored(
     assert (hosts["new.example"]["stored"], hosts["new.example"]["targets"]) == (0, 2)
     assert run("frontier", "--hosts", "--by", "host").code == 2
     assert run("frontier", "--host", "none.example").code == 1
+
+
+def test_the_frontier_leaves_out_traps_redirects_and_links_that_are_not_followed(
+    store: DocumentStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def copy(text: int) -> str:
+        return f"<html><title>Story</title><body><p>{' '.join(words(text, 90))}</p></body>"
+
+    good = [URL + name for name in ("story/9", "view?page=9", "other?sid=3", "both", "calendar/about")]
+    traps = [URL + name for name in ("calendar/2031-07", "view?page=1&sid=77", "other?sid=4")]
+    for month in range(1, 9):
+        put(store, f"{URL}calendar/2024-0{month}", copy(1))
+    for page_number, sid in ((1, ""), (1, "&sid=5"), (1, "&sid=6"), (2, ""), (2, "&sid=5")):
+        put(store, f"{URL}view?page={page_number}{sid}", copy(page_number + 10))
+    put(store, URL + "story/1", copy(30))
+    put(store, URL + "story/2", copy(31))
+    anchors = {"anchors": True}
+    links = "".join(f'<a href="{url}">link</a>' for url in (URL + "both", URL + "only-from-a-copy"))
+    put(store, "https://a.example/lists/a", copy(40).replace("</body>", links), at=0)
+    put(store, "https://a.example/lists/b", copy(40).replace("</body>", links), at=1, **anchors)
+    store.cells.apply("urn:docstore:links:a.example", [SetCell("anchor", b"links:/lists/", T0, b"closed")])
+    linked(store, "https://hub.example/", *good, *traps, URL + "moved")
+    store.put_page(URL + "moved", b"", status=301, headers=(("Location", URL),), fetched_at=T0)
+    store.close()
+    run = Terminal(tmp_path / "store", capsys)
+    assert set(run("frontier").out.split()) == set(good)
+    everything = {*good, *traps, URL + "moved", URL + "only-from-a-copy"}
+    assert set(run("frontier", "--all").out.split()) == everything

@@ -647,3 +647,19 @@ def test_each_package_of_the_owner_is_used_at_a_named_place() -> None:
                 found[package].add(path.relative_to(root.parent).as_posix())
     for package, places in PLACES.items():
         assert places <= found[package], package
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mon Sep 29 00:41:50 BST 2008", "2008-09-28T23:41:50Z"),  # a feed of a course on retrieval
+        ("Wed, 01 May 2024 08:00:00 CEST", "2024-05-01T06:00:00Z"),
+        ("Wed, 01 May 2024 08:00:00 CET", "2024-05-01T07:00:00Z"),
+        ("Wed, 01 May 2024 08:00 JST", "2024-04-30T23:00:00Z"),
+        ("Wed, 01 May 2024 08:00:00 EDT", "2024-05-01T12:00:00Z"),
+        ("Wed, 01 May 2024 08:00:00 +0200 (CEST)", "2024-05-01T06:00:00Z"),
+        ("Wed, 01 May 2024 08:00:00 IST", "2024-05-01T08:00:00Z"),  # of India, Israel or Ireland: read as UTC
+    ],
+)
+def test_names_of_zones_in_dates_of_feeds(text: str, expected: str) -> None:
+    assert published_time(text) == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +57,27 @@ def test_a_second_crawl_with_session_ids_makes_no_more_requests_than_the_first(t
     assert [run["real"] for run in runs] == [sites.SHORT_SITE + 1] * 2
     first, again = (run["stats"]["docstore/pages"] for run in runs)
     assert again <= first
+
+
+def test_redirects_to_pages_that_are_fetched_already_are_captures(tmp_path: Path) -> None:
+    pages = 20
+
+    def site(path: str, _query: Mapping[str, str]) -> sites.Answer:
+        kind, _, number = path.strip("/").partition("/")
+        if kind == "old":
+            return sites.Answer("", 301 if number != "3" else 302, f"/page/{number}")
+        if kind == "loop":
+            return sites.Answer("", 302, "/loop/b" if number == "a" else "/loop/a")
+        links = {f"/{kind}/{n}": f"{kind} {n}" for n in range(pages) for kind in ("page", "old")}
+        return sites.page(f"{sites.REAL}{path}", sites.sentences(path, 30), links | {"/loop/a": "x"})
+
+    with sites.serve(site) as served:
+        settings = {"DOCSTORE_STORE": tmp_path / "s", "DOCSTORE_DURABILITY": "none", "REDIRECT_MAX_TIMES": 3}
+        ran = crawl(served.url, **settings)
+        with docstore.open(tmp_path / "s") as store:
+            for number in range(pages):
+                old = store.get(f"{served.url}old/{number}")
+                assert old is not None and old.status == (302 if number == 3 else 301)
+                assert old.newest.header("location") == f"{served.url}page/{number}"
+            assert store.get(f"{served.url}loop/a").status == 302  # type: ignore[union-attr]
+    assert ran["stats"]["docstore/redirects"] >= pages + 1

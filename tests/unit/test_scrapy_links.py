@@ -6,7 +6,8 @@ import pytest
 
 pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install '.[scrapy]'")
 
-from docstore.scrapy.links import AT_FIRST, ENOUGH, ONE_IN, LinkGate, State, shape_of
+from docstore.model.keys import template_of
+from docstore.scrapy.links import AT_FIRST, ENOUGH, ONE_IN, LinkGate, State
 
 SHAPE = "a.example/calendar?month"
 
@@ -23,7 +24,7 @@ SHAPE = "a.example/calendar?month"
     ],
 )
 def test_pages_of_one_template_have_one_shape(url: str, shape: str) -> None:
-    assert shape_of(url) == shape
+    assert template_of(url) == shape
 
 
 def closed() -> LinkGate[int]:

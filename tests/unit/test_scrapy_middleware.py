@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("scrapy", reason="Scrapy is not installed: pip install '.[scrapy]'")
 
 import scrapy
-from scrapy import Request
+from scrapy import Request, signals
 from scrapy.exceptions import DropItem
 from scrapy.http import HtmlResponse, Response, XmlResponse
 from scrapy.utils.test import get_crawler
@@ -69,6 +69,15 @@ class Crawl:
         """Of a page with two links."""
         links = [Request(f"{response.url}/next{number}") for number in range(2)]
         return [request.url for request in self.gives(response, *links)]
+
+    def redirected(self, url: str, target: str, status: int = 301, **meta: Any) -> None:
+        """What Scrapy says of a redirect that it follows."""
+        response = Response(url, status=status, headers={"Location": target})
+        request = Request(url, method=meta.pop("method", "GET"), meta=meta)
+        spider = self.crawler.spider
+        self.crawler.signals.send_catch_log(
+            signals.response_downloaded, response=response, request=request, spider=spider
+        )
 
 
 def answer(url: str, body: bytes = STORY, *, status: int = 200, depth: int = 5, **meta: Any) -> HtmlResponse:
@@ -294,18 +303,30 @@ def test_permanent_errors_redirects_and_pictures_are_stored(crawl: Callable[...,
     session.gives(answer("https://a.example/gone", status=410))
     picture = Response("https://a.example/p.png", headers={"Content-Type": "image/png"}, body=b"\x89PNG\x00\xff")
     session.gives(picture)
-    session.gives(
-        answer(A, redirect_urls=["https://a.example/old", "https://a.example/older"], redirect_reasons=[301, 302])
-    )
+    session.redirected("https://a.example/old", "/older")
+    session.redirected("https://a.example/older", A, 302)
+    session.gives(answer(A))
     stored = session.store.get("https://a.example/old", follow_redirects=True)
     assert stored is not None
     assert (stored.url, stored.via) == (A, ("https://a.example/old", "https://a.example/older"))
     assert session.store.get("https://a.example/p.png").body == b"\x89PNG\x00\xff"  # type: ignore[union-attr]
     assert session.store.get("https://a.example/gone").status == 410  # type: ignore[union-attr]
-    session.gives(
-        answer("https://a.example/m", redirect_urls=["https://a.example/refresh"], redirect_reasons=["meta refresh"])
-    )
-    assert session.store.get("https://a.example/refresh") is None
+    session.redirected("https://a.example/form", A, 303, method="POST")
+    session.redirected("https://a.example/unwanted", A, docstore_store=False)
+    session.redirected("https://a.example/seen-by-the-spider", A, handle_httpstatus_list=[301])
+    session.redirected("https://a.example/mail", "mailto:a@a.example")
+    session.redirected("https://a.example/last", A, 308)
+    session.middleware.spider_idle(session.crawler.spider)  # type: ignore[arg-type]
+    redirects = {url: session.store.get(url) for url in session.store.urls()}
+    assert {
+        url: (page.status, page.newest.header("location"))
+        for url, page in redirects.items()
+        if page and page.status and 300 < page.status < 400
+    } == {
+        "https://a.example/old": (301, "https://a.example/older"),
+        "https://a.example/older": (302, A),
+        "https://a.example/last": (308, A),
+    }
 
 
 def test_a_store_that_fails_does_not_stop_the_crawl(crawl: Callable[..., Crawl]) -> None:
@@ -369,7 +390,8 @@ def test_the_pipeline_stores_items_with_a_page_and_drops_duplicates(crawl: Calla
 
 def test_pages_and_items_carry_the_label_of_the_crawl(crawl: Callable[..., Crawl]) -> None:
     session = crawl(DOCSTORE_CRAWL="2024-05")
-    session.gives(answer(A, redirect_urls=["https://a.example/old"], redirect_reasons=[301]))
+    session.redirected("https://a.example/old", A)
+    session.gives(answer(A))
     with pipeline(session) as process:
         process({"url": B, "body": COPY, "headers": TYPE})
     for url in (A, B, "https://a.example/old"):

@@ -302,7 +302,7 @@ def test_a_checksum_that_does_not_decide_alone_compares_bytes(tmp_path: Path) ->
         assert list(check(store.opened)) == []
 
 
-@pytest.mark.parametrize("options", [{"apply": "flag"}, {"kinds": ("contained",)}, {"kinds": ()}])
+@pytest.mark.parametrize("options", [{"apply": "flag"}, {"apply": "reject", "kinds": ("contained",)}, {"kinds": ()}])
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         SweepOptions(**options)
@@ -447,3 +447,40 @@ def test_a_later_capture_of_bytes_that_others_were_rejected_for_is_kept(store: D
     report = sweep(store, SweepOptions(apply="reject", canonical_policy=CanonicalPolicy.OLDEST, threads=1))
     assert (report.applied, report.left) == ({}, {"needed": 1})
     assert not list(store.orphans())
+
+
+def put_contained(store: DocumentStore) -> None:
+    """Two long pages that contain a third, a page of their template alone, and others."""
+    inner, menu = words(50, 200), words(51, 30)
+    put(store, "inner", page(inner), at=1)
+    put(store, "whole", page(f"{words(52, 60)} {inner} {words(53, 60)}"), at=2)
+    put(store, "other-whole", page(f"{words(54, 300)} {inner}"), at=3)
+    for number in range(4):
+        put(store, f"template/{number}", page(f"{menu} {words(60 + number, 150)}"), at=4)
+
+
+def test_a_sweep_by_overlap_clusters_pages_with_one_that_contains_them(store: DocumentStore) -> None:
+    put_contained(store)
+    assert sweep(store, SweepOptions(threads=1)).clusters == 0
+    report = sweep(store, SweepOptions(threads=1, measure="overlap"))
+    assert (report.clusters, report.duplicates, report.threshold) == (1, 1, 0.9)
+    urls = [BASE + name for name in ("whole", "inner", "other-whole", "template/0", "template/1")]
+    kept = store.collapse(urls)
+    assert BASE + "inner" not in kept or BASE + "other-whole" not in kept
+    assert len(kept) == len(urls) - 1 and {BASE + "template/0", BASE + "template/1"} <= set(kept)
+    assert sweep(store, SweepOptions(threads=1, measure="overlap")).written == 0
+    assert sweep(store, SweepOptions(threads=1, measure="overlap", threshold=0.2)).clusters == 1
+
+
+def test_contained_pages_are_stored_by_reference_and_read_as_before(store: DocumentStore) -> None:
+    put_contained(store)
+    before = said(store, ["inner", "whole", "other-whole"])["get"]
+    options = SweepOptions(threads=1, measure="overlap", apply="reference", kinds=("contained",))
+    assert sweep(store, options).applied == {"contained": 1}
+    after = said(store, ["inner", "whole", "other-whole"])["get"]
+    assert {url: one[:2] for url, one in after.items()} == {url: one[:2] for url, one in before.items()}
+    with pytest.raises(InvalidArgument, match="only stored by reference"):
+        SweepOptions(apply="reject", kinds=("contained",))
+    with pytest.raises(InvalidArgument, match="measure"):
+        SweepOptions(measure="cosine")
+    assert list(check(store)) == []
