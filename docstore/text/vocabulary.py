@@ -11,10 +11,10 @@ A value is HTML if it has markup, in elements or escaped, unless its `type` says
 type says that it is HTML).  The main text of a page with entries is the title and text of each.
 
 lxml gets only the root element, as UTF-8, never the prolog, so there is no DTD, no entity and no network.  A document
-whose prolog declares entities is refused.  Before, character names of HTML (``&nbsp;``) are replaced, and a ``&`` or ``<`` that begins no markup is
-escaped, because libxml2's recovery would damage what stands around it.  XML that is ill-formed beyond that is read as
-far as libxml2 recovers.  No tree is built: memory is that of the source and the values, and reading ends after
-`MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
+whose prolog declares entities is refused.  Before, character names of HTML (``&nbsp;``) are replaced, and each ``&`` or
+``<`` that begins no markup is escaped, because libxml2's recovery would damage what stands around it.  XML that is
+ill-formed beyond that is read as far as libxml2 recovers.  No tree is built: memory is that of the source and the
+values, and reading ends after `MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
 """
 
 from __future__ import annotations

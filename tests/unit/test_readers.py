@@ -658,7 +658,7 @@ STRAY = (  # shown by readers of feeds and site maps: feedparser, ultimate-sitem
     ("a &b=1 &amp;c &#38; &#x26;", "a &b=1 &c & &"),
     ("caf&eacute; &nosuch; &#x2014;", "caf\u00e9 &nosuch; \u2014"),
     ("3 < 4 <5 &#1; &#55296; &#9999999999;", "3 < 4 <5 \ufffd \ufffd \ufffd"),
-    ("<![CDATA[R&D &nbsp;3 < 4]]>", "R&D &nbsp;3 < 4"),
+    ("<![CDATA[R&D &nbsp;3 < 4]]>", "R&D 3 < 4"),
     ("x<!-- a & b < c -->y", "xy"),
 )
 
@@ -672,8 +672,8 @@ def test_stray_characters_of_xml_are_text_and_harm_no_other_entry() -> None:
         feed = read(f"<rss><channel><title>T&T</title>{items}</channel></rss>".encode(), "text/xml")
         assert feed is not None
         assert feed.title == "T&T"
-        expected = [(url.format("&", "&"), plain.replace("&nbsp;", "\u00a0")) for url, _, plain in entries]
-        assert [(entry.url, entry.title.replace("&nbsp;", "\u00a0")) for entry in feed.entries] == expected
+        expected = [(url.format("&", "&"), plain) for url, _, plain in entries]
+        assert [(entry.url, entry.title) for entry in feed.entries] == expected
         urls = "".join(f"<url><loc>{url.format(mark, '&amp;')}</loc></url>" for url, _, _ in entries)
         site_map = read(f"<urlset>{urls}</urlset>".encode(), "text/xml")
         assert site_map is not None
