@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -118,3 +119,24 @@ def test_a_shell_is_near_an_untitled_text_of_its_host(tmp_path: Path) -> None:
         store.put_page("https://a.example/one", article.encode(), headers={"Content-Type": "text/plain"})
         verdict = store.put_page("https://a.example/two", shell.encode(), headers=HTML).verdict
         assert verdict.kind == VerdictKind.NEAR
+
+
+def test_the_type_that_a_crawler_identified_is_read_and_written_again(tmp_path: Path) -> None:
+    text = TEXTS["koi8-r"]
+    message = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>" + text.encode("koi8-r")
+    record = (
+        "WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://a.example/\r\nWARC-Date: 2024-05-01T00:00:00Z\r\n"
+        "WARC-Record-ID: <urn:uuid:6d1a1f2e-0000-4000-8000-000000000001>\r\nContent-Type: application/http; "
+        f"msgtype=response\r\n{IDENTIFIED_HEADER}: text/html; charset=koi8-r\r\nContent-Length: {len(message)}\r\n\r\n"
+    )
+    (tmp_path / "a.warc").write_bytes(record.encode() + message + b"\r\n\r\n")
+    store = ["--store", str(tmp_path / "s")]
+    assert main(["init", *store]) == 0
+    assert main(["ingest", str(tmp_path / "a.warc"), *store]) == 0
+    with docstore.open(tmp_path / "s") as opened:
+        found = opened.get("https://a.example/")
+        assert found is not None and (found.text, found.newest.charset) == (text, "koi8-r")
+    assert main(["export", "--output", str(tmp_path / "b.warc.gz"), *store]) == 0
+    written = gzip.decompress((tmp_path / "b.warc.gz").read_bytes())
+    head, _, http = written.rpartition(b"HTTP/1.1")
+    assert IDENTIFIED_HEADER.encode() in head and IDENTIFIED_HEADER.encode() not in http
