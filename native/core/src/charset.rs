@@ -155,7 +155,11 @@ pub fn guess(body: &[u8], content_type: &str) -> Name {
     detector.feed(&rest[..rest.len().min(GUESS_BYTES)], false);
     let cut = detector.guess(tld, true);
     detector.feed(&[], true);
-    if is_multi_byte(cut) { cut } else { detector.guess(tld, true) }
+    if is_multi_byte(cut) {
+        cut
+    } else {
+        detector.guess(tld, true)
+    }
 }
 
 /// UTF-16 without a mark, by the zero bytes of its ASCII characters.
