@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-TARGETS = Path(__file__).parent.parent / "docstore" / "reference" / "data"
+TARGETS = Path(__file__).parent.parent / "tests" / "reference" / "data"
 
 
 def tables(folder: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 UNICODE_VERSION = "14.0.0"
-TARGET = Path(__file__).parent.parent / "docstore" / "reference" / "data" / "unicode.txt"
+TARGET = Path(__file__).parent.parent / "tests" / "reference" / "data" / "unicode.txt"
 
 UNSPACED_BLOCKS = {
     "Thai": [(0x0E00, 0x0E7F)],

@@ -29,7 +29,7 @@ from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREF
 from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.dedup.kernel import words
 from docstore.model import capture
-from docstore.model.capture import STORED_TEXT
+from docstore.model.capture import IDENTIFIED_HEADER, STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
 from docstore.model.plain import LAST_MICROS, Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec, VerdictKind, micros
@@ -535,9 +535,9 @@ class WarcExport(PageWriter):
         if exported.records and self._write_recorded(exported, digest, date):
             return
         headers = one_line_headers(page.headers)
-        truncated = [value for name, value in headers if name == TRUNCATED_HEADER]
-        if truncated:
-            headers = tuple(header for header in headers if header[0] != TRUNCATED_HEADER)
+        recorded = {name: value for name, value in headers if name in {TRUNCATED_HEADER, IDENTIFIED_HEADER}}
+        if recorded:
+            headers = tuple(header for header in headers if header[0] not in recorded)
         is_resource = _is_resource(page, headers)
         written = "sha1:" + base64.b32encode(digest).decode() if is_resource or _is_http(page.url) else ""
         start = self._stream.written_bytes
@@ -548,7 +548,8 @@ class WarcExport(PageWriter):
             RECORDED_DIGEST: "" if page.payload_digest == written else page.payload_digest,
             "WARC-IP-Address": page.ip,
             "WARC-TREC-ID": page.docno,
-            TRUNCATED_HEADER: truncated[-1] if truncated else "",
+            TRUNCATED_HEADER: "",
+            **recorded,
         }
         earlier = self._seen.get(digest) if page.body else None
         if earlier is None and page.status == NOT_MODIFIED and page.url == self._last[0]:

@@ -47,7 +47,8 @@ from docstore.archives.http import (
     parse_message,
 )
 from docstore.archives.source import Source
-from docstore.model.types import Headers, Page
+from docstore.model.capture import IDENTIFIED_HEADER
+from docstore.model.types import Headers, Page, header_of
 
 _SHOWN_BYTES = 40
 _STEP_BYTES = 1 << 20
@@ -509,6 +510,9 @@ class RecordReader:
             raise Refused(cut)
         if truncated:
             headers += ((TRUNCATED_HEADER, truncated),)
+        identified = header.get(IDENTIFIED_HEADER.lower())
+        if identified and ("charset" in identified.lower() or header_of(headers, "content-type") is None):
+            headers += ((IDENTIFIED_HEADER, identified),)
         ip, docno = header.get("warc-ip-address"), header.get("warc-trec-id")
         page = Page(url, body, status, headers, fetched_at, ip, _payload_digest(header), docno)
         return PageEntry(page, kind, offset, header.get("warc-record-id"), flaw), is_whole

@@ -13,6 +13,7 @@ from docstore.cli import answers, output
 from docstore.cli.opening import open_named
 from docstore.model import keys
 from docstore.model.analysis import BITS
+from docstore.model.capture import content_type_of
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.plain import asdict
 from docstore.model.types import Schema
@@ -176,7 +177,7 @@ def _shown(pieces: Iterable[Piece], *, all_blocks: bool) -> list[Piece]:
 
 def print_explanation(document: Document, capture: Capture, extractor: str, *, as_json: bool) -> bool:
     """Print why each block of a capture is main text or not; False if it has no HTML."""
-    content_type = capture.header("content-type")
+    content_type = content_type_of(capture.headers or (), document.row_key)
     if not capture.body or not is_html(capture.body, content_type):
         output.note(f"{document.url} has no HTML at {output.iso(capture.timestamp)}; nothing to explain")
         return False

@@ -16,7 +16,9 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
+from docstore.compiled import docstore_native
 from docstore.model import plain
+from docstore.model.capture import content_type_of
 from docstore.reading.shown import capture_fields
 
 if TYPE_CHECKING:
@@ -314,6 +316,9 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
     """Print the parts of a capture that the options of `get` select; False if that is the text and it is empty."""
     if args.json:
         fields = {"url": document.url, **capture_fields(capture)}
+        if capture.body and capture.charset:
+            content_type = content_type_of(capture.headers or (), document.row_key)
+            fields["charset_source"] = docstore_native.charset_of(capture.body, content_type)[1]
         if document.via:
             fields["via"] = list(document.via)
         if args.outline:

@@ -146,7 +146,7 @@ def _families(args: argparse.Namespace) -> tuple[str, ...]:
     if args.explain:
         return ("http", "text", "dedup", "page")
     if args.json:
-        return ("http", "text", "dedup", "page") if args.body else ("http", "text", "dedup")
+        return ("http", "text", "dedup", "page")  # the body tells where its charset comes from
     if args.body:
         return ("page",)
     return ("http",) if args.headers else ("text",)

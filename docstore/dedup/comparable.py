@@ -21,8 +21,8 @@ evidence that the text is boilerplate (a notice or a menu) and that the main sub
 2. *Evidence* is a third page with such a text, of the host of one of the two, whose title contradicts both.  For two
    hosts it does not count if the page of its host is an article (its text has a quarter of its title's words, and is at
    least half of the visible text), because the third page may be a printer version.  For one host it is enough that one
-   of the two shows more words outside its main text than in it, or that neither text has a quarter of the words of its
-   title.
+   of the two shows more words outside its main text than in it, or that both have titles and neither text has a quarter
+   of the words of its title.
 
 Pages of other hosts are not evidence, so that an attacker cannot hide copies of a page.  Figures: `docs/dedup.md`.
 """
@@ -196,7 +196,10 @@ def title_mismatch(page: TitledPage, other: TitledPage, like_them: Iterable[Titl
     if not titles_contradict(page, other):
         return False
     if page.host and page.host == other.host:
-        if not (page.is_named or other.is_named) or not (page.is_mostly_main and other.is_mostly_main):
+        are_titled = bool(page.title_words and other.title_words)
+        if are_titled and not (page.is_named or other.is_named):
+            return True
+        if not (page.is_mostly_main and other.is_mostly_main):
             return True
         return has_evidence(page, other, like_them)
     articles = {each.host for each in (page, other) if each.is_article}

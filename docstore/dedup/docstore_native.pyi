@@ -32,6 +32,15 @@ class Kernel:
 TEXT_LIMIT_BYTES: int
 """Text is taken from the first bytes of a body, so many at most."""
 
+def charset_of(body: bytes, content_type: str) -> tuple[str, str]:
+    """The encoding of a body, and what says so: "bom", "http", "meta", "xml" or "guessed"."""
+
+def guess_charset(body: bytes, content_type: str) -> str:
+    """The encoding that is guessed for a body without declaration."""
+
+def wide_charset(head: bytes) -> str | None:
+    """UTF-16 without a mark, if a head is that."""
+
 def joined_words(text: str, table: bytes) -> str: ...
 def held_words(text: str, wanted: Sequence[str]) -> tuple[list[bool], int]: ...
 def has_words(text: bytes, wanted: str, least: int, share: int) -> bool: ...

@@ -29,7 +29,7 @@ from docstore.model.format import (
     VERDICT_PREVIOUS,
     VERDICT_STORED,
 )
-from docstore.model.keys import url_of
+from docstore.model.keys import host_of, url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Headers, Page, Previous, Verdict, VerdictKind
 
@@ -58,6 +58,8 @@ STATUS = ("http", b"status")
 HEADERS = ("http", b"headers")
 TYPE = ("http", b"type")
 CHARSET = ("http", b"charset")
+IDENTIFIED_HEADER = "WARC-Identified-Payload-Type"
+"""Name under which the type that a crawler identified stands among the headers, if it adds to them."""
 IP = ("http", b"ip")
 PAYLOAD_DIGEST = ("http", b"payload_digest")
 DOCNO = ("http", b"docno")
@@ -247,6 +249,22 @@ def decode_headers(value: bytes) -> Headers:
         shown = value[:16].hex()
         raise CorruptionError("http:headers does not decode", expected="headers as in docs/format.md", found=shown)
     return headers
+
+
+def content_type_of(headers: Headers, row_key: bytes) -> str:
+    """The content type by which a body is analysed, whenever that is done.
+
+    The media type is that of the first Content-Type, or else the one that a crawler identified.  If it has no charset,
+    that of a later one is added.  The top-level domain of the URL is the first parameter, `tld`: it helps to guess.
+    """
+    types = [value for name, value in headers if name.lower() == "content-type"]
+    types += [value for name, value in headers if name.lower() == IDENTIFIED_HEADER.lower()]
+    media_type, _, parameters = (types[0] if types else "").partition(";")
+    if len(types) > 1 and "charset" not in parameters.lower():
+        later = (value.partition(";")[2] for value in types[1:])
+        parameters = next((value for value in later if "charset" in value.lower()), parameters)
+    domain = host_of(row_key).partition(b",")[0].decode("ascii", "replace")
+    return f"{media_type.partition(',')[0].strip()}; tld={domain}" + (parameters and f"; {parameters}")
 
 
 def capture_values(page: Page, url: str, content_type: str | None, analysis: Analysis) -> Sorted:

@@ -52,7 +52,7 @@ class IndexQueries:
             document = self._reader.get(row_key, families=("page", "http"))
             if document is None:
                 raise InvalidArgument(f"{page} is not in the store; ask with a body, or `docstore put` it first")
-            body, content_type = document.body or b"", document.newest.header("content-type")
+            body, content_type = document.body or b"", capture.content_type_of(document.newest.headers or (), row_key)
             status = document.status or 0
         else:
             body = bytes(page)

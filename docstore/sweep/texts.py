@@ -36,7 +36,6 @@ from docstore.model.format import (
     SWEEP_SHINGLES_SUFFIX,
 )
 from docstore.model.sets import Numbers, Sets
-from docstore.model.types import header_of
 from docstore.reading.documents import DocumentReader
 from docstore.storage.values import raw_bytes_of
 from docstore.store import DocumentStore
@@ -271,13 +270,14 @@ class Maker:
         types = [self._content_type(number) for number in numbers]
         return {
             "body": [self._value(number, capture.BODY) for number in numbers],
-            "content_type": [None if value is None else value.encode("utf-8", "surrogatepass") for value in types],
+            "content_type": [value.encode("utf-8", "surrogatepass") for value in types],
             "identity": self._versions.bodies[numbers].reshape(-1),
         }
 
-    def _content_type(self, number: int) -> str | None:
+    def _content_type(self, number: int) -> str:
         encoded = self._value(number, capture.HEADERS)
-        return header_of(capture.decode_headers(encoded) if encoded else (), "content-type")
+        headers = capture.decode_headers(encoded) if encoded else ()
+        return capture.content_type_of(headers, self._versions.row_keys[number])
 
     def _text(self, number: int) -> bytes:
         cell_value = self._versions.texts[number]

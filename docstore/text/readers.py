@@ -14,7 +14,8 @@ The first rule that matches the body's head (first 1024 bytes, after a byte orde
 4. an XML type, or ``<?xml`` without a type: `vocabulary`, which knows some roots and those of the user's file;
 5. the type is in `READERS`; no type: plain text.
 
-Plain text and Markdown have no reader if the head has control characters, as binary files with a wrong type have.
+Plain text, Markdown and JSON have no reader if one in `CONTROLS_SHARE` characters of the head is a control character,
+as in binary files with a wrong type; without a type, if any is.  UTF-16 is known by its mark or by its zero bytes.
 
 *Plain text*: its lines.  *Markdown*: rules for the common part of CommonMark (headings, lists, quotes, code, links,
 tables, emphasis, front matter) convert it to HTML, which the kernel reads.  This is simpler than a full parser and
@@ -49,6 +50,7 @@ TEXT_LIMIT_BYTES: Final = docstore_native.TEXT_LIMIT_BYTES
 MARKDOWN_LIMIT_BYTES: Final = 1 << 20
 """A longer body is read as plain text: Markdown takes some microseconds a character."""
 SHELL_WORDS: Final = 50
+CONTROLS_SHARE: Final = 64
 JSON_LD_LIMIT_BYTES: Final = 1 << 20
 
 _GZIP: Final = b"\x1f\x8b\x08"
@@ -61,6 +63,8 @@ _BINARY_STARTS: Final = (_PDF, b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x0
 _HEAD_BYTES: Final = 1024
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_WARNINGS_BYTES: Final = 4096
+_LIST: Final = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:rss|feed|rdf:rdf|urlset|sitemapindex)[\s>]", re.IGNORECASE)
 _ROOT: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?(?s:.*?)\?>|<!--(?s:.*?)-->|<!(?!--)[^>]*+>|(?!))*+"
     rb"<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)"
@@ -101,9 +105,17 @@ def media_type_of(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
+def _without_warnings(body: bytes) -> bytes:
+    """A body without messages of PHP before a feed or site map."""
+    start = _LIST.search(body, 0, _WARNINGS_BYTES)
+    return body[start.start() :] if start and b" on line " in body[: start.start()] else body
+
+
 def _head(body: bytes) -> bytes:
-    head = body[:_HEAD_BYTES]
-    return head[2:].replace(b"\0", b"") if head.startswith(_UTF_16_MARKS) else head
+    head = _without_warnings(body[:_WARNINGS_BYTES])[:_HEAD_BYTES]
+    if head.startswith(_UTF_16_MARKS):
+        return head[2:].replace(b"\0", b"")
+    return head.replace(b"\0", b"") if b"\0" in head and docstore_native.wide_charset(head) else head
 
 
 def _root(head: bytes) -> bytes:
@@ -142,7 +154,7 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
         return pdf_text(body)
     if body.startswith(_BINARY_STARTS):
         return None
-    body = body[:TEXT_LIMIT_BYTES]
+    body = _without_warnings(body[:TEXT_LIMIT_BYTES])
     head = _head(body)
     is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
     is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
@@ -151,7 +163,9 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
 
         return read_xml(body, content_type, vocabulary)
     reader = READERS.get("application/json" if media_type.endswith("+json") else media_type or "text/plain")
-    return reader(body, content_type) if reader and head.strip() and not _CONTROLS.search(head) else None
+    controls = len(_CONTROLS.findall(head))
+    is_text = controls <= max(1, len(head) // CONTROLS_SHARE) if media_type else not controls
+    return reader(body, content_type) if reader and head.strip() and is_text else None
 
 
 def _starts_xml(head: bytes) -> bool:
@@ -407,7 +421,7 @@ def json_text(body: bytes, content_type: str | None) -> Text | None:
     """
     encoding, source = decode(body, content_type)
     try:
-        root = json.loads(source, strict=False, parse_int=str)
+        root = json.loads(source.replace("\0", ""), strict=False, parse_int=str)
     except ValueError as error:
         raise Unreadable(f"no JSON: {error}") from error
     except RecursionError as error:

@@ -11,18 +11,21 @@ A value is HTML if it has markup, in elements or escaped, unless its `type` says
 type says that it is HTML).  The main text of a page with entries is the title and text of each.
 
 lxml gets only the root element, as UTF-8, never the prolog, so there is no DTD, no entity and no network.  A document
-whose prolog declares entities is refused.  Character names of HTML (``&nbsp;``) are replaced before.  Ill-formed XML is
-read as far as libxml2 recovers.  No tree is built: memory is that of the source and the values, and reading ends after
-`MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
+whose prolog declares entities is refused.  Before, character names of HTML (``&nbsp;``) are replaced, and each ``&`` or
+``<`` that begins no markup is escaped, because libxml2's recovery would damage what stands around it.  XML that is
+ill-formed beyond that is read as far as libxml2 recovers.  No tree is built: memory is that of the source and the
+values, and reading ends after `MOST_ENTRIES` entries or `MOST_ELEMENTS` elements.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
-from html import escape, unescape
+from html import escape
+from html.entities import html5
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urljoin
 
@@ -170,7 +173,7 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
         return None
     first_line = prolog[0].count("\n")
     reading = _Reading(known)
-    problem = _feed(reading, _NAMED.sub(_character, source[prolog.end() :]), first_line)
+    problem = _feed(reading, _MENDED.sub(_mended, source[prolog.end() :]), first_line)
     text = reading.done(encoding)
     if problem and not (text.main or text.title or text.entries):
         raise Unreadable(f"the XML is not well-formed: {problem}")
@@ -184,7 +187,11 @@ _PROLOG: Final = re.compile(
     re.IGNORECASE,
 )
 _NAME: Final = re.compile(r"<(?![!?])(?:[^\s<>/:]+:)?([^\s<>/:]+)")
-_NAMED: Final = re.compile(r"&[A-Za-z][A-Za-z0-9]{1,31};")
+_MENDED: Final = re.compile(
+    r"(?s:<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|<\?.*?(?:\?>|\Z))"
+    r"|&#(?:x([0-9A-Fa-f]{1,8})|([0-9]{1,10}));|&(?:[A-Za-z][A-Za-z0-9]{1,31};)?|<(?![^\W\d]|[:/!?])"
+)
+"""What has no references, and references and characters that may have to be mended."""
 _PREDEFINED: Final = frozenset({"&amp;", "&lt;", "&gt;", "&quot;", "&apos;"})
 
 
@@ -197,12 +204,15 @@ def _decoded(body: bytes, content_type: str | None) -> tuple[str, str]:
     return encoding, _NOT_XML.sub("\ufffd", text)
 
 
-def _character(match: re.Match[str]) -> str:
-    """The character of a reference by a name that HTML defines and XML does not."""
-    if match[0] in _PREDEFINED:
-        return match[0]
-    text = unescape(match[0])
-    return text if text == match[0] else escape(text)
+def _mended(match: re.Match[str]) -> str:
+    """References that XML knows as they are, names of HTML as their characters, other ``&`` and ``<`` escaped."""
+    source = match[0]
+    if source in _PREDEFINED or source[:2] in ("<!", "<?"):
+        return source
+    if match[1] or match[2]:
+        number = int(match[1], 16) if match[1] else int(match[2])
+        return "\ufffd" if number > sys.maxunicode or _NOT_XML.match(chr(number)) else source
+    return escape(html5.get(source[1:], source))
 
 
 def _feed(reading: _Reading, source: str, first_line: int) -> str:

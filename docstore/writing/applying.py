@@ -27,7 +27,6 @@ from docstore.model.types import (
     Policy,
     RowMutations,
     VerdictKind,
-    header_of,
 )
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, NewPage, value_name
@@ -335,7 +334,7 @@ class Repairer:
         headers = self._reads(old.columns.get(capture.HEADERS, INLINE_TAG))
         if headers is None or lost - MADE_AGAIN - {capture.BODY}:
             return False
-        content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
+        content_type = capture.content_type_of(capture.decode_headers(headers) if headers else (), row_key)
         analysis = self._side.kernel.analyse(body, content_type)
         values = capture.analysis_values(analysis) | {capture.BODY: body}
         with self._side.committer.lock:

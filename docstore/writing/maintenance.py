@@ -34,7 +34,6 @@ from docstore.model.types import (
     ReadSpec,
     RowMutations,
     SetCell,
-    header_of,
 )
 from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_buckets
@@ -232,7 +231,7 @@ class PageDeleter:
             if raw and record.columns.get(capture.STATUS, b"")[1:2] == b"2":
                 name = value_name(raw)
                 if name not in said:
-                    content_type = header_of(capture.decode_headers(headers), "content-type") if headers else None
+                    content_type = capture.content_type_of(capture.decode_headers(headers) if headers else (), row_key)
                     analysis = self._poster.kernel.analyse(raw, content_type, links=True)
                     said[name] = outgoing(keys.url_of(row_key), raw, content_type, analysis)
                 found[record.timestamp] = said[name]

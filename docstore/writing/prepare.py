@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from docstore.dedup.kernel import Kernel
 from docstore.model.analysis import Analysis
-from docstore.model.capture import Sorted, capture_values
+from docstore.model.capture import Sorted, capture_values, content_type_of
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.keys import row_key_and_url
@@ -84,8 +84,8 @@ class Preparer:
         """
         addressed = [self._address(page, any_time) for page in pages]
         bodies = [
-            (page.body, page.header("content-type"))
-            for page, (_, _, _, error) in zip(pages, addressed, strict=True)
+            (page.body, content_type_of(page.headers, row_key))
+            for page, (row_key, _, _, error) in zip(pages, addressed, strict=True)
             if not error and page.status != 304
         ]
         analyses = zip(bodies, self._kernel.analyse_many(bodies, links=anchors), strict=True)

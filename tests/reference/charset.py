@@ -3,9 +3,12 @@ r"""Body bytes and Content-Type -> encoding name and text.  Never raises, linear
 Which encoding, first that holds (names and labels are the WHATWG's):
 
 1. A byte order mark: EF BB BF utf-8, FE FF utf-16be, FF FE utf-16le.  It is not part of the text.
+   UTF-16 without a mark is known by the zero bytes of its first 1024 bytes (`charset::wide` of the native kernel).
 2. The *declared* encoding: ``charset=`` of the Content-Type, else the first known one of a ``<meta>`` in the first 1024
-   bytes (``charset``, or ``http-equiv=content-type`` with ``content``; utf-16 there means utf-8 and x-user-defined
-   means windows-1252), else that of an XML declaration; unless rule 3 says that it lies.
+   bytes (``charset``, or ``http-equiv=content-type`` with ``content``, also misspelt; utf-16 there means utf-8 and
+   x-user-defined means windows-1252), else that of an XML declaration, else that of a *late* ``<meta>``: one in the
+   first MiB before the body, which begins with the first start tag of an element that no head has; unless rule 3 says
+   that it lies.
 3. *Lies.*  Let lead = the number of bytes from 0xC2 to 0xF4 in a body that is valid UTF-8, else 0.
 
    - declared single-byte, lead >= 1: utf-8;
@@ -14,7 +17,8 @@ Which encoding, first that holds (names and labels are the WHATWG's):
    - declared utf-8, but decoding gives more U+FFFD than half of the body's bytes from 0xC2 to 0xF4, and another
      declaration (Content-Type, meta or XML) names another encoding: that one.
 4. None declared: utf-8 if the body is valid UTF-8, or has at least 8 bytes from 0xC2 to 0xF4 per U+FFFD of its decoding
-   (a body cut off, one broken byte); else windows-1252.
+   (a body cut off, one broken byte); else it is guessed (`charset::guess`, by chardetng, with the top-level domain that
+   the Content-Type has as its parameter `tld`).  ASCII with an escape sequence may be iso-2022-jp.
 
 Decoding is the standard's: a malformed UTF-8 sequence gives one U+FFFD per maximal subpart, a byte without a character
 gives U+FFFD, and ``replacement`` one U+FFFD for the whole body.  `multibyte` decodes utf-16 and the legacy multi-byte
@@ -27,6 +31,7 @@ import codecs
 import re
 from typing import Final, NamedTuple
 
+from docstore.compiled import docstore_native
 from tests.reference import multibyte, tables
 from tests.reference.tokens import ATTRIBUTES, ascii_lower, attributes
 
@@ -61,6 +66,31 @@ _NO_LEAD_BYTES: Final = bytes(byte for byte in range(256) if not 0xC2 <= byte <=
 _HTTP_CHARSET: Final = re.compile(
     r""";[\t ]*charset[\t ]*=[\t ]*(?:"([^"]*)"?|'([^']*)'?|([^\s;"']+))""", re.IGNORECASE | re.ASCII
 )
+_HTTP_EQUIV: Final = re.compile("http(?=.*equ).{5}", re.DOTALL)
+_LATE_BYTES: Final = 1 << 20
+_LATE: Final = re.compile(
+    rf"[^<]*+<(?:!--.*?-->|(?P<name>[A-Za-z][^\t\n\f\r />]*+)(?P<attributes>{ATTRIBUTES})>"
+    r"|(?!!--)[!/?][^>]*>|(?=[^A-Za-z!/?]))",
+    re.DOTALL,
+)
+_HEAD: Final = frozenset(
+    [
+        "html",
+        "head",
+        "title",
+        "base",
+        "basefont",
+        "bgsound",
+        "link",
+        "meta",
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "noframes",
+    ]
+)
+_SKIPPED: Final = frozenset(["title", "script", "style", "noscript", "template", "noframes"])
 _META_CONTENT: Final = re.compile(
     r"""charset[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"([^"]*)"|'([^']*)'|([^"'\t\n\f\r ;][^\t\n\f\r ;]*))""",
     re.IGNORECASE | re.ASCII,
@@ -92,19 +122,39 @@ def _of_content_type(content_type: str | None) -> str | None:
 
 def _of_meta(head: str) -> str | None:
     """The encoding that the first meta element with a known one declares."""
-    for found in _PRESCAN.finditer(head):
-        if found[1] is None:
-            continue
-        declared = attributes(found[1])
-        label = declared.get("charset")
-        if label is None and ascii_lower(declared.get("http-equiv", "")) == "content-type":
-            content = _META_CONTENT.search(declared.get("content", ""))
-            label = (content[1] or content[2] or content[3]) if content else None
-        encoding = encoding_of_label(label or "")
-        if encoding is not None:
-            if encoding in _UTF_16:
-                return "utf-8"
-            return "windows-1252" if encoding == "x-user-defined" else encoding
+    found = (_of_attributes(found[1]) for found in _PRESCAN.finditer(head) if found[1] is not None)
+    return next((encoding for encoding in found if encoding), None)
+
+
+def _of_attributes(source: str) -> str | None:
+    """The encoding that a meta element declares."""
+    declared = attributes(source)
+    label = declared.get("charset")
+    equivalent = next((value for name, value in declared.items() if _HTTP_EQUIV.match(name)), "")
+    if label is None and re.sub("[^A-Za-z]", "", equivalent).lower() == "contenttype":
+        content = _META_CONTENT.search(declared.get("content", ""))
+        label = (content[1] or content[2] or content[3]) if content else None
+    encoding = encoding_of_label(label or "")
+    if encoding in _UTF_16:
+        return "utf-8"
+    return "windows-1252" if encoding == "x-user-defined" else encoding
+
+
+def _of_late_meta(body: bytes) -> str | None:
+    """The encoding that the first meta element with a known one declares, if it stands before the body."""
+    head, place = body[:_LATE_BYTES].decode("latin-1"), 0
+    while found := _LATE.match(head, place):
+        place = found.end()
+        name = ascii_lower(found["name"] or "")
+        if name and name not in _HEAD:
+            return None
+        if name == "meta" and (encoding := _of_attributes(found["attributes"])):
+            return encoding
+        if name in _SKIPPED:
+            end = re.compile(f"</(?ai:{name})").search(head, place)
+            if end is None:
+                return None
+            place = end.start()
     return None
 
 
@@ -131,20 +181,28 @@ def decode(body: bytes, content_type: str | None = None) -> Decoded:
         if body.startswith(mark):
             return Decoded(encoding, decode_as(body[len(mark) :], encoding))
     head = body[:_PRESCAN_BYTES]
-    declarations = [_of_content_type(content_type)]
-    if declarations[0] in _UTF_16 and b"\0" not in head:
-        declarations[0] = None
+    of_type = _of_content_type(content_type)
+    wide = docstore_native.wide_charset(head) if b"\0" in head else None
+    if wide is not None:
+        return Decoded(wide, decode_as(body, wide))
+    head_text = head.decode("latin-1")
+    declarations = [
+        None if of_type in _UTF_16 and b"\0" not in head else of_type,
+        _of_meta(head_text),
+        _of_xml(head_text),
+    ]
+    declarations = [name for name in declarations if name is not None]
+    if all(name == "utf-8" for name in declarations):
+        declarations += [name for name in [_of_late_meta(body)] if name is not None]
     try:
         utf_8 = body.decode("utf-8")
     except UnicodeDecodeError:
-        head_text = head.decode("latin-1")
-        declarations += [_of_meta(head_text), _of_xml(head_text)]
-        return _decode_not_utf_8(body, [name for name in declarations if name is not None])
+        return _decode_not_utf_8(body, declarations, content_type)
     # The text is found; the open question is whether a declaration takes precedence over it.
-    declared = declarations[0]
-    if declared is None:
-        head_text = head.decode("latin-1")
-        declared = _of_meta(head_text) or _of_xml(head_text) or "utf-8"
+    if declarations:
+        declared = declarations[0]
+    else:
+        declared = _guess(body, content_type) if body.isascii() and b"\x1b" in body else "utf-8"
     if declared == "utf-8":
         return Decoded("utf-8", utf_8)
     if declared in _SINGLE_BYTE:
@@ -154,7 +212,11 @@ def decode(body: bytes, content_type: str | None = None) -> Decoded:
     return Decoded(declared, decode_as(body, declared))
 
 
-def _decode_not_utf_8(body: bytes, declarations: list[str]) -> Decoded:
+def _guess(body: bytes, content_type: str | None) -> str:
+    return docstore_native.guess_charset(body, content_type or "")
+
+
+def _decode_not_utf_8(body: bytes, declarations: list[str], content_type: str | None) -> Decoded:
     """Rules 2 to 4 for a body that is not valid UTF-8."""
     declared = declarations[0] if declarations else None
     if declared is not None and declared != "utf-8":
@@ -164,7 +226,8 @@ def _decode_not_utf_8(body: bytes, declarations: list[str]) -> Decoded:
     if declared is None:
         if leads >= _SURE_LEADS * broken:
             return Decoded("utf-8", utf_8)
-        return Decoded("windows-1252", decode_as(body, "windows-1252"))
+        guessed = _guess(body, content_type)
+        return Decoded(guessed, decode_as(body, guessed))
     other = next((name for name in declarations if name != "utf-8"), None)
     if other is not None and 2 * broken > leads:
         return Decoded(other, decode_as(body, other))

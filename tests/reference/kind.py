@@ -5,18 +5,34 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from docstore.compiled import docstore_native
+
 HTML_TYPES: Final = frozenset({"text/html", "application/xhtml+xml"})
 XML_TYPES: Final = frozenset({"text/xml", "application/xml"})
 LIST_ROOTS: Final = frozenset({b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"})
 HEAD_BYTES: Final = 1024
+WARNINGS_BYTES: Final = 4096
 
 _BINARY_STARTS: Final = (b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _SNIFFED: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*<(?:[A-Za-z!]|\?xml(?=(?s:.*)<html))", re.IGNORECASE)
+_LIST: Final = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:rss|feed|rdf:rdf|urlset|sitemapindex)[\s>]", re.IGNORECASE)
 _ROOT: Final = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s++|<\?(?s:.*?)\?>|<!--(?s:.*?)-->|<!(?!--)[^>]*+>|(?!))*+"
     rb"<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)"
 )
+
+
+def _head(body: bytes) -> bytes:
+    """The first bytes without messages of PHP before a feed or site map; of UTF-16 without its zeros."""
+    head = body[:WARNINGS_BYTES]
+    start = _LIST.search(head)
+    if start and b" on line " in head[: start.start()]:
+        head = head[start.start() :]
+    head = head[:HEAD_BYTES]
+    if head.startswith(_UTF_16_MARKS):
+        return head[2:].replace(b"\0", b"")
+    return head.replace(b"\0", b"") if b"\0" in head and docstore_native.wide_charset(head) else head
 
 
 def is_html(body: bytes, content_type: str | None) -> bool:
@@ -24,8 +40,7 @@ def is_html(body: bytes, content_type: str | None) -> bool:
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if body.startswith(_BINARY_STARTS) or (media_type and media_type not in HTML_TYPES | XML_TYPES):
         return False
-    head = body[:HEAD_BYTES]
-    head = head[2:].replace(b"\0", b"") if head.startswith(_UTF_16_MARKS) else head
+    head = _head(body)
     match = _ROOT.match(head)
     root = match[1].lower() if match else b""
     if root in LIST_ROOTS:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docstore.compiled import docstore_native
 from tests.reference.charset import LABELS, decode, decode_as, encoding_of_label
 
 HTML = "text/html"
@@ -52,7 +53,9 @@ def test_encoding_is_found(body: bytes, content_type: str | None, encoding: str,
         (b"<metal charset=koi8-r>", "windows-1252"),
         (b"<meta charset=koi8-r", "windows-1252"),
         (b"<?xml version='1.0' encoding='koi8-r'?>", "koi8-r"),
-        (b" " * 1020 + b"<meta charset=koi8-r>", "windows-1252"),
+        (b" " * 1020 + b"<meta charset=koi8-r>", "koi8-r"),
+        (b"<meta httpequiv=ContentType content='text/html; charset=koi8-r'>", "koi8-r"),
+        (b"<meta http-equiv=refresh content='text/html; charset=koi8-r'>", "windows-1252"),
     ],
 )  # fmt: skip
 def test_declaration_in_the_head(head: bytes, encoding: str) -> None:
@@ -147,3 +150,82 @@ def test_any_body_is_decoded(body: bytes, content_type: str | None) -> None:
     decoded = decode(body, content_type)
     assert decoded.encoding in LABELS
     decoded.text.encode("utf-8")
+
+
+LATE = (  # head with a meta of koi8-r behind the first 1024 bytes -> whether it counts
+    ("<html><head><script>{pad}</script><meta charset=koi8-r></head>", True),
+    ("<!doctype html><!-- <body> {pad} --><title><body></title><META CHARSET='koi8-r'>", True),
+    ("<style>{pad}</style></head><meta http-equiv=content-type content='text/html; charset=koi8-r'>", True),
+    ("<html><head>{pad}</head><body><meta charset=koi8-r>", False),
+    ("<p>{pad}<meta charset=koi8-r>", False),
+    ("<head><!-- {pad} <meta charset=koi8-r> -->", False),
+    ("<head><script>{pad} '<meta charset=koi8-r>'</script>", False),
+    ("<head><script>{pad}<meta charset=koi8-r>", False),
+    ("<head><link href='{pad}<meta charset=koi8-r>", False),
+)
+
+
+@pytest.mark.parametrize(("head", "counts"), LATE)
+def test_a_late_declaration_counts_before_the_body(head: str, counts: bool) -> None:
+    body = head.format(pad=" " * 3000).encode() + b"\n<p>\xe1\xe2\xe9 text"
+    assert (decode(body, HTML).encoding == "koi8-r") == counts
+    assert docstore_native.charset_of(body, HTML)[0] == decode(body, HTML).encoding
+
+
+PARTS = [*"<>/!?-'\" =;\u00e9", "<!--", "-->", "<meta ", "charset=gbk", "<title", "</title>", "<p>", "<script>"]
+PARTS += ["</script>", "http-equiv", "httpequiv", "=content-type", " content='text/html; charset=big5'"]
+
+
+@given(st.lists(st.sampled_from(PARTS)))
+@settings(max_examples=300, deadline=None)
+def test_late_declarations_are_found_by_native_code_as_by_the_reference(parts: list[str]) -> None:
+    for head in ("<!--" + " " * 1024 + "-->", ""):
+        body = (head + "".join(parts)).encode("latin-1")
+        assert docstore_native.charset_of(body, HTML)[0] == decode(body, HTML).encoding
+
+
+def test_late_declarations_are_looked_for_in_linear_time() -> None:
+    for part in (b"<!--", b"<a ", b"<meta x='", b"<script>", b"<title></", b"<!", b"< "):
+        decode(part * 200_000, HTML)
+        docstore_native.charset_of(part * 200_000, HTML)
+
+
+@pytest.mark.parametrize("mark", [True, False])
+@pytest.mark.parametrize("encoding", ["utf-16le", "utf-16be"])
+@pytest.mark.parametrize("text", ["plain words\n", '{"text": "\u65e5\u672c\u8a9e\u306e\u6587\u7ae0\u3002"}\n' * 4])
+@pytest.mark.parametrize("content_type", [None, "text/plain", "text/plain; charset=utf-8"])
+def test_utf_16_is_known_with_and_without_its_mark(
+    mark: bool, encoding: str, text: str, content_type: str | None
+) -> None:
+    body = ("\ufeff" * mark + text).encode(encoding)
+    assert decode(body, content_type) == (encoding, text)
+    assert docstore_native.charset_of(body, content_type or "") == (encoding, "bom" if mark else "guessed")
+
+
+def test_stray_zero_bytes_are_not_utf_16() -> None:
+    for body in (b"a\0b", b"words and \0 words \0", "\u3042\u3044".encode("shift_jis") * 40 + b"\0", b"\0\0", b"\0"):
+        assert "utf-16" not in decode(body, "text/plain").encoding
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "origin"),
+    [
+        (b"\xef\xbb\xbfa", HTML, "bom"),
+        (b"a", "text/html; charset=utf-8", "http"),
+        (b"<meta charset=gbk>a", HTML, "meta"),
+        (b"<?xml version='1.0' encoding='gbk'?>", HTML, "xml"),
+        (b"a", HTML, "guessed"),
+        ("\u00e9".encode(), "text/html; charset=latin1", "guessed"),
+        (b"caf\xe9", HTML, "guessed"),
+    ],
+)
+def test_where_a_charset_comes_from_is_known(body: bytes, content_type: str, origin: str) -> None:
+    assert docstore_native.charset_of(body, content_type)[1] == origin
+
+
+def test_the_top_level_domain_helps_to_guess() -> None:
+    body = "<p>\u0106wikla i \u017c".encode("windows-1250")
+    guesses = {tld: docstore_native.guess_charset(body, f"text/html; tld={tld}") for tld in ("pl", "ru", "gr")}
+    assert len(set(guesses.values())) == 3
+    for odd in ("", "P", "\u0440\u0444", "a.b", "x;"):
+        docstore_native.guess_charset(body, f"text/html; tld={odd}")

@@ -10,6 +10,28 @@ use crate::tokens::each_attribute;
 
 const PRESCAN_BYTES: usize = 1024;
 const SURE_LEADS: usize = 8;
+/// In how much of a body a late declaration is looked for.
+const LATE_BYTES: usize = 1 << 20;
+/// How much of a body is guessed from, behind its first byte that is not ASCII.
+const GUESS_BYTES: usize = 1 << 20;
+/// Elements of a head; any other begins the body.
+const HEAD: [&[u8]; 13] = [
+    b"html",
+    b"head",
+    b"title",
+    b"base",
+    b"basefont",
+    b"bgsound",
+    b"link",
+    b"meta",
+    b"script",
+    b"style",
+    b"noscript",
+    b"template",
+    b"noframes",
+];
+/// Those of them whose content is skipped.
+const SKIPPED: [&[u8]; 6] = [b"title", b"script", b"style", b"noscript", b"template", b"noframes"];
 
 /// An encoding of the standard; compared by identity.
 pub type Name = &'static Encoding;
@@ -39,52 +61,130 @@ fn decode_as(body: &[u8], name: Name) -> Decoded<'_> {
     }
 }
 
+/// What says which encoding a body has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Bom,
+    Http,
+    Meta,
+    Xml,
+    Guessed,
+}
+
 /// Find the encoding of a body and decode it.
 pub fn decode<'a>(body: &'a [u8], content_type: &str) -> Decoded<'a> {
+    decode_told(body, content_type).0
+}
+
+/// Find the encoding of a body and what says so, and decode it.
+pub fn decode_told<'a>(body: &'a [u8], content_type: &str) -> (Decoded<'a>, Origin) {
     if let Some(rest) = body.strip_prefix(b"\xef\xbb\xbf") {
-        return decode_as(rest, encoding_rs::UTF_8);
+        return (decode_as(rest, encoding_rs::UTF_8), Origin::Bom);
     }
     for (mark, name) in [(b"\xfe\xff", encoding_rs::UTF_16BE), (b"\xff\xfe", encoding_rs::UTF_16LE)] {
         if let Some(rest) = body.strip_prefix(mark) {
-            return decode_as(rest, name);
+            return (decode_as(rest, name), Origin::Bom);
         }
     }
     let head = &body[..body.len().min(PRESCAN_BYTES)];
-    let of_header = of_content_type(content_type).filter(|&name| !is_utf_16(name) || head.contains(&0));
+    let has_zero = memchr::memchr(0, head).is_some();
+    let of_header = of_content_type(content_type).filter(|&name| !is_utf_16(name) || has_zero);
+    if let Some(name) = wide(head).filter(|_| has_zero) {
+        return (decode_as(body, name), if of_header == Some(name) { Origin::Http } else { Origin::Guessed });
+    }
+    let early = || [(of_header, Origin::Http), (of_meta(head), Origin::Meta), (of_xml(head), Origin::Xml)];
+    let is_said = |(name, origin): (Option<Name>, Origin)| name.map(|name| (name, origin));
+    let late = || is_said((of_late_meta(body), Origin::Meta));
     let Ok(utf_8) = simdutf8::basic::from_utf8(body) else {
-        let declared: Vec<Name> = [of_header, of_meta(head), of_xml(head)].into_iter().flatten().collect();
-        return decode_not_utf_8(body, &declared);
+        let mut declared: Vec<(Name, Origin)> = early().into_iter().filter_map(is_said).collect();
+        if declared.iter().all(|said| said.0 == encoding_rs::UTF_8) {
+            declared.extend(late());
+        }
+        return decode_not_utf_8(body, &declared, content_type);
     };
-    let declared = of_header.or_else(|| of_meta(head)).or_else(|| of_xml(head)).unwrap_or(encoding_rs::UTF_8);
-    let name = if (is_single_byte(declared) && !body.is_ascii())
-        || (is_multi_byte(declared) && lead_bytes(body) >= SURE_LEADS)
-    {
-        encoding_rs::UTF_8
-    } else {
-        declared
+    let declared = match of_header {
+        Some(name) => Some((name, Origin::Http)),
+        None => early().into_iter().find_map(is_said).or_else(late),
+    };
+    let (name, origin) = match declared {
+        Some((name, _))
+            if (is_single_byte(name) && !body.is_ascii())
+                || (is_multi_byte(name) && lead_bytes(body) >= SURE_LEADS) =>
+        {
+            (encoding_rs::UTF_8, Origin::Guessed)
+        }
+        Some(said) => said,
+        None if body.is_ascii() && memchr::memchr(0x1b, body).is_some() => (guess(body, content_type), Origin::Guessed),
+        None => (encoding_rs::UTF_8, Origin::Guessed),
     };
     if name == encoding_rs::UTF_8 || is_single_byte(name) {
-        return (name, Cow::Borrowed(utf_8));
+        return ((name, Cow::Borrowed(utf_8)), origin);
     }
-    decode_as(body, name)
+    (decode_as(body, name), origin)
 }
 
-fn decode_not_utf_8<'a>(body: &'a [u8], declared: &[Name]) -> Decoded<'a> {
-    if let Some(&first) = declared.first().filter(|&&name| name != encoding_rs::UTF_8) {
-        return decode_as(body, first);
+fn decode_not_utf_8<'a>(body: &'a [u8], declared: &[(Name, Origin)], content_type: &str) -> (Decoded<'a>, Origin) {
+    if let Some(&(first, origin)) = declared.first().filter(|said| said.0 != encoding_rs::UTF_8) {
+        return (decode_as(body, first), origin);
     }
     let utf_8 = String::from_utf8_lossy(body);
     let (leads, broken) = (lead_bytes(body), utf_8.matches('\u{fffd}').count());
-    if declared.is_empty() {
+    let Some(&(_, first)) = declared.first() else {
         if leads >= SURE_LEADS * broken {
-            return (encoding_rs::UTF_8, utf_8);
+            return ((encoding_rs::UTF_8, utf_8), Origin::Guessed);
         }
-        return decode_as(body, encoding_rs::WINDOWS_1252);
+        return (decode_as(body, guess(body, content_type)), Origin::Guessed);
+    };
+    match declared.iter().find(|said| said.0 != encoding_rs::UTF_8) {
+        Some(&(other, origin)) if 2 * broken > leads => (decode_as(body, other), origin),
+        _ => ((encoding_rs::UTF_8, utf_8), first),
     }
-    match declared.iter().find(|&&name| name != encoding_rs::UTF_8) {
-        Some(other) if 2 * broken > leads => decode_as(body, other),
-        _ => (encoding_rs::UTF_8, utf_8),
+}
+
+/// The encoding that a body without declaration most likely has.
+///
+/// Content types that docstore makes have the top-level domain as their first parameter.  A body may be cut within a
+/// character, so its end does not speak against an encoding of several bytes.
+pub fn guess(body: &[u8], content_type: &str) -> Name {
+    let tld = content_type.split(';').nth(1).and_then(|hint| hint.trim_start_matches(' ').strip_prefix("tld="));
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let tld = tld.map(str::as_bytes).filter(|tld| tld.iter().all(|&byte| is_letter(byte)));
+    let ascii = Encoding::ascii_valid_up_to(body);
+    let rest = if ascii == body.len() { body } else { &body[ascii.saturating_sub(2)..] };
+    let mut detector = chardetng::EncodingDetector::new();
+    detector.feed(&rest[..rest.len().min(GUESS_BYTES)], false);
+    let cut = detector.guess(tld, true);
+    detector.feed(&[], true);
+    if is_multi_byte(cut) {
+        cut
+    } else {
+        detector.guess(tld, true)
     }
+}
+
+/// UTF-16 without a mark, by the zero bytes of its ASCII characters.
+///
+/// All of them are the upper bytes of characters of text.  They are a quarter of the characters; or one in 64 if the
+/// head is no UTF-8 and has no unpaired surrogate, as in texts of Chinese and Japanese.
+pub fn wide(head: &[u8]) -> Option<Name> {
+    let units = || head.chunks_exact(2).filter(|unit| **unit != [0, 0]);
+    let is_text = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0xa0..);
+    let zeros = |place: usize| units().filter(|unit| unit[place] == 0).count();
+    let (name, upper) = match (zeros(0), zeros(1)) {
+        (0, _) => (encoding_rs::UTF_16LE, 1),
+        (_, 0) => (encoding_rs::UTF_16BE, 0),
+        _ => return None,
+    };
+    let (count, narrow) = (units().count(), zeros(upper));
+    if narrow < 2 || !units().filter(|unit| unit[upper] == 0).all(|unit| is_text(unit[1 - upper])) {
+        return None;
+    }
+    let is_whole = || {
+        let (text, _) = name.decode_without_bom_handling(&head[..head.len() & !1]);
+        std::str::from_utf8(head).is_err_and(|error| error.error_len().is_some())
+            && !text.trim_end_matches('\u{fffd}').contains('\u{fffd}')
+    };
+    (4 * narrow >= count || (64 * narrow >= count && is_whole())).then_some(name)
 }
 
 /// How many bytes can begin a UTF-8 sequence.
@@ -135,17 +235,65 @@ fn of_meta(head: &[u8]) -> Option<Name> {
             Some((end, None)) => place = end,
             Some((end, Some(attributes))) => {
                 if let Some(name) = of_attributes(attributes) {
-                    return Some(match name {
-                        _ if is_utf_16(name) => encoding_rs::UTF_8,
-                        _ if name == encoding_rs::X_USER_DEFINED => encoding_rs::WINDOWS_1252,
-                        _ => name,
-                    });
+                    return Some(meant(name));
                 }
                 place = end;
             }
         }
     }
     None
+}
+
+/// The encoding that the first meta element with a known one declares, if it stands before the body.
+///
+/// Unlike the first look, this one is linear: it ends at markup that has no end.
+fn of_late_meta(body: &[u8]) -> Option<Name> {
+    let head = &body[..body.len().min(LATE_BYTES)];
+    let mut place = 0;
+    loop {
+        let start = place + memchr::memchr(b'<', &head[place..])? + 1;
+        let rest = &head[start..];
+        if let Some(comment) = rest.strip_prefix(b"!--") {
+            place = start + 3 + memchr::memmem::find(comment, b"-->")? + 3;
+            continue;
+        }
+        let Some(first) = rest.first() else { return None };
+        if !first.is_ascii_alphabetic() {
+            let is_markup = matches!(first, b'!' | b'/' | b'?');
+            place = if is_markup { start + memchr::memchr(b'>', rest)? + 1 } else { start };
+            continue;
+        }
+        let length = rest.iter().take_while(|&&byte| !is_blank(byte) && byte != b'>' && byte != b'/').count();
+        let is_one = |names: &[&[u8]]| names.iter().any(|name| rest[..length].eq_ignore_ascii_case(name));
+        if !is_one(&HEAD) {
+            return None;
+        }
+        let end = tag_end(head, start + length);
+        if end >= head.len() {
+            return None;
+        }
+        if is_one(&[b"meta"]) {
+            if let Some(name) = of_attributes(&head[start + length..end]) {
+                return Some(meant(name));
+            }
+        }
+        place = end + 1;
+        if is_one(&SKIPPED) {
+            let is_end = |at: &usize| {
+                head[at + 2..].get(..length).is_some_and(|name| name.eq_ignore_ascii_case(&rest[..length]))
+            };
+            place += memchr::memmem::find_iter(&head[place..], b"</").find(|at| is_end(&(place + at)))?;
+        }
+    }
+}
+
+/// What a meta element means by an encoding.
+fn meant(name: Name) -> Name {
+    match name {
+        _ if is_utf_16(name) => encoding_rs::UTF_8,
+        _ if name == encoding_rs::X_USER_DEFINED => encoding_rs::WINDOWS_1252,
+        _ => name,
+    }
 }
 
 /// The markup that begins at `start`: its end, and the attributes if it is a meta element.
@@ -193,12 +341,19 @@ fn tag_end(head: &[u8], place: usize) -> usize {
     crate::tokens::attributes_end(head, place)
 }
 
+/// Whether an attribute is `http-equiv`, or a misspelling of it.
+fn is_http_equiv(name: &[u8]) -> bool {
+    name.len() > 8
+        && name[..4].eq_ignore_ascii_case(b"http")
+        && name.windows(3).any(|part| part.eq_ignore_ascii_case(b"equ"))
+}
+
 fn of_attributes(attributes: &[u8]) -> Option<Name> {
     let (mut charset, mut http_equiv, mut content) = (None, None, None);
     each_attribute(attributes, |name, value| {
         let kept = match name {
             _ if name.eq_ignore_ascii_case(b"charset") => &mut charset,
-            _ if name.eq_ignore_ascii_case(b"http-equiv") => &mut http_equiv,
+            _ if is_http_equiv(name) => &mut http_equiv,
             _ if name.eq_ignore_ascii_case(b"content") => &mut content,
             _ => return,
         };
@@ -214,7 +369,8 @@ fn of_attributes(attributes: &[u8]) -> Option<Name> {
     if let Some(charset) = charset {
         return of_label(&decoded(charset));
     }
-    if !decoded(http_equiv?).eq_ignore_ascii_case(b"content-type") {
+    let letters = |value: Vec<u8>| value.into_iter().filter(u8::is_ascii_alphabetic).collect::<Vec<u8>>();
+    if !letters(decoded(http_equiv?)).eq_ignore_ascii_case(b"contenttype") {
         return None;
     }
     of_label(of_meta_content(&decoded(content.unwrap_or(&[])))?)

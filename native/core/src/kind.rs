@@ -1,11 +1,15 @@
 //! What is HTML: `is_html` of `docstore/text/readers.py`.
 
+use crate::charset;
+
 const BINARY_STARTS: [&[u8]; 7] =
     [b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a"];
 const HTML_TYPES: [&str; 2] = ["text/html", "application/xhtml+xml"];
 const XML_TYPES: [&str; 2] = ["text/xml", "application/xml"];
 const LIST_ROOTS: [&[u8]; 5] = [b"rss", b"feed", b"rdf", b"urlset", b"sitemapindex"];
 const HEAD_BYTES: usize = 1024;
+const WARNED_ROOTS: [&[u8]; 5] = [b"rss", b"feed", b"rdf:rdf", b"urlset", b"sitemapindex"];
+const WARNINGS_BYTES: usize = 4096;
 
 /// Whether a body is read as HTML.
 pub fn is_html(body: &[u8], content_type: &str) -> bool {
@@ -18,12 +22,29 @@ pub fn is_html(body: &[u8], content_type: &str) -> bool {
     if !media_type.is_empty() && !is_any(&HTML_TYPES) && !is_any(&XML_TYPES) {
         return false;
     }
+    if is_list_behind_warnings(&body[..body.len().min(WARNINGS_BYTES)]) {
+        return false;
+    }
     let head = &body[..body.len().min(HEAD_BYTES)];
-    if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
-        let without_zeros: Vec<u8> = head[2..].iter().copied().filter(|&byte| byte != 0).collect();
+    let has_mark = head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff");
+    if has_mark || (head.contains(&0) && charset::wide(head).is_some()) {
+        let text = &head[if has_mark { 2 } else { 0 }..];
+        let without_zeros: Vec<u8> = text.iter().copied().filter(|&byte| byte != 0).collect();
         return begins_as_html(&without_zeros, media_type.is_empty(), is_any(&HTML_TYPES));
     }
     begins_as_html(head, media_type.is_empty(), is_any(&HTML_TYPES))
+}
+
+/// Whether messages of PHP stand before a feed or site map.
+fn is_list_behind_warnings(head: &[u8]) -> bool {
+    let Some(line) = memchr::memmem::find(head, b" on line ") else { return false };
+    let mut openings = memchr::memchr_iter(b'<', head).map(|at| (at, &head[at + 1..]));
+    let is_list = |name: &&[u8], rest: &[u8]| {
+        let ends = rest.get(name.len()).is_some_and(|byte| matches!(byte, b'\t'..=b'\r' | b' ' | b'>'));
+        ends && rest[..name.len()].eq_ignore_ascii_case(name)
+    };
+    let first = openings.find(|(_, rest)| WARNED_ROOTS.iter().any(|name| is_list(name, rest)));
+    first.is_some_and(|(at, _)| line < at)
 }
 
 fn begins_as_html(head: &[u8], is_untyped: bool, is_typed_html: bool) -> bool {

@@ -2,12 +2,15 @@
 //!
 //! Names and values that are stored as numbers are handed in: dictionaries of the numbers, or tuples of the words.
 
+use docstore_kernel::analysis::TEXT_LIMIT_BYTES;
+use docstore_kernel::charset::{self, Origin};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
 /// What is not UTF-8 in a header is kept.
 const ESCAPE: &str = "surrogateescape";
 
+use crate::detached;
 use crate::reads::{number, take, varint};
 use crate::records::{push_varint, utf8};
 
@@ -147,7 +150,42 @@ fn decode_headers<'py>(
     Some(pairs.to_tuple())
 }
 
+/// The encoding of a body, and what says so: bom, http, meta, xml or guessed.
+#[pyfunction]
+fn charset_of(body: &[u8], content_type: &Bound<'_, PyString>) -> PyResult<(String, &'static str)> {
+    let (python, content_type) = (content_type.py(), content_type.to_string_lossy());
+    let body = &body[..body.len().min(TEXT_LIMIT_BYTES)];
+    let ((name, _), origin) = detached(python, || charset::decode_told(body, &content_type))?;
+    let origin = match origin {
+        Origin::Bom => "bom",
+        Origin::Http => "http",
+        Origin::Meta => "meta",
+        Origin::Xml => "xml",
+        Origin::Guessed => "guessed",
+    };
+    Ok((lowered(name), origin))
+}
+
+/// The encoding that is guessed for a body without declaration.
+#[pyfunction]
+fn guess_charset(body: &[u8], content_type: &Bound<'_, PyString>) -> String {
+    lowered(charset::guess(body, &content_type.to_string_lossy()))
+}
+
+/// UTF-16 without a mark, if a head is that.
+#[pyfunction]
+fn wide_charset(head: &[u8]) -> Option<String> {
+    charset::wide(head).map(lowered)
+}
+
+fn lowered(name: charset::Name) -> String {
+    name.name().to_ascii_lowercase()
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(encode_headers, module)?)?;
+    module.add_function(wrap_pyfunction!(charset_of, module)?)?;
+    module.add_function(wrap_pyfunction!(guess_charset, module)?)?;
+    module.add_function(wrap_pyfunction!(wide_charset, module)?)?;
     module.add_function(wrap_pyfunction!(decode_headers, module)?)
 }
