@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
@@ -325,7 +324,6 @@ def _analysed(analysis: Analysis) -> tuple[str | bytes, ...]:
     )
 
 
-@lru_cache(maxsize=256)
 def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 

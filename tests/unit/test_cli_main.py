@@ -156,7 +156,7 @@ def test_get_imports_nothing_heavy(run: Terminal) -> None:
     script = (
         "import sys; from docstore.cli.main import main; "
         f"code = main(['get', 'https://a.example/', '--store', {str(run.store)!r}]); "
-        "heavy = {'numpy', 'lxml', 'warcio', 'tqdm', 'shtab', 'brotli', 'dataclasses', 'logging', 'shutil', "
+        "heavy = {'numpy', 'lxml', 'warcio', 'tqdm', 'shtab', 'brotli', 'logging', 'shutil', "
         "'http', 'ssl', 'docstore.serving', 'asyncio'}; "
         "heavy &= set(sys.modules); "
         "sys.exit(f'imported {heavy}' if heavy or code else 0)"
