@@ -186,12 +186,12 @@ def decode(body: bytes, content_type: str | None = None) -> Decoded:
     if wide is not None:
         return Decoded(wide, decode_as(body, wide))
     head_text = head.decode("latin-1")
-    declarations = [
+    found = (
         None if of_type in _UTF_16 and b"\0" not in head else of_type,
         _of_meta(head_text),
         _of_xml(head_text),
-    ]
-    declarations = [name for name in declarations if name is not None]
+    )
+    declarations = [name for name in found if name is not None]
     if all(name == "utf-8" for name in declarations):
         declarations += [name for name in [_of_late_meta(body)] if name is not None]
     try:
