@@ -24,6 +24,7 @@ from tests.reference.blocks import (
     render,
     tag_marks,
 )
+from tests.reference.left_out import without_left_out
 from tests.reference.page import extractor as extractor_of
 from tests.reference.page import visible
 from tests.reference.scored import outlier_blocks
@@ -85,7 +86,7 @@ def explain(source: str, extractor: str) -> list[ExplainedBlock]:
     Raises:
         InvalidArgument: no extractor has that name, or it cannot be loaded.
     """
-    markup = split(source.replace("\0", "\ufffd"))
+    markup = without_left_out(split(source.replace("\0", "\ufffd")))
     if extractor == "scored":
         page, taken = scored.read(markup)
         full = outline(markup, apart=True)
