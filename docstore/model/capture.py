@@ -278,7 +278,7 @@ def capture_values(page: Page, url: str, content_type: str | None, analysis: Ana
     fields = (
         b"%d" % page.status,
         encode_headers(page.headers) if page.headers else b"",
-        _media_type(content_type) if content_type else "",
+        content_type.partition(";")[0].strip().lower() if content_type else "",
         analysis.charset,
         page.ip,
         page.payload_digest,
@@ -322,10 +322,6 @@ def _analysed(analysis: Analysis) -> tuple[str | bytes, ...]:
         simhash,
         sketch,
     )
-
-
-def _media_type(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
 
 
 def sort_fields(columns: tuple[Column, ...], fields: tuple[str | bytes, ...]) -> Sorted:

@@ -483,4 +483,4 @@ def test_contained_pages_are_stored_by_reference_and_read_as_before(store: Docum
         SweepOptions(apply="reject", kinds=("contained",))
     with pytest.raises(InvalidArgument, match="measure"):
         SweepOptions(measure="cosine")
-    assert list(check(store)) == []
+    assert list(check(store.opened)) == []
