@@ -16,9 +16,7 @@ from contextlib import ExitStack
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
-from docstore.compiled import docstore_native
 from docstore.model import plain
-from docstore.model.capture import content_type_of
 from docstore.reading.shown import capture_fields
 
 if TYPE_CHECKING:
@@ -317,6 +315,9 @@ def print_capture(args: argparse.Namespace, document: Document, capture: Capture
     if args.json:
         fields = {"url": document.url, **capture_fields(capture)}
         if capture.body and capture.charset:
+            from docstore.compiled import docstore_native  # here: `--help` prints without them
+            from docstore.model.capture import content_type_of
+
             content_type = content_type_of(capture.headers or (), document.row_key)
             fields["charset_source"] = docstore_native.charset_of(capture.body, content_type)[1]
         if document.via:
