@@ -2,7 +2,7 @@
 
 Large files are read and analysed in a second process, which gives the same portions in the same order.  Revisits are
 resolved after all pages of the run are committed, so that the order of files does not matter.  They are looked up in
-the whole store by the URI and date that they refer to, else by payload digest.
+the whole store by the URI and date that they refer to, else by payload digest, recorded or computed.
 """
 
 from __future__ import annotations

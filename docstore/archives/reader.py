@@ -343,7 +343,7 @@ class _Part(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as there are bytes."""
+        """Fill the buffer with the next bytes; give how many there were."""
         self._stream.seek(self._start + self._at)
         piece = self._stream.read(max(0, min(len(buffer), self._length - self._at)))
         buffer[: len(piece)] = piece

@@ -307,7 +307,7 @@ def _print_row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], 
             written += cell.rjust(width) if index in right else cell.ljust(width)
 
 
-# --- a capture, as `docstore get` prints it, by the whole command and by `direct`
+# --- a capture, as `docstore get` prints it
 
 
 def print_capture(args: argparse.Namespace, document: Document, capture: Capture) -> bool:
