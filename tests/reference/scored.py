@@ -59,6 +59,7 @@ from tests.reference.blocks import (
 from tests.reference.blocks import names as mark_names
 from tests.reference.combined import LITTLE_WEIGHT, SOLID_WEIGHT, lenient, subtree_sums
 from tests.reference.combined import select as select_combined
+from tests.reference.left_out import without_left_out
 from tests.reference.tokens import HIDDEN, Markup, decode_text
 
 SIZES: Final = (10, 20, 40, 80, 160, 320)
@@ -123,6 +124,7 @@ class Traits(NamedTuple):
 
 def scored(markup: Markup) -> str:
     """Main content of a page: blocks on lines of their own, white space folded; "" only if there is no text."""
+    markup = without_left_out(markup)
     page, taken = read(markup)
     return render(page.blocks[number] for number in select(page, taken, title_of(markup)))
 

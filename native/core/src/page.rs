@@ -97,18 +97,9 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
     let mut meta = Meta::default();
     let mut declared = Declared::default();
     let mut hidden_depth = 0usize;
-    let (mut heading, mut anchor) = (None, None);
+    let mut anchor = None;
     let mut href = String::new();
-    let mut end_heading = |heading: usize, number: usize, flow: &mut Flow| {
-        let text = text_between(source, tags, heading, number, flow);
-        if !text.is_empty() {
-            if !declared.headings.is_empty() {
-                declared.headings.push('\n');
-            }
-            declared.headings.push_str(&text);
-        }
-    };
-    let wanted = names::HIDDEN | names::HEADING | names::DECLARING | if links { names::LINKING } else { 0 };
+    let wanted = names::HIDDEN | names::DECLARING | if links { names::LINKING } else { 0 };
     for (number, tag) in tags.iter().enumerate() {
         let kind = properties(tag.name);
         if kind & wanted == 0 {
@@ -117,11 +108,6 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
         let (element, is_end) = (tag.name >> 1, tag.name & 1 == 1);
         if kind & names::HIDDEN != 0 {
             hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
-        } else if kind & names::HEADING != 0 {
-            if let Some(first) = heading.take() {
-                end_heading(first, number, flow);
-            }
-            heading = (!is_end && hidden_depth == 0).then_some(number);
         } else if kind & names::LINKING != 0 {
             if element == names::NAME_AREA && is_end {
                 continue;
@@ -154,9 +140,6 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
             declare(&mut meta, element, tag.attributes(source));
         }
     }
-    if let Some(first) = heading {
-        end_heading(first, tags.len(), flow);
-    }
     if let Some(first) = anchor {
         declared.links.push((href, text_between(source, tags, first, tags.len(), flow)));
     }
@@ -166,6 +149,37 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
     declared.lang = meta.lang.or(meta.content_language).unwrap_or_default();
     declared.canonical = meta.canonical.unwrap_or_default();
     declared
+}
+
+/// Text of the headings, one a line; tags are those that are not left out.
+#[inline(never)]
+pub fn headings(source: &[u8], tags: &[Tag], flow: &mut Flow) -> String {
+    let mut headings = String::new();
+    let mut hidden_depth = 0usize;
+    let mut heading = None;
+    for (number, tag) in tags.iter().enumerate() {
+        let kind = properties(tag.name);
+        let is_end = tag.name & 1 == 1;
+        if kind & names::HIDDEN != 0 {
+            hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
+        } else if kind & names::HEADING != 0 {
+            if let Some(first) = heading.take() {
+                push_line(&mut headings, &text_between(source, tags, first, number, flow));
+            }
+            heading = (!is_end && hidden_depth == 0).then_some(number);
+        }
+    }
+    if let Some(first) = heading {
+        push_line(&mut headings, &text_between(source, tags, first, tags.len(), flow));
+    }
+    headings
+}
+
+fn push_line(lines: &mut String, line: &str) {
+    if !lines.is_empty() && !line.is_empty() {
+        lines.push('\n');
+    }
+    lines.push_str(line);
 }
 
 /// Note what one html, meta or link tag declares.
