@@ -3,8 +3,9 @@
 An element is *left out*, with all that it holds, if
 
 - it is hidden: by ``hidden`` (but ``until-found``, which a search in the page shows), by ``aria-hidden="true"``, or by
-  ``display:none`` or ``visibility:hidden`` in its ``style``.  Rules in style sheets and scripts are not read.  An
-  element that holds more than half of the page's text is shown: scripts show such pages;
+  ``display:none`` or ``visibility:hidden`` in its ``style``.  Rules in style sheets and scripts are not read.  What
+  holds more than half of the page's text, or, if it is not inline, more than `PANEL_BYTES`, stays: scripts show such
+  pages, and panels behind tabs, and the extractors weigh them;
 - it is the reading of a ruby (rt, rp, rtc), or a list of choices (select, datalist);
 - a word of its class is one of `LINK_NAMES`: the edit links of wikis, and the link signs behind headings.
 
@@ -62,6 +63,8 @@ IMPLIED: Final = {
 REACH: Final = 16
 """Most open elements that the end tag of an inline one, and a heading for its button, look through."""
 HIDDEN_SHARE: Final = 2
+PANEL_BYTES: Final = 200
+"""A hidden element that is not inline and holds more is a panel that scripts show: extractors weigh it."""
 
 _SIGNS_OF_HIDING: Final = ("idden", "IDDEN", "isplay", "ISPLAY")
 EDIT_SIGNS: Final = ("/edit", "=edit")
@@ -111,7 +114,8 @@ def without_left_out(markup: Markup) -> Markup:
     done = -1
     for first, last, is_closed, is_hidden_one in sorted(_spans(markup, names)):
         held = before[last + 1] - before[first + 1]
-        if first < done or (is_hidden_one and held * HIDDEN_SHARE > before[-1]):
+        is_much = held * HIDDEN_SHARE > before[-1] or (held > PANEL_BYTES and markup.names[first] not in INLINE)
+        if first < done or (is_hidden_one and is_much):
             continue
         done = last
         if markup.names[first] in INLINE or markup.names[first] in RUBY or markup.contents[first] is not None:

@@ -20,6 +20,7 @@ const PILCROW: &str = "¶";
 const SIGN_BYTES: usize = 24;
 const REACH: usize = 16;
 const HIDDEN_SHARE: usize = 2;
+const PANEL_BYTES: usize = 200;
 const HIDING: [&str; 4] = ["idden", "IDDEN", "isplay", "ISPLAY"];
 
 /// By start tag: open elements on top that it ends.
@@ -208,12 +209,13 @@ impl LeftOut {
         let (mut read, mut written) = (0, 0);
         for &Span { first, last, is_closed, is_hidden } in &self.spans {
             let held = before[last + 1] - before[first + 1];
-            if first < read || (is_hidden && held * HIDDEN_SHARE > total) {
+            let kind = properties(tags[first].name);
+            let is_panel = held > PANEL_BYTES && kind & names::INLINE == 0;
+            if first < read || (is_hidden && (held * HIDDEN_SHARE > total || is_panel)) {
                 continue;
             }
             self.tags.copy_within(read..=first, written);
             written += first - read;
-            let kind = properties(tags[first].name);
             let mut tag = self.tags[written];
             if kind & (names::INLINE | names::RUBY | names::RAW) != 0 {
                 tag.name = NOTHING;
