@@ -36,7 +36,10 @@ def shown(source: str) -> tuple[str, str]:
         ("<p>a <span style='overflow:hidden'>b</span> <span title=hidden>c</span></p>", "a b c"),
         ("<p>a <span hidden=until-found>b</span></p>", "a b"),
         ("<div hidden>" + "more than all the rest " * 5 + "</div>", ("more than all the rest " * 5).strip()),
-        ("<p>a</p><div hidden>" + "word " * 50 + "</div>" + "<p>" + "b " * 300, "a | " + "word " * 50 + "| " + "b " * 300),
+        (
+            "<p>a</p><div hidden>" + "word " * 50 + "</div>" + "<p>" + "b " * 300,
+            "a | " + "word " * 50 + "| " + "b " * 300,
+        ),
         ("<p>Choose <select><option>x<optgroup label=l><option>y</select> now</p>", "Choose | now"),
         ("<datalist id=d><option value=x>x</option></datalist>shown", "shown"),
         ("<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp>字<rp>(</rp><rt>ji</rt><rp>)</rp></ruby>を", "漢字を"),
