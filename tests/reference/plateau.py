@@ -23,8 +23,8 @@ from itertools import chain
 from typing import NamedTuple
 
 from docstore.model.errors import InvalidArgument
-from tests.reference.page import fold_blocks, separators, shown_texts
 from tests.reference.left_out import without_left_out
+from tests.reference.page import fold_blocks, separators, shown_texts
 from tests.reference.tokens import Markup
 from tests.reference.words import words
 
