@@ -43,7 +43,7 @@ from tests.reference.blocks import (
     Block,
     Outline,
     outline,
-    render,
+    write,
 )
 from tests.reference.left_out import without_left_out
 from tests.reference.tokens import Markup
@@ -67,7 +67,7 @@ def combined(markup: Markup) -> str:
     markup = without_left_out(markup)
     page = outline(markup)
     blocks = page.blocks
-    return render(blocks[number] for number in select(page))
+    return write(blocks[number] for number in select(page))
 
 
 class Decision(NamedTuple):

@@ -4,20 +4,27 @@ An element is *left out*, with all that it holds, if
 
 - it is hidden: by ``hidden`` (but ``until-found``, which a search in the page shows), by ``aria-hidden="true"``, or by
   ``display:none`` or ``visibility:hidden`` in its ``style``.  Rules in style sheets and scripts are not read.  What
-  holds more than half of the page's text, or, if it is not inline, more than `PANEL_BYTES`, stays: scripts show such
-  pages, and panels behind tabs, and the extractors weigh them;
-- it is the reading of a ruby (rt, rp, rtc), or a list of choices (select, datalist);
-- a word of its class is one of `LINK_NAMES`: the edit links of wikis, and the link signs behind headings.
+  holds more than half of the page's text stays: scripts show such pages.  So do panels behind tabs and headings, for
+  the extractors to weigh: what is not inline, and holds more than `PANEL_BYTES` or has one of `PANEL_WORDS` in its
+  attributes; and links of more than `LINK_BYTES`, which are hidden from the ear alone;
+- it is the reading of a ruby (rt, rp, rtc), or a list of choices (select, datalist).
 
-So is the text ``¶`` between two tags; a link with one of `LINK_SIGNS` as its text and a ``#`` in its attributes; and
-``[`` links ``]`` if all these links lead to ``/edit`` or ``=edit``.
+What is left out within a line is gone before the text is weighed.  All else is a *sign*: it is weighed with the text
+around it, and where that is written, a blank stands in its place.  So a choice more moves no other text, and a heading
+is not taken for a repetition of its line in the table of contents.  Signs are
+
+- elements that are left out, but for inline ones, readings and raw ones;
+- what an element holds of which a word of its class is one of `LINK_NAMES`: the edit links of wikis, and the link signs
+  behind headings;
+- the text ``¶`` behind the start tag of a link or span, to the next tag; and the text of a link that is one of
+  `LINK_SIGNS`, with a ``#`` in its attributes;
+- ``[`` links ``]`` if all these links lead to ``/edit`` or ``=edit``, or have one of `EDIT_WORDS` as their text.
 
 A button in a heading, in dt or in summary, a button around a heading, and any element with ``role=button`` in a heading
 lose their tags, so that their text is that of the heading.  A button whose class names an accordion is a summary.
 
 An element ends at its end tag, at the end of an element around it, or at a tag of `IMPLIED` that implies its end; end
-tags of inline elements close nothing beyond the nearest other element.  The tags of inline elements and of ruby go with
-what they hold, those of all others stay, so that they end the line.
+tags of inline elements close nothing beyond the nearest other element.
 """
 
 from __future__ import annotations
@@ -31,8 +38,8 @@ from typing import Final, NamedTuple
 from tests.reference.tokens import INLINE, Markup, ascii_lower, attributes, decode_text
 
 NAMES: Final = frozenset({"rt", "rp", "rtc", "select", "datalist"})
-LINK_NAMES: Final = ("editsection", "headerlink")
-LINK_SIGNS: Final = frozenset({"#", "§", "🔗", "∞"})
+LINK_NAMES: Final = ("editsection", "headerlink", "secedit")
+LINK_SIGNS: Final = frozenset({"#", "§", "🔗", "∞", "\uf0c1", "\u200b"})
 PILCROW: Final = "¶"
 SIGN_BYTES: Final = 24
 """A longer source of a text is none of these signs."""
@@ -64,21 +71,26 @@ REACH: Final = 16
 """Most open elements that the end tag of an inline one, and a heading for its button, look through."""
 HIDDEN_SHARE: Final = 2
 PANEL_BYTES: Final = 200
-"""A hidden element that is not inline and holds more is a panel that scripts show: extractors weigh it."""
+LINK_BYTES: Final = 80
+PANEL_WORDS: Final = ("accordion", "collaps", "labelledby", "panel")
 
 _SIGNS_OF_HIDING: Final = ("idden", "IDDEN", "isplay", "ISPLAY")
 EDIT_SIGNS: Final = ("/edit", "=edit")
+EDIT_WORDS: Final = frozenset("edit|edit source|bearbeiten|modifier|editar|modifica|编辑|編集".split("|"))
 _BLANKS: Final = "\t\n\f\r "
 _WORD = re.compile("[a-z]+")
 
 
+HIDDEN, NAMED, SIGN = "hidden", "named", "sign"
+
+
 class Span(NamedTuple):
-    """An element that may be left out, from its start tag to the tag that ends it, which may be its own end tag."""
+    """An element that is `HIDDEN`, `NAMED` or a `SIGN`, from its start tag to the tag that ends it, which may be its own end tag."""
 
     first: int
     last: int
     is_closed: bool
-    is_hidden: bool
+    why: str
 
 
 @dataclass
@@ -87,8 +99,7 @@ class _Open:
 
     name: str
     tag: int
-    is_left_out: bool
-    is_hidden: bool
+    why: str
     becomes: str | None
 
 
@@ -112,21 +123,31 @@ def without_left_out(markup: Markup) -> Markup:
     texts = list(markup.texts)
     before = list(accumulate((len(text.encode("utf-8", "surrogatepass")) for text in texts), initial=0))
     done = -1
-    for first, last, is_closed, is_hidden_one in sorted(_spans(markup, names)):
+    places: dict[int, list[tuple[int, int]]] = {}
+    for first, last, is_closed, why in sorted(_spans(markup, names)):
         held = before[last + 1] - before[first + 1]
-        is_much = held * HIDDEN_SHARE > before[-1] or (held > PANEL_BYTES and markup.names[first] not in INLINE)
-        if first < done or (is_hidden_one and is_much):
+        name, source = markup.names[first], markup.attributes[first] or ""
+        is_weighed = held * HIDDEN_SHARE > before[-1] or (
+            name == "a" and held > LINK_BYTES
+            if name in INLINE
+            else held > PANEL_BYTES or any(word in source for word in PANEL_WORDS)
+        )
+        if first < done or (why == HIDDEN and is_weighed):
+            continue
+        is_within_line = name in INLINE or name in RUBY or markup.contents[first] is not None
+        if why == SIGN or not is_within_line:
+            for number in range(first + 1, last + 1):
+                places.setdefault(number, []).append((0, len(markup.texts[number])))
             continue
         done = last
-        if markup.names[first] in INLINE or markup.names[first] in RUBY or markup.contents[first] is not None:
-            names[first] = ""
-            if is_closed:
-                names[last] = ""
+        names[first] = ""
+        if is_closed:
+            names[last] = ""
         names[first + 1 : last] = [""] * (last - first - 1)
         texts[first + 1 : last + 1] = [""] * (last - first)
     for number in range(len(names) - 1):
-        _leave_out_sign(markup, number, names, texts)
-    return markup._replace(names=names, texts=texts)
+        _find_sign(markup, number, names, texts, places)
+    return markup._replace(names=names, texts=texts, written=_written(texts, places))
 
 
 def _spans(markup: Markup, changed: list[str]) -> list[Span]:
@@ -139,8 +160,8 @@ def _spans(markup: Markup, changed: list[str]) -> list[Span]:
         opened = stack.pop()
         counts[opened.name] -= 1
         is_own = closing == f"/{opened.name}"
-        if opened.is_left_out:
-            spans.append(Span(opened.tag, at, is_own, opened.is_hidden))
+        if opened.why:
+            spans.append(Span(opened.tag, at, is_own, opened.why))
         if opened.becomes is not None:
             changed[opened.tag] = opened.becomes
             if is_own:
@@ -160,7 +181,7 @@ def _spans(markup: Markup, changed: list[str]) -> list[Span]:
         hides = bool(source) and name not in _WHOLE and is_hidden(source or "")
         if name in CHILDLESS:
             if hides and markup.contents[number] is not None:
-                spans.append(Span(number, number, False, True))
+                spans.append(Span(number, number, False, HIDDEN))
             continue
         is_head = any(counts[head] for head in HEADS)
         becomes = None
@@ -172,9 +193,9 @@ def _spans(markup: Markup, changed: list[str]) -> list[Span]:
             becomes = "" if is_head else "summary" if _has_word(source, ACCORDIONS) else None
         elif source and any(counts[head] for head in HEADINGS) and _is_button(source):
             becomes = ""
-        is_named = name in NAMES or _has_word(source, LINK_NAMES)
+        why = SIGN if _has_word(source, LINK_NAMES) else NAMED if name in NAMES else HIDDEN if hides else ""
         counts[name] += 1
-        stack.append(_Open(name, number, hides or is_named, hides and not is_named, becomes))
+        stack.append(_Open(name, number, why, becomes))
     while stack:
         pop(len(markup.names), "")
     return spans
@@ -204,25 +225,45 @@ def _is_button(source: str) -> bool:
     return "button" in source and ascii_lower(attributes(source).get("role", "")) == "button"
 
 
-def _leave_out_sign(markup: Markup, number: int, names: list[str], texts: list[str]) -> None:
-    """Leave out the text behind a tag, or the links in brackets that begin with it, if these are signs."""
-    if len(texts[number + 1].encode("utf-8", "surrogatepass")) > SIGN_BYTES:
+def _find_sign(
+    markup: Markup, number: int, names: list[str], texts: list[str], places: dict[int, list[tuple[int, int]]]
+) -> None:
+    """Note the text behind a tag, or the links in brackets that begin with it, if these are signs."""
+    source = texts[number + 1]
+    if not source or len(source.encode("utf-8", "surrogatepass")) > SIGN_BYTES or names[number] not in {"a", "span"}:
         return
-    text = decode_text(texts[number + 1]).strip()
+    text = decode_text(source).strip()
     is_link = names[number] == "a" and names[number + 1] == "/a"
-    if text == PILCROW or (is_link and text in LINK_SIGNS and "#" in (markup.attributes[number] or "")):
-        texts[number + 1] = ""
-    if not is_link or not texts[number].rstrip(_BLANKS).endswith("["):
+    is_sign = is_link and text in LINK_SIGNS and "#" in (markup.attributes[number] or "")
+    if is_sign or text == PILCROW:
+        places.setdefault(number + 1, []).append((0, len(source)))
+    before = texts[number].rstrip(_BLANKS)
+    if not is_link or not before.endswith("["):
         return
     for last in range(number, len(names) - 1, 2):
-        source = ascii_lower(markup.attributes[last] or "")
-        if (names[last], names[last + 1]) != ("a", "/a") or not any(sign in source for sign in EDIT_SIGNS):
+        link = ascii_lower(markup.attributes[last] or "")
+        leads = any(sign in link for sign in EDIT_SIGNS)
+        is_edit = leads or ascii_lower(texts[last + 1].strip(_BLANKS)) in EDIT_WORDS
+        if (names[last], names[last + 1]) != ("a", "/a") or not is_edit:
             return
         behind = texts[last + 2].lstrip(_BLANKS)
         if behind.startswith("]"):
-            texts[number] = texts[number].rstrip(_BLANKS)[:-1]
-            texts[number + 1 : last + 2] = [""] * (last + 1 - number)
-            texts[last + 2] = behind[1:]
+            places.setdefault(number, []).append((len(before) - 1, len(texts[number])))
+            for within in range(number + 1, last + 2):
+                places.setdefault(within, []).append((0, len(texts[within])))
+            end = len(texts[last + 2]) - len(behind) + 1
+            places.setdefault(last + 2, []).append((0, end))
             return
         if behind.rstrip(_BLANKS) != "|":
             return
+
+
+def _written(texts: list[str], places: dict[int, list[tuple[int, int]]]) -> dict[int, str]:
+    """Texts that have signs, by number, with blanks in place of these."""
+    found = {}
+    for number, spans in places.items():
+        characters = list(texts[number])
+        for start, end in spans:
+            characters[start:end] = " " * len(characters[start:end])
+        found[number] = "".join(characters)
+    return found

@@ -78,6 +78,12 @@ def shown_texts(markup: Markup, hidden: frozenset[str] = HIDDEN) -> list[str]:
     return [decode_text(text) if "&" in text else text for text in texts]
 
 
+def as_written(markup: Markup) -> Markup:
+    """The markup without what is left out, nor signs."""
+    markup = without_left_out(markup)
+    return markup._replace(texts=[markup.written.get(number, text) for number, text in enumerate(markup.texts)])
+
+
 def _shown_sources(markup: Markup, hidden: frozenset[str]) -> list[str]:
     """`shown_texts` for pages with hidden, raw visible or preformatted elements, undecoded."""
     texts = list(markup.texts)
@@ -107,7 +113,7 @@ def _lines(text: str) -> str:
 
 def visible(markup: Markup) -> str:
     """All visible text, by the rule at the head of this file."""
-    markup = without_left_out(markup)
+    markup = as_written(markup)
     return fold_blocks(join(shown_texts(markup), markup.names))
 
 
@@ -141,7 +147,7 @@ def extractor(name: str) -> Extractor:
 # - *keywords*: the first non-empty meta ``keywords``.
 # - *lang*: ``lang``, else ``xml:lang``, of the first html tag; else the first meta ``content-language``.
 # - *canonical*: ``href`` of the first link whose ``rel`` has the word ``canonical``, as written.
-# - *headings*: text of h1 to h6 up to the next heading tag, folded to a line, without what is `left_out`; empty ones
+# - *headings*: text of h1 to h6 up to the next heading tag, folded to a line, without what is `left_out` and signs; empty ones
 #   and those in hidden elements left out.
 # - *links*: ``href`` of each ``a`` and ``area`` outside hidden elements, with the text up to the next ``a`` tag; the
 #   text of an ``area`` is its ``alt``.
@@ -214,7 +220,7 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> A
         keywords=declared.get("keywords", ""),
         lang=declared.get("lang") or declared.get("content-language", ""),
         canonical=declared.get("canonical", ""),
-        headings="\n".join(filter(None, _headings(without_left_out(markup)))).encode("utf-8", "surrogatepass"),
+        headings="\n".join(filter(None, _headings(as_written(markup)))).encode("utf-8", "surrogatepass"),
         main_bytes=extract(markup).encode("utf-8", "surrogatepass"),
         links=tuple(outlinks),
     )

@@ -55,6 +55,7 @@ from tests.reference.blocks import (
     outline,
     render,
     tag_marks,
+    write,
 )
 from tests.reference.blocks import names as mark_names
 from tests.reference.combined import LITTLE_WEIGHT, SOLID_WEIGHT, lenient, subtree_sums
@@ -126,7 +127,7 @@ def scored(markup: Markup) -> str:
     """Main content of a page: blocks on lines of their own, white space folded; "" only if there is no text."""
     markup = without_left_out(markup)
     page, taken = read(markup)
-    return render(page.blocks[number] for number in select(page, taken, title_of(markup)))
+    return write(page.blocks[number] for number in select(page, taken, title_of(markup)))
 
 
 def read(markup: Markup) -> tuple[Outline, list[int]]:
@@ -241,7 +242,7 @@ def best_bar(page: Outline, scores: Sequence[int]) -> int:
 
 def is_of_another(page: Outline, found: Sequence[int], title: str) -> bool:
     """Whether what was found is not what the title names."""
-    text = render(page.blocks[number] for number in found)
+    text = write(page.blocks[number] for number in found)
     title_words = {word for word in title.split(" ") if len(word) >= TITLE_WORD_CHARACTERS}
     return sum(word in text for word in title_words) * TITLE_SHARE < len(title_words)
 

@@ -28,6 +28,7 @@ names and values; `split` itself treats U+0000 as any character.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html.entities import html5
 from typing import Final, NamedTuple
 
@@ -95,6 +96,7 @@ class Markup(NamedTuple):
         attributes: n sources of attributes, for `attributes`; None if there can be none.
         contents: n contents of raw elements, as in the source; None for other markup.
         comments: n contents of comments with their end mark; None for other markup, bogus comments among it.
+        written: texts that are written otherwise than they are weighed, by number; see `left_out`.
     """
 
     texts: list[str]
@@ -102,6 +104,7 @@ class Markup(NamedTuple):
     attributes: list[str | None]
     contents: list[str | None]
     comments: list[str | None]
+    written: Mapping[int, str] = {}
 
 
 def split(source: str) -> Markup:

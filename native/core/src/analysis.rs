@@ -148,12 +148,12 @@ impl Analyser {
         tokens::split(source, &mut self.tags, &mut self.names);
         page.encoding.clear();
         page.declared = page::read(source, &self.tags, links, &mut self.line);
-        let tags = self.left_out.read(source, &self.tags);
-        page.declared.headings = page::headings(source, tags, &mut self.line);
+        let kept = self.left_out.read(source, &self.tags);
+        page.declared.headings = page::headings(source, kept, &mut self.line);
         match self.options.extractor {
-            Extractor::Visible => visible(source, tags, &mut self.flow),
-            Extractor::Combined => combined::combined(source, tags, &mut self.combined, &mut self.flow),
-            Extractor::Scored => scored::scored(source, tags, &mut self.scored, &mut self.flow),
+            Extractor::Visible => visible(source, kept, &mut self.flow),
+            Extractor::Combined => combined::combined(source, kept, &mut self.combined, &mut self.flow),
+            Extractor::Scored => scored::scored(source, kept, &mut self.scored, &mut self.flow),
         }
         self.words.cut(self.flow.bytes());
         page.main.clear();

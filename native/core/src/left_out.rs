@@ -1,26 +1,33 @@
 //! What of a page's tags is no text, whoever reads it: `tests/reference/left_out.py`.
 //!
-//! Tags are dropped, and others made longer, so that they swallow what is left out.
+//! Tags are dropped, and others made longer, so that they swallow what is left out.  Signs stay, and their places are
+//! given beside the tags.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use memchr::memmem::{self, Finder};
 
 use crate::bytes::is_blank;
-use crate::names::{self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_SUMMARY, NOTHING};
+use crate::names::{
+    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_SPAN, NAME_SUMMARY, NOTHING,
+};
 use crate::page::{is_space, values};
 use crate::references::decode;
 use crate::tokens::{mentions, Tag};
 
-const LINK_NAMES: [&str; 2] = ["editsection", "headerlink"];
+const LINK_NAMES: [&str; 3] = ["editsection", "headerlink", "secedit"];
 const ACCORDIONS: [&str; 2] = ["accordion", "collapsible"];
-const LINK_SIGNS: [&str; 4] = ["#", "§", "🔗", "∞"];
+const LINK_SIGNS: [&str; 6] = ["#", "§", "🔗", "∞", "\u{f0c1}", "\u{200b}"];
 const EDIT_SIGNS: [&[u8]; 2] = [b"/edit", b"=edit"];
+const EDIT_WORDS: [&str; 8] = ["edit", "edit source", "bearbeiten", "modifier", "editar", "modifica", "编辑", "編集"];
 const PILCROW: &str = "¶";
 const SIGN_BYTES: usize = 24;
 const REACH: usize = 16;
 const HIDDEN_SHARE: usize = 2;
 const PANEL_BYTES: usize = 200;
+const LINK_BYTES: usize = 80;
+const PANEL_WORDS: [&str; 4] = ["accordion", "collaps", "labelledby", "panel"];
 const HIDING: [&str; 4] = ["idden", "IDDEN", "isplay", "ISPLAY"];
 
 /// By start tag: open elements on top that it ends.
@@ -34,12 +41,20 @@ static ENDS: [&[u32]; KNOWN] = {
     ends
 };
 
+/// Why an element is no text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Hidden,
+    /// It is a reading or a list of choices.
+    Named,
+    Sign,
+}
+
 /// An open element.
 struct Open {
     element: u32,
     tag: u32,
-    is_left_out: bool,
-    is_hidden: bool,
+    why: Option<Why>,
     /// Another name for its tags.
     becomes: Option<u32>,
 }
@@ -49,7 +64,14 @@ struct Span {
     first: usize,
     last: usize,
     is_closed: bool,
-    is_hidden: bool,
+    why: Why,
+}
+
+/// A page's tags without what is no text, and the places of its signs in the source, ascending.
+#[derive(Clone, Copy)]
+pub struct Kept<'a> {
+    pub tags: &'a [Tag],
+    pub signs: &'a [Range<u32>],
 }
 
 /// Buffers of the pass.
@@ -64,30 +86,37 @@ pub struct LeftOut {
     spans: Vec<Span>,
     /// Where words stand that may hide an element or name a link sign.
     places: Vec<u32>,
+    signs: Vec<Range<u32>>,
 }
 
 impl LeftOut {
-    /// The page's tags without what is no text.
+    /// The page's tags without what is no text, and its signs.
     #[inline(never)]
-    pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> &[Tag] {
+    pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> Kept<'_> {
         self.tags.clear();
         self.tags.extend_from_slice(tags);
         self.find_words(source);
         self.find_spans(source, tags);
+        self.signs.clear();
         self.spans.sort_unstable_by_key(|span| span.first);
         if !self.spans.is_empty() {
             self.drop_spans(source, tags);
         }
         for number in 0..self.tags.len().saturating_sub(1) {
-            self.drop_sign(source, number);
+            self.find_sign(source, number);
         }
-        &self.tags
+        self.signs.sort_unstable_by_key(|sign| (sign.start, sign.end));
+        self.signs.dedup_by(|next, sign| {
+            let is_within = next.start <= sign.end;
+            sign.end = if is_within { sign.end.max(next.end) } else { sign.end };
+            is_within
+        });
+        Kept { tags: &self.tags, signs: &self.signs }
     }
 
     fn find_words(&mut self, source: &[u8]) {
         static FINDERS: OnceLock<Vec<Finder>> = OnceLock::new();
-        let finders =
-            FINDERS.get_or_init(|| HIDING.iter().chain(&LINK_NAMES).map(|word| Finder::new(*word)).collect());
+        let finders = FINDERS.get_or_init(|| HIDING.iter().chain(&LINK_NAMES).map(|word| Finder::new(*word)).collect());
         self.places.clear();
         for finder in finders {
             self.places.extend(finder.find_iter(source).map(|place| place as u32));
@@ -123,11 +152,10 @@ impl LeftOut {
             }
             let attributes = tag.attributes(source);
             let is_candidate = self.places.get(next_place).is_some_and(|&place| place < tag.content);
-            let is_hidden =
-                is_candidate && element != NAME_HTML && element != NAME_BODY && hides(attributes);
+            let is_hidden = is_candidate && element != NAME_HTML && element != NAME_BODY && hides(attributes);
             if kind & names::CHILDLESS != 0 {
                 if is_hidden && kind & names::RAW != 0 {
-                    self.spans.push(Span { first: number, last: number, is_closed: false, is_hidden });
+                    self.spans.push(Span { first: number, last: number, is_closed: false, why: Why::Hidden });
                 }
                 continue;
             }
@@ -145,16 +173,20 @@ impl LeftOut {
             } else if self.headings != 0 && is_button(attributes) {
                 becomes = Some(NOTHING);
             }
-            let is_named = kind & names::LEFT_OUT != 0 || (is_candidate && has_word(attributes, &LINK_NAMES));
+            let why = if is_candidate && has_word(attributes, &LINK_NAMES) {
+                Some(Why::Sign)
+            } else if kind & names::LEFT_OUT != 0 {
+                Some(Why::Named)
+            } else {
+                is_hidden.then_some(Why::Hidden)
+            };
             if self.counts.len() <= element as usize {
                 self.counts.resize(element as usize + 1, 0);
             }
             self.counts[element as usize] += 1;
             self.heads += u32::from(kind & names::HEAD != 0);
             self.headings += u32::from(kind & names::HEADING != 0);
-            let is_left_out = is_hidden || is_named;
-            let is_hidden = is_hidden && !is_named;
-            self.stack.push(Open { element, tag: number as u32, is_left_out, is_hidden, becomes });
+            self.stack.push(Open { element, tag: number as u32, why, becomes });
         }
         while self.pop(tags.len(), NOTHING).is_some() {}
     }
@@ -168,8 +200,8 @@ impl LeftOut {
         self.heads -= u32::from(kind & names::HEAD != 0);
         self.headings -= u32::from(kind & names::HEADING != 0);
         let (first, is_closed) = (open.tag as usize, closing == open.element << 1 | 1);
-        if open.is_left_out {
-            self.spans.push(Span { first, last: at, is_closed, is_hidden: open.is_hidden });
+        if let Some(why) = open.why {
+            self.spans.push(Span { first, last: at, is_closed, why });
         }
         if let Some(name) = open.becomes {
             self.tags[first].name = name;
@@ -207,21 +239,35 @@ impl LeftOut {
         }
         let total = before[tags.len() + 1];
         let (mut read, mut written) = (0, 0);
-        for &Span { first, last, is_closed, is_hidden } in &self.spans {
+        for &Span { first, last, is_closed, why } in &self.spans {
             let held = before[last + 1] - before[first + 1];
             let kind = properties(tags[first].name);
-            let is_panel = held > PANEL_BYTES && kind & names::INLINE == 0;
-            if first < read || (is_hidden && (held * HIDDEN_SHARE > total || is_panel)) {
+            if first < read {
+                continue;
+            }
+            if why == Why::Hidden {
+                let is_weighed = if kind & names::INLINE == 0 {
+                    let attributes = tags[first].attributes(source);
+                    held > PANEL_BYTES
+                        || PANEL_WORDS.iter().any(|word| memmem::find(attributes, word.as_bytes()).is_some())
+                } else {
+                    tags[first].name == NAME_A << 1 && held > LINK_BYTES
+                };
+                if is_weighed || held * HIDDEN_SHARE > total {
+                    continue;
+                }
+            }
+            let is_within_line = kind & (names::INLINE | names::RUBY | names::RAW) != 0;
+            if why == Why::Sign || !is_within_line {
+                self.signs.push(tags[first].end..start_of(last) as u32);
                 continue;
             }
             self.tags.copy_within(read..=first, written);
             written += first - read;
             let mut tag = self.tags[written];
-            if kind & (names::INLINE | names::RUBY | names::RAW) != 0 {
-                tag.name = NOTHING;
-                if is_closed {
-                    self.tags[last].name = NOTHING;
-                }
+            tag.name = NOTHING;
+            if is_closed {
+                self.tags[last].name = NOTHING;
             }
             tag.end = tag.end.max(start_of(last) as u32);
             self.tags[written] = tag;
@@ -233,22 +279,22 @@ impl LeftOut {
         self.tags.truncate(written + left);
     }
 
-    /// Leave out the text behind a tag, or the links in brackets that begin with it, if these are signs.
+    /// Note the text behind a tag, or the links in brackets that begin with it, if these are signs.
     #[inline(always)]
-    fn drop_sign(&mut self, source: &[u8], number: usize) {
+    fn find_sign(&mut self, source: &[u8], number: usize) {
         let (tag, next) = (self.tags[number], self.tags[number + 1]);
         let text = tag.end as usize..next.start as usize;
-        if text.len() > SIGN_BYTES {
+        if text.len() > SIGN_BYTES || tag.name & 1 != 0 || text.is_empty() {
             return;
         }
         let is_link = tag.name == NAME_A << 1 && next.name == NAME_A << 1 | 1;
-        if is_link || source[text.clone()].iter().any(|byte| matches!(byte, b'&' | 0xc2)) {
-            self.drop_short(source, number, is_link);
+        if is_link || (tag.name == NAME_SPAN << 1 && source[text].iter().any(|byte| matches!(byte, b'&' | 0xc2))) {
+            self.find_short(source, number, is_link);
         }
     }
 
     #[inline(never)]
-    fn drop_short(&mut self, source: &[u8], number: usize, is_link: bool) {
+    fn find_short(&mut self, source: &[u8], number: usize, is_link: bool) {
         let tag = self.tags[number];
         let next = self.tags[number + 1].start;
         let mut decoded = Vec::new();
@@ -256,14 +302,14 @@ impl LeftOut {
         let text = std::str::from_utf8(&decoded).unwrap_or_default().trim_matches(is_space);
         let is_sign = is_link && LINK_SIGNS.contains(&text) && tag.attributes(source).contains(&b'#');
         if is_sign || text == PILCROW {
-            self.tags[number].end = next;
+            self.signs.push(tag.end..next);
         }
         if is_link {
-            self.drop_edit_links(source, number);
+            self.find_edit_links(source, number);
         }
     }
 
-    fn drop_edit_links(&mut self, source: &[u8], number: usize) {
+    fn find_edit_links(&mut self, source: &[u8], number: usize) {
         let begin = number.checked_sub(1).map_or(0, |before| self.tags[before].end as usize);
         let ahead = &source[begin..self.tags[number].start as usize];
         let Some(bracket) = ahead.iter().rposition(|&byte| !is_blank(byte)).filter(|&at| ahead[at] == b'[') else {
@@ -273,7 +319,9 @@ impl LeftOut {
         while last + 1 < self.tags.len() {
             let (link, end) = (self.tags[last], self.tags[last + 1]);
             let leads = EDIT_SIGNS.iter().any(|sign| mentions(link.attributes(source), sign));
-            if link.name != NAME_A << 1 || end.name != NAME_A << 1 | 1 || !leads {
+            let text = source[link.end as usize..end.start as usize].trim_ascii().to_ascii_lowercase();
+            let is_edit = leads || EDIT_WORDS.iter().any(|word| word.as_bytes() == text);
+            if link.name != NAME_A << 1 || end.name != NAME_A << 1 | 1 || !is_edit {
                 return;
             }
             let behind = self.tags.get(last + 2).map_or(source.len(), |tag| tag.start as usize);
@@ -281,11 +329,7 @@ impl LeftOut {
             let mut solid = behind.iter().enumerate().filter(|(_, &byte)| !is_blank(byte));
             match solid.next() {
                 Some((at, b']')) => {
-                    for tag in number..=last {
-                        self.tags[tag].end = self.tags[tag + 1].start;
-                    }
-                    self.tags[number].start = (begin + bracket) as u32;
-                    self.tags[last + 1].end += at as u32 + 1;
+                    self.signs.push((begin + bracket) as u32..end.end + at as u32 + 1);
                     return;
                 }
                 Some((_, b'|')) if solid.next().is_none() => last += 2,

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use crate::apart::InlineTags;
 use crate::evidence::element_evidence;
-use crate::flow::Flow;
+use crate::flow::{Flow, Source};
+use crate::left_out::Kept;
 use crate::names::{self, properties, CLOSES, KINDS, KNOWN, NOTHING};
 use crate::said::{Remembered, Said};
 use crate::tokens::{mentions, Tag};
@@ -55,6 +56,8 @@ pub struct Outline {
     pub parents: Vec<u32>,
     pub evidence: Vec<u8>,
     pub blocks: Vec<Block>,
+    /// Places of signs in the flow, ascending: they are weighed, and not written.
+    pub signs: Vec<Range<usize>>,
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
     pub said: Remembered,
@@ -98,7 +101,7 @@ impl Begun {
 struct Read<'a> {
     outline: &'a mut Outline,
     source: &'a [u8],
-    tags: &'a [Tag],
+    kept: Kept<'a>,
     flow: &'a mut Flow,
     reading: Reading,
 }
@@ -108,20 +111,22 @@ impl wide::Work for Read<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) {
-        self.outline.read_on::<B>(self.source, self.tags, self.flow, self.reading);
+        self.outline.read_on::<B>(self.source, self.kept, self.flow, self.reading);
     }
 }
 
 impl Outline {
     /// Read one page.
     #[inline(never)]
-    pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, reading: Reading) {
-        wide::run(Read { outline: self, source, tags, flow, reading });
+    pub fn read(&mut self, source: &[u8], kept: Kept, flow: &mut Flow, reading: Reading) {
+        wide::run(Read { outline: self, source, kept, flow, reading });
     }
 
     #[inline(always)]
-    fn read_on<B: Bytes>(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, how: Reading) {
+    fn read_on<B: Bytes>(&mut self, source: &[u8], kept: Kept, flow: &mut Flow, how: Reading) {
+        let Kept { tags, mut signs } = kept;
         flow.clear();
+        self.signs.clear();
         self.parents.clear();
         self.parents.push(0);
         self.evidence.clear();
@@ -141,7 +146,8 @@ impl Outline {
         let mut leaf_height = usize::MAX;
         let mut reading = Begun::new(0, 0);
         if let Some(how) = shown.text {
-            flow.push(source, 0, tags.first().map_or(source.len(), |tag| tag.start as usize), how);
+            let end = tags.first().map_or(source.len(), |tag| tag.start as usize);
+            self.push_signs(source, 0..end, how, &mut signs, flow);
         }
         for (number, tag) in tags.iter().enumerate() {
             let element = tag.name >> 1;
@@ -195,13 +201,34 @@ impl Outline {
             }
             let end = tags.get(number + 1).map_or(source.len(), |next| next.start as usize);
             if let Some(how) = shown.text {
-                flow.push_inline::<B>(source, tag.end as usize, end, how);
+                if signs.first().is_none_or(|sign| sign.start as usize >= end) {
+                    flow.push_inline::<B>(source, tag.end as usize, end, how);
+                } else {
+                    self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
+                }
             }
             if in_link {
                 reading.link_weight += flow.weight() - before;
             }
         }
         self.end_block(&mut reading, flow);
+    }
+
+    /// Read a text, and note where its signs stand in the flow.
+    #[inline(never)]
+    fn push_signs(
+        &mut self,
+        source: &[u8],
+        text: Range<usize>,
+        how: Source,
+        signs: &mut &[Range<u32>],
+        flow: &mut Flow,
+    ) {
+        flow.push_around(source, text.start, text.end, how, signs, |flow, sign| {
+            let before = flow.bytes().len();
+            flow.push(source, sign.start, sign.end, how);
+            self.signs.push(before..flow.bytes().len());
+        });
     }
 
     /// End the block that is being read, and begin the next one.

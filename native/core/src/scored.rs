@@ -7,6 +7,7 @@ use crate::bytes;
 use crate::combined::{self, Combined, LITTLE_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
+use crate::left_out::Kept;
 use crate::marks::Marks;
 use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
 use crate::numbers::Numbers;
@@ -175,25 +176,27 @@ struct Traits {
 }
 
 /// Main content of a page, in `flow`.
-pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
-    buffers.read_title(source, tags, flow);
-    let (taken, _) = buffers.read(source, tags);
+pub fn scored(source: &[u8], kept: Kept, buffers: &mut Scored, flow: &mut Flow) {
+    buffers.read_title(source, kept.tags, flow);
+    let (taken, _) = buffers.read(source, kept);
     let found = buffers.find::<false>(taken, flow);
     buffers.combined.write(&buffers.combined.without_stamps(found.blocks), flow);
 }
 
 impl Scored {
     /// Step 1: the page, the numbers of the blocks that `combined` takes, and how the page was read.
-    pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> (Vec<usize>, Reading) {
+    pub fn read(&mut self, source: &[u8], kept: Kept) -> (Vec<usize>, Reading) {
         let plain = Reading { noscript: false, apart: true };
         let shown = Reading { noscript: true, apart: true };
-        let taken = self.take(source, tags, plain);
-        if weigh(&self.combined.page, &taken) < LITTLE_WEIGHT && tags.iter().any(|tag| tag.name == NAME_NOSCRIPT << 1) {
-            let of_shown = self.take(source, tags, shown);
+        let taken = self.take(source, kept, plain);
+        if weigh(&self.combined.page, &taken) < LITTLE_WEIGHT
+            && kept.tags.iter().any(|tag| tag.name == NAME_NOSCRIPT << 1)
+        {
+            let of_shown = self.take(source, kept, shown);
             if weigh(&self.combined.page, &of_shown) >= LITTLE_WEIGHT {
                 return (of_shown, shown);
             }
-            return (self.take(source, tags, plain), plain);
+            return (self.take(source, kept, plain), plain);
         }
         (taken, plain)
     }
@@ -231,8 +234,8 @@ impl Scored {
     }
 
     /// The blocks of a page that are not in elements that are never content; outlier blocks are among them.
-    pub fn not_never(&mut self, source: &[u8], tags: &[Tag], reading: Reading) -> &[Block] {
-        self.combined.read(source, tags, reading);
+    pub fn not_never(&mut self, source: &[u8], kept: Kept, reading: Reading) -> &[Block] {
+        self.combined.read(source, kept, reading);
         self.around.read(&self.combined.page);
         self.find_words();
         self.drop_never();
@@ -240,8 +243,8 @@ impl Scored {
     }
 
     /// The page without what is never content, and the numbers of the blocks that `combined` takes.
-    fn take(&mut self, source: &[u8], tags: &[Tag], reading: Reading) -> Vec<usize> {
-        self.not_never(source, tags, reading);
+    fn take(&mut self, source: &[u8], kept: Kept, reading: Reading) -> Vec<usize> {
+        self.not_never(source, kept, reading);
         self.drop_strays();
         combined::select(&self.combined.page, FEW_SOLID)
     }
