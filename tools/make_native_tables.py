@@ -362,7 +362,8 @@ def scorecard_module() -> str:
 def stamps_module() -> str:
     """The words of dates, times and counts."""
     head = HEAD.format(what="Words of dates, times and counts; ascending.")
-    tables = (("SIGN_WORDS", scored.SIGN_WORDS), ("BESIDE_WORDS", scored.BESIDE_WORDS))
+    kinds = ("DATE_WORDS", "COUNT_WORDS", "TOLD_WORDS", "BESIDE_WORDS")
+    tables = [(kind, getattr(scored, kind)) for kind in kinds]
     return head + "".join(array(name, "&str", [f'"{word}"' for word in sorted(words)]) for name, words in tables)
 
 

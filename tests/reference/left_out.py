@@ -180,7 +180,7 @@ def _spans(markup: Markup, changed: list[str]) -> list[Span]:
             pop(number, name)
         hides = bool(source) and name not in _WHOLE and is_hidden(source or "")
         if name in CHILDLESS:
-            if hides and markup.contents[number] is not None:
+            if hides and markup.contents[number] is not None and name != "noframes":
                 spans.append(Span(number, number, False, HIDDEN))
             continue
         is_head = any(counts[head] for head in HEADS)

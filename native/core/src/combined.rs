@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::evidence::{ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
 use crate::left_out::Kept;
+use crate::once::Once;
 use crate::outline::{Block, Outline, Reading};
 
 pub const SOLID_WEIGHT: u64 = 40;
@@ -24,6 +25,7 @@ const LENIENT_WEIGHT: u64 = 500;
 pub struct Combined {
     pub page: Outline,
     all: Flow,
+    once: Once,
 }
 
 /// Main content of a page, in `flow`.
@@ -42,6 +44,15 @@ impl Combined {
     /// The text of all blocks, a line feed between.
     pub fn text(&self) -> &[u8] {
         self.all.bytes()
+    }
+
+    /// Treat as signs the long sentences of some blocks that an earlier one of them has said.
+    pub fn leave_out_repeated(&mut self, kept: &[usize]) {
+        let repeated = self.once.find(&self.page, self.all.bytes(), kept);
+        if !repeated.is_empty() {
+            self.page.signs.extend(repeated);
+            self.page.signs.sort_unstable_by_key(|sign| sign.start);
+        }
     }
 
     /// Blocks on lines of their own without signs, in `flow`.

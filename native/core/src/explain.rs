@@ -31,6 +31,7 @@ const PLACES: [&str; 3] = [
 /// By the kinds of words that the rule looks for.
 const KINDS: [&str; WORDS.len()] = ["has a currency sign", "names cookies, consent or privacy", "claims a copyright"];
 const SIGN: &str = "the sign of a link to a heading, or to edit it";
+const TEASER: &str = "one of several short texts with linked headings after the main text";
 const OUTLIER: &str = "a long text that few of many similar elements have";
 const ADVERT_NAME: &str = "a class or id says that it is an advert";
 
@@ -131,7 +132,9 @@ pub fn of_scored(source: &[u8], kept: Kept, names: &Names) -> Vec<Explained> {
     for block in &whole.page.blocks {
         let Some((number, _)) = scored.next_if(|(_, scored)| scored.text == block.text) else {
             let is_outlier = not_never.contains(&block.text.start);
-            let why = if is_outlier { OUTLIER.to_owned() } else { never_by(&whole.page, block.owner, names) };
+            let why = if rule.teasers().binary_search(&block.text.start).is_ok() {
+                TEASER.to_owned()
+            } else if is_outlier { OUTLIER.to_owned() } else { never_by(&whole.page, block.owner, names) };
             explained.push(Explained::of(&whole, block, false, None, vec![why]));
             continue;
         };
@@ -144,7 +147,6 @@ pub fn of_scored(source: &[u8], kept: Kept, names: &Names) -> Vec<Explained> {
 }
 
 fn why_scored(found: &Found, number: usize, score: i32, is_kept: bool, causes: Vec<String>) -> Vec<String> {
-    let decided = if found.chosen.is_empty() { &found.taken } else { &found.chosen };
     let bar = found.bar;
     let only = |why: &str| vec![why.to_owned()];
     let behind = |what: &str| {
@@ -154,10 +156,12 @@ fn why_scored(found: &Found, number: usize, score: i32, is_kept: bool, causes: V
     };
     if !is_kept && found.blocks.binary_search(&number).is_ok() {
         only("a date, a time or a count, which changes although the page does not")
-    } else if found.blocks != *decided {
+    } else if found.is_doubtful {
         only("the chosen text has no word of the title, so everything but boilerplate is kept")
     } else if found.chosen.is_empty() {
         only("no block scores high enough, so the rule `combined` decides")
+    } else if is_kept && found.chosen.binary_search(&number).is_err() {
+        only("preformatted text within the main text")
     } else if !is_kept && score > bar {
         only("an earlier element that is kept has the same text")
     } else if bar < score && score <= 0 {

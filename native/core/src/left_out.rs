@@ -10,7 +10,7 @@ use memchr::memmem::{self, Finder};
 
 use crate::bytes::is_blank;
 use crate::names::{
-    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_SPAN, NAME_SUMMARY, NOTHING,
+    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_SPAN, NAME_SUMMARY, NOTHING,
 };
 use crate::page::{is_space, values};
 use crate::references::decode;
@@ -154,7 +154,7 @@ impl LeftOut {
             let is_candidate = self.places.get(next_place).is_some_and(|&place| place < tag.content);
             let is_hidden = is_candidate && element != NAME_HTML && element != NAME_BODY && hides(attributes);
             if kind & names::CHILDLESS != 0 {
-                if is_hidden && kind & names::RAW != 0 {
+                if is_hidden && kind & names::RAW != 0 && element != NAME_NOFRAMES {
                     self.spans.push(Span { first: number, last: number, is_closed: false, why: Why::Hidden });
                 }
                 continue;
@@ -288,7 +288,8 @@ impl LeftOut {
             return;
         }
         let is_link = tag.name == NAME_A << 1 && next.name == NAME_A << 1 | 1;
-        if is_link || (tag.name == NAME_SPAN << 1 && source[text].iter().any(|byte| matches!(byte, b'&' | 0xc2))) {
+        let may_be = matches!(tag.name >> 1, NAME_A | NAME_SPAN);
+        if is_link || (may_be && source[text].iter().any(|byte| matches!(byte, b'&' | 0xc2))) {
             self.find_short(source, number, is_link);
         }
     }
