@@ -30,7 +30,8 @@ The rule:
 5. Of what was found, *stamps* (see below: dates, times and counts) are left out, headings and blocks over 48 apart,
    where all of them weigh at most a fifth: they change while the page says the same.  A page of more is about them.
 
-6. Preformatted text among or right behind what was found belongs to it, unless it is numbers only or stands there
+6. Dates and times of lists and tables among what was found belong to it, with the short block before each.
+   Preformatted text among or right behind what was found belongs to it, unless it is numbers only or stands there
    twice.  A line, else a sentence, of 40 and more that an earlier block has said is not written again, headings and
    preformatted text apart, unless these are more than a third of all.
 
@@ -246,14 +247,15 @@ def _cards(page: Outline, heads: Sequence[Block], sums: Sequence[int]) -> list[l
 
 
 def _story_end(blocks: Sequence[Block], is_member: Sequence[bool]) -> int | None:
-    """Number of the block behind the first blocks that make up a story."""
-    count = weight = 0
+    """Number of the block behind the first blocks of one element that make up a story."""
+    counts: Counter[int] = Counter()
+    weights: Counter[int] = Counter()
     for number, block in enumerate(blocks):
         is_solid = block.weight >= SOLID_WEIGHT and block.link_weight * SOLID_LINK_SHARE <= block.weight
         if is_solid and not block.is_heading and not is_member[block.owner]:
-            count += 1
-            weight += block.weight
-            if count >= STORY_BLOCKS and weight >= STORY_WEIGHT:
+            counts[block.owner] += 1
+            weights[block.owner] += block.weight
+            if counts[block.owner] >= STORY_BLOCKS and weights[block.owner] >= STORY_WEIGHT:
                 return number + 1
     return None
 
@@ -314,7 +316,8 @@ def preformatted(page: Outline) -> list[bool]:
 
 
 def with_preformatted(page: Outline, found: list[int]) -> list[int]:
-    """Main content with the preformatted blocks among it, and those right behind it, that say more than numbers."""
+    """Main content with the dates of lists and tables among it, and preformatted blocks that say more than numbers."""
+    found = _with_dates(page, found)
     elements = preformatted(page)
     within = [elements[block.owner] for block in page.blocks]
     if not found or not any(within):
@@ -333,6 +336,27 @@ def with_preformatted(page: Outline, found: list[int]) -> list[int]:
         if within[number] and _SAYS_MORE.search(texts[number]) and first.get(texts[number], number) == number
     }
     return sorted(more.union(found))
+
+
+_LISTED: Final = frozenset({"dl", "dd", "td", "th", "li"})
+
+
+def _with_dates(page: Outline, found: list[int]) -> list[int]:
+    """Main content with the dates and times of lists and tables among it, and the short block before each."""
+
+    def is_short(number: int) -> bool:
+        block = page.blocks[number]
+        is_text = not block.is_heading and not block.link_weight and block.weight <= STAMP_WEIGHT
+        return is_text and page.tags[block.owner][0] in _LISTED
+
+    more = set(found)
+    for number in range(found[0], found[-1] + 1) if found else ():
+        stamp = is_stamp(render([page.blocks[number]])) if is_short(number) and number not in more else None
+        if stamp is not None and not stamp.is_counted and not stamp.is_told:
+            more.add(number)
+            if number > found[0] and is_short(number - 1):
+                more.add(number - 1)
+    return sorted(more)
 
 
 _SAYS_MORE: Final = re.compile("[A-Za-z\u0080-\U0010ffff]")
@@ -702,13 +726,18 @@ def forms_of(page: Outline) -> list[int]:
 # general punctuation (U+2000 to U+206F).  It is a *stamp* where it has a digit and a sign, and at least half of these
 # characters are in digits, in words that are signs, or in words that stand next to these.  A sign is
 #
-# - one of `SIGN_WORDS`: a month, a word such as "ago", a word of what is counted, such as "replies" (small and capital
+# - one of `DATE_WORDS`, or of `COUNT_WORDS`: "ago", or a word of what is counted, such as "replies" (small and capital
 #   ASCII letters are the same);
 # - a time of day: one or two digits, a colon and two digits;
 # - a date of numbers: three runs of digits with "/" between, or with "-" or "." where the first or last has four.
 #
 # So "Brian, October 1, 2025, 12:57pm", "3 days ago" and "12 replies" are stamps; "10 hours", "1.2.3", "$ 12.90", "(12)"
 # and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
+#
+# What counts is left out, preformatted text apart.  A date or time in an entry of a table or list is text.  Elsewhere it
+# is left out if it says that something was published (`TOLD_WORDS`, or "by" and a name), or its tag or small element is
+# named so (`WRITER_NAMES`).  So is one date alone, not next to another one, that is half or more in a time element,
+# next to the first heading, within two blocks of a heading that is all link, or next to a byline.
 
 _DATE_WORDS = """
 jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov

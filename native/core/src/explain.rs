@@ -134,7 +134,11 @@ pub fn of_scored(source: &[u8], kept: Kept, names: &Names) -> Vec<Explained> {
             let is_outlier = not_never.contains(&block.text.start);
             let why = if rule.teasers().binary_search(&block.text.start).is_ok() {
                 TEASER.to_owned()
-            } else if is_outlier { OUTLIER.to_owned() } else { never_by(&whole.page, block.owner, names) };
+            } else if is_outlier {
+                OUTLIER.to_owned()
+            } else {
+                never_by(&whole.page, block.owner, names)
+            };
             explained.push(Explained::of(&whole, block, false, None, vec![why]));
             continue;
         };
@@ -161,7 +165,7 @@ fn why_scored(found: &Found, number: usize, score: i32, is_kept: bool, causes: V
     } else if found.chosen.is_empty() {
         only("no block scores high enough, so the rule `combined` decides")
     } else if is_kept && found.chosen.binary_search(&number).is_err() {
-        only("preformatted text within the main text")
+        only("preformatted text, or a date of a list or table, within the main text")
     } else if !is_kept && score > bar {
         only("an earlier element that is kept has the same text")
     } else if bar < score && score <= 0 {

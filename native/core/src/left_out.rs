@@ -10,7 +10,8 @@ use memchr::memmem::{self, Finder};
 
 use crate::bytes::is_blank;
 use crate::names::{
-    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_SPAN, NAME_SUMMARY, NOTHING,
+    self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_SPAN,
+    NAME_SUMMARY, NOTHING,
 };
 use crate::page::{is_space, values};
 use crate::references::decode;

@@ -101,7 +101,17 @@ struct Begun {
 
 impl Begun {
     fn new(start: usize, begin: u64) -> Self {
-        Self { start, begin, link_weight: 0, time_weight: 0, in_time: false, is_local: false, evidence: 0, is_heading: false, leaf: 0 }
+        Self {
+            start,
+            begin,
+            link_weight: 0,
+            time_weight: 0,
+            in_time: false,
+            is_local: false,
+            evidence: 0,
+            is_heading: false,
+            leaf: 0,
+        }
     }
 }
 

@@ -16,11 +16,11 @@ use crate::phrases::{self, OF_CONSENT};
 use crate::said::Remembered;
 use crate::stamps::{is_by, stamp_of, Stamp};
 use crate::strays::Strays;
-use crate::teasers;
 use crate::tables::scorecard::{
     AMOUNT, ANY, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, REPEATED, SAME_ELEMENT,
     SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
 };
+use crate::teasers;
 use crate::tokens::{mentions, Tag};
 
 const FEW_SOLID: usize = 16;
@@ -237,7 +237,35 @@ impl Scored {
         let blocks = if chosen.is_empty() { taken.clone() } else { chosen.clone() };
         let is_doubtful = may_be_doubtful && self.is_of_another(&blocks, flow);
         let blocks = if is_doubtful { combined::lenient(&self.combined.page) } else { blocks };
-        Found { blocks: self.with_preformatted(blocks), taken, chosen, bar, is_doubtful }
+        Found { blocks: self.with_preformatted(self.with_dates(blocks)), taken, chosen, bar, is_doubtful }
+    }
+
+    /// Main content with the dates and times of lists and tables among it, and the short block before each.
+    fn with_dates(&self, mut found: Vec<usize>) -> Vec<usize> {
+        let page = &self.combined.page;
+        let (Some(&first), Some(&last)) = (found.first(), found.last()) else { return found };
+        let is_short = |number: usize| {
+            let block = &page.blocks[number];
+            let is_text = !block.is_heading && block.link_weight == 0 && block.weight <= STAMP_WEIGHT;
+            is_text && matches!(page.tags[block.owner as usize].0, NAME_DL | NAME_DD | NAME_TD | NAME_TH | NAME_LI)
+        };
+        let mut more = Vec::new();
+        for number in (first..=last).filter(|&number| is_short(number)) {
+            let stamp = stamp_of(self.combined.text(), page.blocks[number].text.clone());
+            let is_date = stamp.is_some_and(|stamp| !stamp.is_counted && !stamp.is_told);
+            if is_date && found.binary_search(&number).is_err() {
+                if number > first && is_short(number - 1) {
+                    more.push(number - 1);
+                }
+                more.push(number);
+            }
+        }
+        if !more.is_empty() {
+            found.append(&mut more);
+            found.sort_unstable();
+            found.dedup();
+        }
+        found
     }
 
     /// Main content with the preformatted blocks among it, and those right behind it, that say more than numbers.

@@ -100,15 +100,16 @@ fn groups(page: &Outline, sums: &[u64], is_head: impl Fn(&Block) -> bool) -> Vec
     groups
 }
 
-/// Number of the block behind the first blocks that make up a story; beyond all where there is none.
+/// Number of the block behind the first blocks of one element that make up a story; beyond all where there is none.
 fn story_end(blocks: &[Block], is_member: &[bool]) -> usize {
-    let (mut count, mut weight) = (0, 0);
+    let mut held = vec![(0, 0); is_member.len()];
     for (number, block) in blocks.iter().enumerate() {
         let is_solid = block.weight >= SOLID_WEIGHT && block.link_weight * SOLID_LINK_SHARE <= block.weight;
         if is_solid && !block.is_heading && !is_member[block.owner as usize] {
-            count += 1;
-            weight += block.weight;
-            if count >= STORY_BLOCKS && weight >= STORY_WEIGHT {
+            let (count, weight) = &mut held[block.owner as usize];
+            *count += 1;
+            *weight += block.weight;
+            if *count >= STORY_BLOCKS && *weight >= STORY_WEIGHT {
                 return number + 1;
             }
         }
