@@ -179,7 +179,18 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
                     link_weight = text_weight("".join(link_parts)) if link_parts else 0
                     of_leaf = leaf_evidence, is_heading, leaf
                     without_signs = "".join(written_parts) if written_parts != parts else None
-                    blocks.append(Block(stack[-1], block_text, weight, link_weight, *of_leaf, without_signs, text_weight("".join(time_parts)), is_local))
+                    blocks.append(
+                        Block(
+                            stack[-1],
+                            block_text,
+                            weight,
+                            link_weight,
+                            *of_leaf,
+                            without_signs,
+                            text_weight("".join(time_parts)),
+                            is_local,
+                        )
+                    )
                 parts.clear()
                 written_parts.clear()
                 link_parts.clear()

@@ -76,7 +76,7 @@ PANEL_WORDS: Final = ("accordion", "collaps", "labelledby", "panel")
 
 _SIGNS_OF_HIDING: Final = ("idden", "IDDEN", "isplay", "ISPLAY")
 EDIT_SIGNS: Final = ("/edit", "=edit")
-EDIT_WORDS: Final = frozenset("edit|edit source|bearbeiten|modifier|editar|modifica|编辑|編集".split("|"))
+EDIT_WORDS: Final = frozenset(["edit", "edit source", "bearbeiten", "modifier", "editar", "modifica", "编辑", "編集"])
 _BLANKS: Final = "\t\n\f\r "
 _WORD = re.compile("[a-z]+")
 
@@ -85,7 +85,7 @@ HIDDEN, NAMED, SIGN = "hidden", "named", "sign"
 
 
 class Span(NamedTuple):
-    """An element that is `HIDDEN`, `NAMED` or a `SIGN`, from its start tag to the tag that ends it, which may be its own end tag."""
+    """From the start tag of an element that is `HIDDEN`, `NAMED` or a `SIGN` to the tag that ends it."""
 
     first: int
     last: int

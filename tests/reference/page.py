@@ -147,8 +147,8 @@ def extractor(name: str) -> Extractor:
 # - *keywords*: the first non-empty meta ``keywords``.
 # - *lang*: ``lang``, else ``xml:lang``, of the first html tag; else the first meta ``content-language``.
 # - *canonical*: ``href`` of the first link whose ``rel`` has the word ``canonical``, as written.
-# - *headings*: text of h1 to h6 up to the next heading tag, folded to a line, without what is `left_out` and signs; empty ones
-#   and those in hidden elements left out.
+# - *headings*: text of h1 to h6 up to the next heading tag, folded to a line, without what is `left_out` and signs;
+#   empty ones and those in hidden elements left out.
 # - *links*: ``href`` of each ``a`` and ``area`` outside hidden elements, with the text up to the next ``a`` tag; the
 #   text of an ``area`` is its ``alt``.
 #

@@ -101,10 +101,11 @@ WRITER_WEIGHT: Final = 120
 BYLINE_WEIGHT: Final = 60
 HEADING_REACH: Final = 4
 _DATA: Final = frozenset({"td", "th", "dd"})
-WRITER_NAMES: Final = (
-    "author byline posted publish timestamp dateline pubdate post-date entry-date article-date post-meta entry-meta "
-    "article-meta postmeta"
-).split()
+_WRITER_NAMES = """
+author byline posted publish timestamp dateline pubdate post-date entry-date article-date post-meta entry-meta
+article-meta postmeta
+"""
+WRITER_NAMES: Final = tuple(_WRITER_NAMES.split())
 TITLE_SHARE: Final = 5
 TITLE_WORD_CHARACTERS: Final = 4
 FIFTHS: Final = 5
@@ -182,10 +183,7 @@ def teasers(page: Outline) -> set[int]:
     heads = [
         block
         for block in blocks
-        if block.is_heading
-        and block.link_weight == block.weight
-        and not block.is_local
-        and block.weight >= HEAD_WEIGHT
+        if block.is_heading and block.link_weight == block.weight and not block.is_local and block.weight >= HEAD_WEIGHT
     ]
     if len(heads) < LEAST_CARDS:
         return set()
@@ -734,7 +732,7 @@ def forms_of(page: Outline) -> list[int]:
 # So "Brian, October 1, 2025, 12:57pm", "3 days ago" and "12 replies" are stamps; "10 hours", "1.2.3", "$ 12.90", "(12)"
 # and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
 #
-# What counts is left out, preformatted text apart.  A date or time in an entry of a table or list is text.  Elsewhere it
+# What counts is left out, preformatted text apart.  A date or time in an entry of a table or list is text.  Any other
 # is left out if it says that something was published (`TOLD_WORDS`, or "by" and a name), or its tag or small element is
 # named so (`WRITER_NAMES`).  So is one date alone, not next to another one, that is half or more in a time element,
 # next to the first heading, within two blocks of a heading that is all link, or next to a byline.
@@ -789,7 +787,7 @@ class Stamp(NamedTuple):
     is_date: bool
 
 
-_BY: Final = frozenset("by von par por di da door".split())
+_BY: Final = frozenset(["by", "von", "par", "por", "di", "da", "door"])
 _NOT_MONTHS: Final = frozenset("年日")
 REST_CHARACTERS: Final = 2
 """So many unknown letters a date may have."""
