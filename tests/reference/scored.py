@@ -429,12 +429,12 @@ def _goes(page: Outline, found: Sequence[int], place: int, stamps: Mapping[int, 
     block, stamp = page.blocks[number], stamps[number]
     if preformatted(page)[block.owner]:
         return False
-    if stamp.is_counted:
+    if stamp.is_counted or stamp.is_told:
         return True
     sums = subtree_sums(page, [each.weight for each in page.blocks])
     if _is_datum(page, block, sums):
         return False
-    if stamp.is_told or _names_writer(page, block, sums):
+    if _names_writer(page, block, sums):
         return True
     if not stamp.is_date:
         return False
@@ -732,10 +732,10 @@ def forms_of(page: Outline) -> list[int]:
 # So "Brian, October 1, 2025, 12:57pm", "3 days ago" and "12 replies" are stamps; "10 hours", "1.2.3", "$ 12.90", "(12)"
 # and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
 #
-# What counts is left out, preformatted text apart.  A date or time in an entry of a table or list is text.  Any other
-# is left out if it says that something was published (`TOLD_WORDS`, or "by" and a name), or its tag or small element is
-# named so (`WRITER_NAMES`).  So is one date alone, not next to another one, that is half or more in a time element,
-# next to the first heading, within two blocks of a heading that is all link, or next to a byline.
+# What counts, and what says that something was published (`TOLD_WORDS`, or "by" and a name), is left out, preformatted
+# text apart.  Any other date or time in an entry of a table or list is text.  Else it is left out if its tag or small
+# element is named for its writer or time (`WRITER_NAMES`).  So is one date alone, not next to another one, that is half
+# or more in a time element, next to the first heading, within two blocks of a heading that is all link, or next to a byline.
 
 _DATE_WORDS = """
 jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov
@@ -756,8 +756,8 @@ risposte recensioni comentários respostas reacties
 """
 COUNT_WORDS: Final = frozenset(_COUNT_WORDS.split())
 _TOLD_WORDS = """
-posted updated published edited veröffentlicht aktualisiert publié publicado actualizado pubblicato aggiornato geplaatst
-gepubliceerd opublikowano опубликовано
+posted updated published edited revised modified veröffentlicht aktualisiert publié publicado actualizado pubblicato aggiornato
+geplaatst gepubliceerd opublikowano опубликовано
 """
 TOLD_WORDS: Final = frozenset(_TOLD_WORDS.split())
 _BESIDE_WORDS = """

@@ -30,7 +30,7 @@ const PLACES: [&str; 3] = [
 ];
 /// By the kinds of words that the rule looks for.
 const KINDS: [&str; WORDS.len()] = ["has a currency sign", "names cookies, consent or privacy", "claims a copyright"];
-const SIGN: &str = "the sign of a link to a heading, or to edit it";
+const SIGN: &str = "no text, or text that stands on the page before";
 const TEASER: &str = "one of several short texts with linked headings after the main text";
 const OUTLIER: &str = "a long text that few of many similar elements have";
 const ADVERT_NAME: &str = "a class or id says that it is an advert";
@@ -121,9 +121,10 @@ pub fn of_scored(source: &[u8], kept: Kept, names: &Names) -> Vec<Explained> {
     rule.read_title(source, kept.tags, &mut flow);
     let (taken, reading) = rule.read(source, kept);
     let found = rule.find::<true>(taken, &mut flow);
-    let main = rule.combined().without_stamps(found.blocks.clone());
+    let main = rule.without_rest(found.blocks.clone());
     let (mut whole, mut without_never) = (Combined::default(), Scored::default());
     whole.read(source, kept, reading);
+    whole.page.signs.clone_from(&rule.combined().page.signs);
     let not_never = without_never.not_never(source, kept, reading);
     let not_never: HashSet<usize> = not_never.iter().map(|block| block.text.start).collect();
     let mut parts = rule.parts().chunk_by(|one, other| one.block == other.block);

@@ -205,8 +205,7 @@ pub fn scored(source: &[u8], kept: Kept, buffers: &mut Scored, flow: &mut Flow) 
     buffers.read_title(source, kept.tags, flow);
     let (taken, _) = buffers.read(source, kept);
     let found = buffers.find::<false>(taken, flow);
-    let kept = buffers.combined.without_stamps(found.blocks);
-    buffers.combined.leave_out_repeated(&kept);
+    let kept = buffers.without_rest(found.blocks);
     buffers.combined.write(&kept, flow);
 }
 
@@ -287,6 +286,13 @@ impl Scored {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Numbers of the blocks that are written, without stamps; long sentences that repeat are signs from now on.
+    pub fn without_rest(&mut self, found: Vec<usize>) -> Vec<usize> {
+        let kept = self.combined.without_stamps(found);
+        self.combined.leave_out_repeated(&kept);
+        kept
     }
 
     /// The page as it was read last, without what is never content.
@@ -699,13 +705,13 @@ impl Dates<'_> {
         if self.preformatted.get(block.owner as usize).is_some_and(|&is_within| is_within) {
             return false;
         }
-        if stamp.is_counted {
+        if stamp.is_counted || stamp.is_told {
             return true;
         }
         if self.is_datum(block) {
             return false;
         }
-        if stamp.is_told || self.names_writer(block) {
+        if self.names_writer(block) {
             return true;
         }
         let is_bare = |place: usize| stamps.get(place).copied().flatten().is_some_and(Stamp::is_bare_date);
