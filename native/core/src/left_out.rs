@@ -6,9 +6,8 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use memchr::memmem::{self, Finder};
-
 use crate::bytes::is_blank;
+use crate::groups;
 use crate::names::{
     self, properties, IMPLIED, KNOWN, NAME_A, NAME_BODY, NAME_BUTTON, NAME_HTML, NAME_NOFRAMES, NAME_SPAN,
     NAME_SUMMARY, NOTHING,
@@ -16,6 +15,7 @@ use crate::names::{
 use crate::page::{is_space, values};
 use crate::references::decode;
 use crate::tokens::{mentions, Tag};
+use crate::wide::{self, Bytes, Groups};
 
 const LINK_NAMES: [&str; 3] = ["editsection", "headerlink", "secedit"];
 const ACCORDIONS: [&str; 2] = ["accordion", "collapsible"];
@@ -75,6 +75,37 @@ pub struct Kept<'a> {
     pub signs: &'a [Range<u32>],
 }
 
+/// First bytes by which words are told apart.
+const READ_AHEAD: usize = 4;
+
+/// Looks for `HIDING` and `LINK_NAMES` in a source, all at once.
+struct FindWords<'a> {
+    source: &'a [u8],
+    places: &'a mut Vec<u32>,
+}
+
+impl wide::Work for FindWords<'_> {
+    type Made = ();
+
+    #[inline(always)]
+    fn on<B: Bytes>(self) {
+        static GROUPS: OnceLock<Groups<READ_AHEAD>> = OnceLock::new();
+        let words = || HIDING.iter().chain(&LINK_NAMES).map(|word| word.as_bytes());
+        let groups = GROUPS.get_or_init(|| groups::of(words().map(groups::as_written), &[]));
+        self.places.clear();
+        for start in (0..self.source.len()).step_by(B::COUNT) {
+            let mut places = B::in_a_group(self.source, start, groups);
+            while places != 0 {
+                let place = start + places.trailing_zeros() as usize;
+                if self.source.get(place..).is_some_and(|rest| words().any(|word| rest.starts_with(word))) {
+                    self.places.push(place as u32);
+                }
+                places &= places - 1;
+            }
+        }
+    }
+}
+
 /// Buffers of the pass.
 #[derive(Default)]
 pub struct LeftOut {
@@ -96,7 +127,7 @@ impl LeftOut {
     pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> Kept<'_> {
         self.tags.clear();
         self.tags.extend_from_slice(tags);
-        self.find_words(source);
+        wide::run(FindWords { source, places: &mut self.places });
         self.find_spans(source, tags);
         self.signs.clear();
         self.spans.sort_unstable_by_key(|span| span.first);
@@ -113,16 +144,6 @@ impl LeftOut {
             is_within
         });
         Kept { tags: &self.tags, signs: &self.signs }
-    }
-
-    fn find_words(&mut self, source: &[u8]) {
-        static FINDERS: OnceLock<Vec<Finder>> = OnceLock::new();
-        let finders = FINDERS.get_or_init(|| HIDING.iter().chain(&LINK_NAMES).map(|word| Finder::new(*word)).collect());
-        self.places.clear();
-        for finder in finders {
-            self.places.extend(finder.find_iter(source).map(|place| place as u32));
-        }
-        self.places.sort_unstable();
     }
 
     fn find_spans(&mut self, source: &[u8], tags: &[Tag]) {
@@ -249,8 +270,7 @@ impl LeftOut {
             if why == Why::Hidden {
                 let is_weighed = if kind & names::INLINE == 0 {
                     let attributes = tags[first].attributes(source);
-                    held > PANEL_BYTES
-                        || PANEL_WORDS.iter().any(|word| memmem::find(attributes, word.as_bytes()).is_some())
+                    held > PANEL_BYTES || PANEL_WORDS.iter().any(|word| has(attributes, word.as_bytes()))
                 } else {
                     tags[first].name == NAME_A << 1 && held > LINK_BYTES
                 };
@@ -341,9 +361,14 @@ impl LeftOut {
     }
 }
 
+/// Whether attributes, which are short, have a word.
+fn has(attributes: &[u8], word: &[u8]) -> bool {
+    attributes.windows(word.len()).any(|here| here == word)
+}
+
 /// Whether the attributes of a start tag hide its element.
 fn hides(attributes: &[u8]) -> bool {
-    if HIDING.iter().all(|sign| memmem::find(attributes, sign.as_bytes()).is_none()) {
+    if HIDING.iter().all(|sign| !has(attributes, sign.as_bytes())) {
         return false;
     }
     let [hidden, aria, style] = values(attributes, ["hidden", "aria-hidden", "style"]);
@@ -356,7 +381,7 @@ fn hides(attributes: &[u8]) -> bool {
 
 /// Whether a class has one of some words; they are looked for in small letters first.
 fn has_word(attributes: &[u8], words: &[&str]) -> bool {
-    if words.iter().all(|word| memmem::find(attributes, word.as_bytes()).is_none()) {
+    if words.iter().all(|word| !has(attributes, word.as_bytes())) {
         return false;
     }
     let [class] = values(attributes, ["class"]);
@@ -365,6 +390,6 @@ fn has_word(attributes: &[u8], words: &[&str]) -> bool {
 }
 
 fn is_button(attributes: &[u8]) -> bool {
-    memmem::find(attributes, b"button").is_some()
+    has(attributes, b"button")
         && values(attributes, ["role"]).iter().flatten().any(|role| role.eq_ignore_ascii_case("button"))
 }

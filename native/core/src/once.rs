@@ -8,6 +8,8 @@ use crate::outline::Outline;
 
 const REPEATED_SENTENCE_WEIGHT: u64 = 40;
 const REPEATED_SHARE: u64 = 3;
+/// Folded text of so many bytes has that weight: half of it may be blanks, and the rest letters of two bytes.
+const SURE_BYTES: usize = 4 * REPEATED_SENTENCE_WEIGHT as usize;
 /// What may close a quote or a bracket behind the end of a sentence.
 const CLOSERS: [&str; 5] = ["\"", "'", ")", "”", "»"];
 /// Ends of sentences that no blank follows.
@@ -61,9 +63,10 @@ impl Once {
             if self.is_known(text, start..end) {
                 repeated.push(start..end);
             } else if end - start >= REPEATED_SENTENCE_WEIGHT as usize {
+                let is_plain = text[start..end].is_ascii();
                 let mut first = start;
                 while first < end {
-                    let next = sentence_end(&text[..end], first);
+                    let next = sentence_end(&text[..end], first, is_plain);
                     // The line itself is known by now.
                     if (first, next) != (start, end) && self.is_known(text, first..next) {
                         repeated.push(first..next);
@@ -81,7 +84,9 @@ impl Once {
         let end = range.end - usize::from(text[range.clone()].ends_with(b" "));
         let range = range.start..end;
         let own = &text[range.clone()];
-        if own.len() < REPEATED_SENTENCE_WEIGHT as usize || weight_of(own) < REPEATED_SENTENCE_WEIGHT {
+        if own.len() < REPEATED_SENTENCE_WEIGHT as usize
+            || (own.len() < SURE_BYTES && weight_of(own) < REPEATED_SENTENCE_WEIGHT)
+        {
             return false;
         }
         let next = self.known.len() as u32;
@@ -96,9 +101,13 @@ impl Once {
 }
 
 /// The place behind the sentence that begins at `start`, and behind the blank that follows it; the text ends a line.
-fn sentence_end(text: &[u8], start: usize) -> usize {
+fn sentence_end(text: &[u8], start: usize, is_plain: bool) -> usize {
     let mut place = start;
     while place < text.len() {
+        if is_plain {
+            let Some(at) = memchr::memchr3(b'.', b'!', b'?', &text[place..]) else { break };
+            place += at;
+        }
         let rest = &text[place..];
         match rest[0] {
             b'.' | b'!' | b'?' => {
