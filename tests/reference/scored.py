@@ -736,7 +736,8 @@ def forms_of(page: Outline) -> list[int]:
 # text apart.  Any other date or time in an entry of a table or list is text.  Else it is left out if its tag or small
 # element is named for its writer or time (`WRITER_NAMES`).  So is one date alone, not next to another one, that is half
 # or more in a time element, next to the first heading, within two blocks of a heading that is all link, or next to a
-# byline. 
+# byline.
+
 _DATE_WORDS = """
 jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov
 november dec december januar februar märz mai juni juli oktober dezember janv janvier févr février mars avr avril
