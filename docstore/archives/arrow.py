@@ -26,7 +26,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -41,6 +40,7 @@ from docstore.archives.export import (
     iso_date,
     record_id,
 )
+from docstore.archives.source import modified_micros
 from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
 from docstore.model import capture
@@ -563,9 +563,7 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
     for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
         if name not in _TIMES or not _is_time(kinds[name]):
             _warn_of_type(name, str(kinds[name]))
-    modified = None
-    with suppress(OSError):
-        modified = os.fstat(stream.fileno()).st_mtime_ns // 1_000_000 * 1000
+    modified = modified_micros(stream)
     file = pq.ParquetFile(
         stream,
         metadata=metadata,
