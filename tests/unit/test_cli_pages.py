@@ -671,8 +671,10 @@ def test_stats_count_what_is_live_after_delete_and_compact(
     before = run("stats", "--json").object()["totals"]
     assert run("compact").code == 0 and run("stats", "--json").object()["totals"] == before
     assert run("delete", "https://a.example/three", "--yes").code == 0
+    at_once = run("stats", "--json").object()["totals"]
     assert run("compact").code == 0
     after = run("stats", "--json").object()["totals"]
+    assert at_once == after
     assert {name: after.get(name, 0) for name in before if name != "doubtful_text"} == {
         "urls": 2, "captures": 2, "visits": 0, "verdict.new": 1, "verdict.exact": 1, "previous.none": 2,
         "stored.body": 1, "stored.rejected": 1, "body_bytes": len(html("One", article(1))),
