@@ -45,7 +45,7 @@ from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument, missing_extra
 from docstore.model.keys import resolve, url_of
 from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Headers, Page, ReadSpec
@@ -58,9 +58,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as missing:
-    raise InvalidArgument(
-        f"Parquet and Arrow need pyarrow: run `pip install 'docstore[arrow]'` ({missing})"
-    ) from missing
+    raise missing_extra("Parquet", "arrow", missing) from missing
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store

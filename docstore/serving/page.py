@@ -245,6 +245,7 @@ def _environment() -> Environment:
     made.filters["words"] = markup.words
     made.filters["short"] = markup.short
     made.filters["visible"] = markup.safe
+    made.filters["url_parts"] = markup.url_parts
     made.filters["said"] = said_of
     for global_ in (address, percent, counted):
         made.globals[global_.__name__] = global_
@@ -625,6 +626,7 @@ def found(store: DocumentStore, given: Given) -> dict[str, Any]:
         "query": query,
         "filters": filters,
         "found": None,
+        "hits": (),
         "start": first,
         "next": 0,
         "message": "",
@@ -634,11 +636,11 @@ def found(store: DocumentStore, given: Given) -> dict[str, Any]:
     try:
         times: Any = {name: _since(filters[name]) if filters[name] else None for name in ("since", "until")}
         options: Any = {**times, "host": filters["host"] or None, "lang": filters["lang"] or None}
-        results = store.search(query, limit=HITS, offset=first, seconds=SEARCH_SECONDS, **options)
+        results = store.search(query, limit=HITS + 1, offset=first, seconds=SEARCH_SECONDS, **options)
     except InvalidArgument as error:
         return values | {"message": str(error)}
-    is_more = len(results.hits) == HITS and first + HITS <= LAST_HIT
-    return values | {"found": results, "next": first + HITS if is_more else 0}
+    is_more = len(results.hits) > HITS and first + HITS <= LAST_HIT
+    return values | {"found": results, "hits": results.hits[:HITS], "next": first + HITS if is_more else 0}
 
 
 def pieces(snippet: Snippet | None) -> list[str]:
