@@ -371,7 +371,9 @@ def test_every_pair_of_bytes_of_every_multi_byte_encoding_is_read_the_same(encod
     start, between = (b"\x1b$B", b"\x1b(B ") if encoding == "iso-2022-jp" else (b"", b"  ")
     if encoding.startswith("utf-16"):
         start, between = b"", b""
-    pairs = (bytes((lead, trail)) for lead in range(256) for trail in range(256) if 0x3C not in (lead, trail))
+    pairs = (
+        bytes((lead, trail)) for lead in range(0, 256, stride(3)) for trail in range(256) if 0x3C not in (lead, trail)
+    )
     assert_same(b"\0\xff " + b"".join(start + pair + between for pair in pairs), f"text/html; charset={encoding}")
 
 
