@@ -104,7 +104,7 @@ def made(kind: str, folder: Any) -> Iterator[Any]:
             yield opened
     else:
         with serving(folder) as served:
-            url = served.addresses.url if kind == "remote over tcp" else f"unix:{served.addresses.unix}"
+            url = served.server.url if kind == "remote over tcp" else f"unix:{served.server.unix}"
             with connect(url) as connected:
                 yield connected
 
