@@ -18,6 +18,7 @@ from docstore.storage.heap import use_one_heap
 
 if TYPE_CHECKING:
     from docstore.archives.copying import CopyReport
+    from docstore.serving.run import Server
 
 # --- docstore init
 
@@ -243,7 +244,7 @@ def _server_modules() -> tuple[Any, Any, Any]:
     return run, settings, telemetry
 
 
-def _note_addresses(addresses: Any) -> None:
-    output.note(f"docstore serves at {addresses.url} and {addresses.unix}")
-    if addresses.archive_url:
-        output.note(f"archive at {addresses.archive_url}/web")
+def _note_addresses(running: Server) -> None:
+    output.note(f"docstore serves at {running.url} and {running.unix}")
+    if running.archive_url:
+        output.note(f"archive at {running.archive_url}/web")

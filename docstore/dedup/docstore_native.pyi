@@ -89,7 +89,9 @@ class Texts:
 
     Args:
         limit: most sketches held.
-        bounds: by which a sketch rules out a text; see `detector.SketchBounds`.
+        bounds: by which a sketch rules out a text: the least estimate of the Jaccard coefficient; the margin that is
+            added to an estimate to come to the upper end of its error; and the least share of the smaller text that may
+            be in the other one, at that upper end.
         limit_bytes: of the sets held; the last one always is.
     """
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from math import log
 from pathlib import Path
@@ -265,12 +265,12 @@ def entities(_store: Store, lists: Mapping[str, Path]) -> Annotator:
     if not lists:
         raise InvalidArgument("entities needs a list of names: --list NAME=FILE")
     names = {name: _names(file) for name, file in lists.items()}
-    finders = {name: EntityFinder(entries) for name, entries in names.items()}
+    finders = {name: entity_finder(entries) for name, entries in names.items()}
     version = blake3(json.dumps([1, sorted(names.items())]).encode("utf-8", "replace")).hexdigest(8)
 
     def of_document(document: Document) -> Fields | None:
         text = words("\n".join(filter(None, (document.title, document.text))))
-        fields = {name: finder.find(text) for name, finder in finders.items()}
+        fields = {name: find(text) for name, find in finders.items()}
         return {name: matches for name, matches in fields.items() if matches}
 
     return Annotator("entities", version, of_document)
@@ -285,33 +285,32 @@ def _names(file: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-class EntityFinder:
-    """Finds names in texts, ignoring case and Unicode variants.
+Finds: TypeAlias = list[list[str | int]]
+"""Names found in a text: [name, count, words before the first], the most frequent first."""
 
-    Args:
-        names: as they are returned.
-    """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names: dict[str, dict[tuple[str, ...], str]] = {}
-        for name in names:
-            key = tuple(words(name))
-            if key:
-                self._names.setdefault(key[0], {}).setdefault(key, name)
-        self._lengths = {first: sorted({*map(len, of)}, reverse=True) for first, of in self._names.items()}
+def entity_finder(names: Iterable[str]) -> Callable[[Sequence[str]], Finds]:
+    """Return a function that finds names in the words of a text, ignoring case and Unicode variants."""
+    by_first: dict[str, dict[tuple[str, ...], str]] = {}
+    for name in names:
+        key = tuple(words(name))
+        if key:
+            by_first.setdefault(key[0], {}).setdefault(key, name)
+    lengths = {first: sorted({*map(len, of)}, reverse=True) for first, of in by_first.items()}
 
-    def find(self, text: Sequence[str]) -> list[list[str | int]]:
-        """Names in the words of a text: [name, count, words before the first], the most frequent first."""
+    def find(text: Sequence[str]) -> Finds:
         places: dict[str, list[int]] = {}
         end = 0
         for place, word in enumerate(text):
-            if place < end or word not in self._names:
+            if place < end or word not in by_first:
                 continue
-            for length in self._lengths[word]:
-                name = self._names[word].get(tuple(text[place : place + length]))
+            for length in lengths[word]:
+                name = by_first[word].get(tuple(text[place : place + length]))
                 if name is not None:
                     places.setdefault(name, []).append(place)
                     end = place + length
                     break
-        matches: list[list[str | int]] = [[name, len(of_name), of_name[0]] for name, of_name in places.items()]
+        matches: Finds = [[name, len(of_name), of_name[0]] for name, of_name in places.items()]
         return sorted(matches, key=lambda match: (-int(match[1]), int(match[2])))
+
+    return find

@@ -33,7 +33,7 @@ from docstore.model.types import (
 )
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
-from docstore.reading.collapse import Collapser, Similar
+from docstore.reading.collapse import Similar
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
@@ -422,9 +422,9 @@ async def collapse(
     _check_count(urls, service)
 
     def collapsed() -> dict[str, Any]:
-        collapser = Collapser(service.store.clusters, taken or ())
-        kept = [url for url in urls if collapser.keeps(keys.row_key(url))]
-        return {"urls": kept, "taken": None if taken is None else sorted(collapser.taken)}
+        clusters, groups = service.store.clusters, set(taken or ())
+        kept = [url for url in urls if clusters.is_first(keys.row_key(url), groups)]
+        return {"urls": kept, "taken": None if taken is None else sorted(groups)}
 
     return await ask(context, service, collapsed)
 
@@ -648,21 +648,10 @@ async def read_modify_write(
     return reply(context, {"cells": await service.write(service.store.cells.read_modify_write, row, rules)})
 
 
-class SentNote(NamedTuple):
-    """A note of a capture, by `url` or `row_key`; the value null removes it."""
-
-    timestamp: int
-    name: str
-    value: bytes | None = None
-    url: str | None = None
-    row_key: bytes | None = None
-
-
 @route("POST", "/v1/notes", Role.WRITE, gives={"changed": int}, is_long=True)
-async def put_notes(context: RequestContext, service: Service, *, notes: list[SentNote]) -> Response:
+async def put_notes(context: RequestContext, service: Service, *, notes: list[Note]) -> Response:
     """Set or remove what annotators say of captures; those that are gone get none."""
-    found = [Note(_row(note.url, note.row_key), note.timestamp, note.name, note.value) for note in notes]
-    return reply(context, {"changed": await service.write(service.store.cells.put_notes, found)})
+    return reply(context, {"changed": await service.write(service.store.cells.put_notes, notes)})
 
 
 CELLS: Final[list[Route]] = [read_row, slices, scan, apply, check_and_mutate, read_modify_write, put_notes]

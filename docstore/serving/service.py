@@ -25,7 +25,7 @@ from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
 from docstore.model.plain import plain
 from docstore.model.types import Page, PutResult, micros
-from docstore.reading.documents import Document, DocumentReader, LongDocument
+from docstore.reading.documents import Document, DocumentReader, TakesLong
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.reports.survey import survey
@@ -138,7 +138,7 @@ class Service:
             if not follows:
                 return make(self._short_reader.get(keys.row_key(url), at=moment, families=families))
             return make(self._short_reader.find(url, at=moment, versions=1, families=families, **follows))
-        except LongDocument:
+        except TakesLong:
             return await self.read(lambda: make(self.store.get(url, at=at, families=families, **follows)))
 
     async def read_of_page(self, url: str, call: Callable[[], _T]) -> _T:

@@ -412,7 +412,7 @@ class Layout:
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder)
-            dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
+            dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
             values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.stored_value)
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)

@@ -237,16 +237,12 @@ def _feed(reading: _Reading, vocabulary: Vocabulary, source: str, first_line: in
         for start in range(0, len(encoded), CHUNK_BYTES):
             parser.feed(encoded[start : start + CHUNK_BYTES])
         parser.close()
-    except _Enough:
+    except OverflowError:  # the document exceeds a limit; the rest is not read
         return ""
     except etree.XMLSyntaxError as error:
         return str(error)
     fatal = next((entry for entry in parser.feed_error_log if entry.level >= etree.ErrorLevels.FATAL), None)
     return f"{fatal.message} in line {fatal.line + first_line}" if fatal else ""
-
-
-class _Enough(Exception):
-    """The document exceeds a limit; the rest is not read."""
 
 
 class _Item:
@@ -319,7 +315,7 @@ class _Reading:
         """An element begins."""
         self._elements += 1
         if self._elements > MOST_ELEMENTS:
-            raise _Enough
+            raise OverflowError
         self._depth += 1
         if self._depth == 1 or self._is_over:
             return
@@ -372,7 +368,7 @@ class _Reading:
         """Look up the element that has just begun."""
         if self._entry is None and self._path and "/".join(self._path) in self._vocabulary.entries:
             if len(self._entries) == MOST_ENTRIES:
-                raise _Enough
+                raise OverflowError
             self._entry = _Item(len(self._path))
             self._entries.append(self._entry)
         item, table = (self._entry, self._tables[1]) if self._entry else (self._page, self._tables[0])

@@ -187,8 +187,8 @@ def test_what_python_asks_can_be_asked(served: Serving) -> None:
 def test_the_store_is_locked_and_says_where_to_ask(served: Serving, tmp_path: Path) -> None:
     assert served.local.get("/v1").json()["role"] == "admin"
     lock = (Path(served.store.opened.path) / "LOCK").read_text()
-    assert f"unix:{served.addresses.unix}" in lock
-    assert served.addresses.unix.stat().st_mode & 0o777 == 0o600
+    assert f"unix:{served.server.unix}" in lock
+    assert served.server.unix.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_key_makes_a_write_that_is_sent_again_the_same_write(served: Serving) -> None:
@@ -283,7 +283,7 @@ def test_the_archive_has_a_port_of_its_own(tmp_path: Path) -> None:
     with serving(tmp_path / "store", archive_port=0) as served:
         put(served, "https://nine.example/", headers=[["Content-Type", "text/html"]])
         about = served.http.get("/v1").json()
-        assert about["archive"] == served.addresses.archive_url != served.addresses.url
+        assert about["archive"] == served.server.archive_url != served.server.url
         with served.client() as client:
             found = client.get(f"{about['archive']}/web/20231114221320id_/https://nine.example/")
             assert found.status_code == 200 and found.content == BODY
@@ -346,7 +346,7 @@ def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path, limits: Li
         whole = one.store.collapse(urls)
         assert whole == [f"https://{name}.example/" for name in ("a", "none", "b", "d")]
 
-        with docstore.connect(one.addresses.url) as store:
+        with docstore.connect(one.server.url) as store:
             assert store.collapse(iter(urls)) == whole
             assert store.collapse([]) == []
             assert store.snippets(iter(urls), "x1") == one.store.snippets(urls, "x1")
@@ -361,7 +361,7 @@ def test_tasks_of_an_event_loop_share_the_client_in_threads(served: Serving) -> 
     urls = [f"https://tasks.example/{number}" for number in range(20)]
 
     async def work() -> tuple[list[PutResult], Document | None]:
-        store = await asyncio.to_thread(docstore.connect, served.addresses.url)
+        store = await asyncio.to_thread(docstore.connect, served.server.url)
         with store:
             results = await asyncio.gather(*(store.put_page_async(url, BODY, fetched_at=AT) for url in urls))
             return results, await asyncio.to_thread(store.get, urls[-1])

@@ -320,7 +320,7 @@ def test_nobody_listens_to_the_world_without_tokens(tmp_path: Path) -> None:
 def test_a_port_or_socket_that_is_taken_is_refused(served: Serving, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="taken"), serving(tmp_path / "one", port=served.port):
         pass
-    with pytest.raises(StoreUnavailable, match="listens"), serving(tmp_path / "two", unix=served.addresses.unix):
+    with pytest.raises(StoreUnavailable, match="listens"), serving(tmp_path / "two", unix=served.server.unix):
         pass
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InvalidArgument, match="no socket"), serving(tmp_path / "three", unix=tmp_path / "file"):

@@ -23,7 +23,7 @@ from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.types import ColumnFamily
 from docstore.notes.annotate import Annotator, annotate, find_annotator, load_annotator
 from docstore.notes.links import frontier, host_table, read_graph
-from docstore.notes.words import EntityFinder, key_phrases, stop_words
+from docstore.notes.words import entity_finder, key_phrases, stop_words
 from docstore.reading.documents import Document, Section, outline_of
 from docstore.reports.check import check
 from docstore.store import DocumentStore
@@ -323,7 +323,7 @@ def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_p
     cities.write_text("York\n", encoding="utf-8")
     changed = find_annotator("entities", store, {"city": cities})
     assert changed.version != annotator.version and annotate(store, changed).written == 1
-    assert EntityFinder(["", "a b"]).find(["a", "a", "b"]) == [["a b", 1, 1]]
+    assert entity_finder(["", "a b"])(["a", "a", "b"]) == [["a b", 1, 1]]
 
 
 def test_an_outline_is_cut_at_the_headings_of_the_page(
