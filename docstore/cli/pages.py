@@ -89,9 +89,11 @@ def _body(file: str | None, status: int) -> bytes:
 def run_get(args: argparse.Namespace) -> int:
     _check(args)
     with open_named(args) as store:
-        url = keys.stored_url(store, args.urls[0])
+        url = keys.stored_url(store.__contains__, args.urls[0])
         if args.snippet is not None:
-            return _print_snippets(args, store, [url, *(keys.stored_url(store, each) for each in args.urls[1:])])
+            return _print_snippets(
+                args, store, [url, *(keys.stored_url(store.__contains__, each) for each in args.urls[1:])]
+            )
         if args.column is not None:
             return _print_column(args, store, url)
         document = store.get(
@@ -229,7 +231,7 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
 
 def run_history(args: argparse.Namespace) -> int:
     with open_named(args) as store:
-        url = keys.stored_url(store, args.url)
+        url = keys.stored_url(store.__contains__, args.url)
         documents = store.history(url)
     if not documents:
         output.note(f"no page {output.shown_url(url)}")
@@ -335,7 +337,7 @@ def run_delete(args: argparse.Namespace) -> int:
                 show = output.progress_of_count(args, drawn, " rows", "delete")
                 deleted = store.delete_crawl(args.crawl, prefix=args.prefix, purge=args.purge, on_progress=show)
         else:
-            urls = [keys.stored_url(store, args.url)] if args.prefix is None else _urls(args, store)
+            urls = [keys.stored_url(store.__contains__, args.url)] if args.prefix is None else _urls(args, store)
             deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
             report = store.compact(on_progress=output.progress_of_bytes(args, stack, "compact"))

@@ -79,6 +79,8 @@ VIEWS: Final[Mapping[str, tuple[str, View]]] = {
     "/jobs": ("jobs.html", lambda _service, _jobs, _given: {}),
 }
 """Templates by path, and what makes their values."""
+ANALYSING: Final = ("lookup.html",)
+"""Their values need the analysis of a body."""
 
 
 def make_page(admission: Admission) -> list[Route]:
@@ -105,7 +107,8 @@ def make_page(admission: Admission) -> list[Route]:
         async def show(context: RequestContext, service: Service) -> Response:
             base = _base(admission, context, service)
             given = dict(read_pairs(context.scope["query_string"]))
-            values = await service.read(view, service, base["jobs"], given)
+            call = service.compare if template in ANALYSING else service.read
+            values = await call(view, service, base["jobs"], given)
             is_absent = values.get("page", True) is None or values.get("pages", True) is None
             return html(await service.read(render, template, base | values), 404 if is_absent else 200)
 
@@ -379,7 +382,7 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
     Raises:
         InvalidArgument: not a URL that could be stored.
     """
-    url = keys.stored_url(store, url)
+    url = keys.stored_url(store.__contains__, url)
     found = store.get(url, at=at, families=FAMILIES)
     if found is None:
         others = [other for other in keys.equivalents(url, variants_too=True) if other in store]
@@ -550,8 +553,8 @@ def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, o
     Raises:
         InvalidArgument: not URLs that could be stored.
     """
-    one_url = keys.stored_url(store, one)
-    other_url = keys.stored_url(store, other) if other else one_url
+    one_url = keys.stored_url(store.__contains__, one)
+    other_url = keys.stored_url(store.__contains__, other) if other else one_url
     if not other and other_at is None:
         found = store.get(one_url, at=one_at, versions=2, families=FAMILIES)
         pages = [] if found is None else [Document(found.row_key, (each,)) for each in reversed(found.captures)]

@@ -43,6 +43,7 @@ from docstore.serving.messages import (
     PAUSE,
     Parameter,
     Route,
+    answer,
     ask,
     encoder,
     headers_of,
@@ -343,6 +344,9 @@ async def add_anchor(
     return reply(context, {})
 
 
+MOST_SIMILAR: Final = 1000
+
+
 @route("POST", "/v1/similar", Role.READ, gives={"similar": list[Similar]}, is_long=True)
 async def similar(
     context: RequestContext,
@@ -357,8 +361,11 @@ async def similar(
     page = body if url is None else url
     if page is None or (url is not None and body is not None):
         raise InvalidArgument("give url, of a stored page, or body: one of them")
+    if limit > MOST_SIMILAR:
+        raise InvalidArgument(f"limit must be at most {MOST_SIMILAR}, not {limit}")
     find = partial(service.store.similar, page, threshold=threshold, limit=limit)
-    return await ask(context, service, lambda: {"similar": find()})
+    encode = encoder(context)
+    return answer(context, await service.compare(lambda: encode({"similar": find()})))
 
 
 @route("POST", "/v1/snippets", Role.READ, gives={"snippets": list[Snippet | None]})
