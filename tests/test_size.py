@@ -22,7 +22,7 @@ CEILINGS = {
     "lines of code of docstore/": 39_180,
     "lines of code of the core": 28_275,
     "files of docstore/": 182,
-    "classes": 431,
+    "classes": 430,
     "record types": 212,
     "calls of import_module": 5,
     "files of a put": 38,
