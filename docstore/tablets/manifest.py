@@ -230,7 +230,7 @@ class Manifest:
         if plan.counts:
             totals = Counter(self._totals)
             totals.update(plan.counts)
-            self._sealed_totals = {name: count for name, count in totals.items() if count}
+            self._sealed_totals = {name: count for name, count in totals.items() if count > 0}
         self._sealed_segments, begun_or_ended = self._changed_segments(progress)
         plan.write(Stage.NUMBERS, [self._counters(1, self._sealed_segments, sizes)])
         plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended))

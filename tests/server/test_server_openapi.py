@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +34,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 def operations(served: Serving) -> list[Any]:
+    import schemathesis
+
     schema = schemathesis.openapi.from_url(f"{served.server.url}/v1/openapi.json")
     return [one.ok() for one in schema.get_all_operations()]
 

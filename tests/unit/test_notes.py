@@ -286,6 +286,29 @@ def test_stop_words_are_the_most_frequent_of_each_language_in_the_store(store: D
     assert (report.written, report.failed) == (24, 0)
 
 
+@pytest.mark.parametrize(
+    ("stop", "phrase"),
+    [
+        ("এবং তারা তাদের", "নদী সেতু"),
+        ("और उनके लिए", "नदी पुल"),
+        ("그리고 그러나 우리", "강 다리"),
+        ("هذه التي على", "نهر جسر"),
+    ],
+    ids=["Bengali", "Hindi", "Korean", "Arabic"],
+)
+def test_listed_stop_words_bound_no_key_phrase(store: DocumentStore, stop: str, phrase: str) -> None:
+    first, second, third = stop.split()
+    filler = [f"{a}{b}" for a in "aeiou" for b in "nst"]
+    lines = []
+    for number in range(30):
+        subject = f"{second} {phrase} {third}" if number % 3 == 0 else f"river {filler[number % 7]} water"
+        near = f"mirror {first}" if number % 3 == 0 else "boat bridge"
+        lines.append(f"{filler[number % 13]} {subject} {filler[(number + 5) % 13]} {near} {filler[number % 5]}.")
+    put(store, URL, "One page, which has none of these words.")
+    found = [words for words, _ in key_phrases(" ".join(lines), stop_words(store)[""] | {*filler})]
+    assert phrase in found and not {*stop.split()} & {word for words in found for word in words.split()}
+
+
 def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_path: Path) -> None:
     cities = tmp_path / "cities"
     cities.write_text("# cities\nNew York\n\nNew York City\nঢাকা\n서울\n北京\nनई दिल्ली\nYork\n", encoding="utf-8")
