@@ -423,6 +423,7 @@ class Layout:
             dictionary_files = DictionaryFiles(files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
             values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.stored_value)
+            reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()

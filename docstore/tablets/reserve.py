@@ -3,7 +3,8 @@
 1.  Ordinary writes are refused if they leave less than `kept_bytes`, which LevelDB and the index need to recover and
     to compact.  This helps if the store itself fills the disk.
 2.  A file of zeros is allocated while there is space.  If others fill the disk, a delete, a compaction or an open
-    shortens it, continues, and takes back what it did not use.  A later write makes it again when there is space.
+    shortens it and continues; opening and closing a store, and the end of a compaction, take back what was not used.
+    A later write makes it again when there is space.
 3.  LevelDB's log, which recovery rewrites as a table, is kept shorter than half of that file (`log_limit_bytes`).  The
     part of the file that recovery needs is left to it: a compaction that fails or is killed may have filled the rest.
 """
@@ -209,7 +210,8 @@ class Reserve:
             if is_outermost:
                 self._freeing.discard(thread)
                 self._is_spent = False
-                self.take_back()
+                if not in_parts:
+                    self.take_back()
 
     def take_back(self) -> None:
         """Make the reserve as long as it was before work that shortened it, as far as there is space; never fails."""
