@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -244,6 +245,8 @@ class LocalBackend:
         """Close index, segments, engine and lock, in this order, even if one of them fails."""
         with ExitStack() as stack:
             stack.callback(self.lock.release)
+            if not self.is_read_only:
+                stack.callback(self.reserve.take_back)  # LevelDB has freed what its compactions took
             if self.scratch is not None:
                 stack.callback(_remove_tree, self.scratch)
             stack.callback(self.engine.close)
@@ -386,7 +389,8 @@ class Layout:
             try:
                 engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
             except StorageError as error:
-                if error.errno in FULL_DISK and (lacking_bytes := reserve.lacking_bytes()):
+                if error.errno in FULL_DISK:
+                    lacking_bytes = reserve.lacking_bytes()
                     what = f"the disk of {self._path} is full; free {lacking_bytes} bytes, then open the store again"
                     raise StorageError(error.errno, what) from error
                 raise
@@ -410,7 +414,7 @@ class Layout:
             recovery = recovery._replace(lost=tuple(item for item in recovery.lost if item.segment not in away))
             if recovery.lost:
                 drop_lost(engine, bodies, manifest, recovery)
-            manifest.record_recovery(recovery, Durability.SYNC)
+            reserve.spend(partial(manifest.record_recovery, recovery, Durability.SYNC))
             if recovery.last_group > manifest.group + 1:
                 record_lost_commits(engine, manifest, recovery.last_group - 1)
             base_rows = BaseRows(engine)
@@ -419,6 +423,7 @@ class Layout:
             dictionary_files = DictionaryFiles(files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
             values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.stored_value)
+            reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
