@@ -67,15 +67,13 @@ def lines_of_code(paths: list[Path]) -> int:
 @functools.cache
 def _code_lines(path: Path) -> int:
     """How many lines of a file hold code.  A string that stands alone as a statement is a docstring."""
-    source = path.read_bytes()
     lines: set[int] = set()
-    for token in tokenize.tokenize(io.BytesIO(source).readline):
+    for token in tokenize.tokenize(io.BytesIO(source := path.read_bytes()).readline):
         if token.type not in _NOT_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str())):
-                lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
 
 
