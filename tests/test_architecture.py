@@ -80,6 +80,7 @@ ONLY_IMPORTER = {
         *("docstore.store", "docstore.serving.client"),  # the type alone
     },
     "pyspark": {"docstore.cluster.spark"},
+    "stopwordsiso": {"docstore.notes.words"},
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
 """Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""

@@ -397,7 +397,8 @@ def test_a_second_large_delete_takes_what_was_put_since_the_first(engine: Engine
     assert engine.read_row("pages", ROW) == [Cell("anchor", b"0000001", 0, b"kept")]
 
 
-def test_a_row_of_very_many_cells_is_read_in_slices_and_deleted(engine: Engine) -> None:
+def test_a_row_of_very_many_cells_is_read_in_slices_and_deleted(engine_of_one_test: Engine) -> None:
+    engine = engine_of_one_test
     cells = share(200_000, 5)
     big_row(engine, cells)
     count, after = 0, None

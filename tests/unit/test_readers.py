@@ -466,6 +466,8 @@ text = ["body/para", "body/c:note"]
 published = ["head/date"]
 lang = ["@xml:lang"]
 link = ["head/ref@target"]
+[press.namespaces]
+c = "urn:c"
 
 [catalogue]
 roots = ["rss"]
@@ -492,6 +494,34 @@ def test_a_vocabulary_of_the_user_comes_first() -> None:
     assert found is not None and (found.main, found.entries) == ("Pot\na pot", (Entry("/1", "Pot", ""),))
 
 
+def test_a_path_finds_the_namespace_that_its_prefix_is_declared_for() -> None:
+    source = "[x]\nroots = ['x']\ntitle = ['c:name']\ntext = ['dc:description']\nlang = ['@xml:lang']\n"
+    vocabulary = source + "[x.namespaces]\nc = 'urn:c&d'\ndc = 'urn:other'"
+    documents = (
+        "<x xmlns:q='urn:c&amp;d' xmlns:o='urn:other' xml:lang='fr'><q:name>N</q:name>"
+        "<o:description>D</o:description></x>",
+        "<x xml:lang='fr'><c:name>N</c:name><dc:description>D</dc:description></x>",
+        "<x xmlns:c='urn:of-the-document' xml:lang='fr'><c:name>N</c:name><dc:description>D</dc:description></x>",
+    )
+    for document in documents:
+        assert read(document.encode(), "text/xml", vocabulary) == Text("D", "utf-8", "N", lang="fr"), document
+
+
+def test_a_column_is_read_from_the_elements_with_its_key() -> None:
+    source = """[x]
+roots = ['record']
+title = ['field[TITLE=]', 'name']
+published = ['field[DATE=]']
+text = ['field[NOTE=]']
+description = ['about@of[topic=]']"""
+    document = b"""<record><name>other</name><field>DATE = 2024-05-01</field><field>TITLE=A = B</field>
+        <field>NOTE=one</field><field>NOTES=not</field><field>NOTE</field><field>NOTE=two &amp; three</field>
+        <about of="topic=rivers"/><about of="rivers"/></record>"""
+    assert read(document, "text/xml", source) == Text(
+        "one\ntwo & three", "utf-8", "A = B", description="rivers", published="2024-05-01T00:00:00Z"
+    )
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -501,6 +531,13 @@ def test_a_vocabulary_of_the_user_comes_first() -> None:
         ("[x]\nroots = ['a']\nname = ['b']", r"x\.name: no such field"),
         ("[x]\nroots = ['a']\ntitle = 'b'", "must be a list of paths"),
         ("[x]\nroots = ['a']\nentries = ['b']", "needs both"),
+        ("[x]\nroots = ['a']\ntitle = ['b/geo:c']", r"x\.title: the prefix 'geo' of the path 'b/geo:c' is not"),
+        ("[x]\nroots = ['a']\ntitle = ['b@geo:c']", r"declared are atom, .* xml; add \[x\.namespaces\] with geo ="),
+        ("[x]\nroots = ['a']\nentries = ['g:b']\n[x.entry]\ntitle = ['c']", r"x\.entries: the prefix 'g'"),
+        ("[x]\nroots = ['a']\nentries = ['b']\n[x.entry]\ntitle = ['g:c']", r"x\.entry\.title: the prefix 'g'"),
+        ("[x]\nroots = ['dc:a']", r"x\.roots: write the root 'dc:a' without its prefix"),
+        ("[x]\nroots = ['a']\n[x.namespaces]\ngeo = 1", r"\[x\.namespaces\] must map"),
+        ("[x]\nroots = ['a']\n[x.namespaces]\nxmlns = 'urn:a'", r"\[x\.namespaces\] must map"),
     ],
 )
 def test_a_bad_vocabulary_is_refused_by_name(source: str, message: str, tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_figures_are_the_same_after_their_way_as_json(store: DocumentStore) -> N
 
 HOOK = "_repr_html_"
 """By this name a notebook asks a result for its HTML."""
-PLAIN = {"div", "b", "span", "bdi", "p", "table", "thead", "tbody", "tr", "td", "th"}
+PLAIN = {"div", "b", "span", "bdi", "wbr", "p", "table", "thead", "tbody", "tr", "td", "th"}
 
 
 def test_results_show_themselves_in_a_notebook_as_markup_that_does_nothing(store: DocumentStore) -> None:

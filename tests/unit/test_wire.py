@@ -49,6 +49,7 @@ from docstore.reading.documents import Capture, Document
 from docstore.reading.snippet import Passage, Snippet
 from docstore.serving import wire as shapes
 from docstore.serving.messages import count_values
+from docstore.serving.request import Refusal, absent, failure
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import Unreadable
 from tests.serving import frames_of
@@ -341,6 +342,15 @@ def test_an_error_keeps_its_number() -> None:
     back = shapes.error_of(shapes.error_fields(error))
     assert isinstance(back, StorageError)
     assert back.errno == 28
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 429, 503])
+def test_only_the_absence_of_a_page_has_the_exit_code_of_nothing_found(status: int) -> None:
+    refusal = Refusal(status, "no")
+    code = failure(refusal)[1]["error"]["exit_code"]
+    assert code == (3 if status in (401, 403, 429, 503) else 2)
+    assert failure(KeyError())[1]["error"]["exit_code"] == 3
+    assert failure(absent("https://a.example/"))[1]["error"]["exit_code"] == 1
 
 
 def test_what_is_no_error_of_ours_says_nothing_of_itself() -> None:
