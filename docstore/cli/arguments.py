@@ -374,7 +374,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
         StorageError: the disk is full, or failed.
     """
     from docstore.backends import store_exists
-    from docstore.storage.files import storage_error
+    from docstore.storage.files import Files, storage_error
 
     path = path.resolve()
     if any(store_exists(str(parent)) for parent in path.parents):
@@ -395,6 +395,7 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
                 os.fsync(stream.fileno())
         if is_file:
             partial.replace(path)
+            Files().sync_folder(path.parent)
     except BaseException as error:
         if is_file:
             partial.unlink(missing_ok=True)

@@ -37,6 +37,8 @@ _FIELDS: Final = (
 """Of a capture, of which one checksum is taken together."""
 _SIMILARITY_STEP: Final = 1e-9
 
+_VERSIONS: Final = 1 << 20
+
 Entry = dict[str, Any]
 """What is recorded of one answer or one capture: plain values by name."""
 
@@ -84,13 +86,14 @@ def _answer(result: PutResult) -> Entry:
 
 
 def _read_back(address: str) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
     with docstore.open(address, read_only=True) as store:
-        return {
-            f"{url} {capture.timestamp}": _capture(capture)
-            for url in store.urls()
-            for document in store.history(url)
-            for capture in document.captures
-        }
+        for url in store.urls():
+            document = store.get(url, versions=_VERSIONS)
+            listed = [*store.history(url), *([] if document is None else [document])]  # a rejected capture is only listed
+            for capture in (capture for one in listed for capture in one.captures):
+                found[f"{url} {capture.timestamp}"] = _capture(capture)
+    return found
 
 
 def _capture(capture: Capture) -> Entry:
