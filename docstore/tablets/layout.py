@@ -525,7 +525,7 @@ class Layout:
 
 
 def _open_engine(folder: Path, *, is_new: bool) -> LevelDBEngine:
-    """Open LevelDB, or make it: also where a power loss stopped the making of a store, before its manifest was synced."""
+    """Open LevelDB, or make it, also where a power loss stopped that before LevelDB had synced its manifest."""
     try:
         return LevelDBEngine(folder, create=is_new)
     except CorruptionError:

@@ -9,8 +9,8 @@
 * mixed: each unsynced file is whole, as it was, cut anywhere, or has a hole of zeros; any of the names are there.
 
 Of LevelDB's folder some things are taken for granted, as LevelDB does: its names become durable in the order in which
-they were made, and with the first sync of a new file; what it appended may be cut, but has no holes.  Not covered: damage of what was synced; a disk that
-reorders what an fsync has ended.
+they were made, and with the first sync of a new file; what it appended may be cut, but has no holes.  Not covered:
+damage of what was synced; a disk that reorders what an fsync has ended.
 """
 
 from __future__ import annotations
@@ -230,7 +230,9 @@ class Disk:
             yield f"mixed, names {sorted(some)}", self._state(some, {id(file): file.left(source) for file in unsynced})
 
     def _named(self, number: int) -> str:
-        return " ".join(filter(None, (self.pending[number].kind, self.pending[number].path, self.pending[number].target)))
+        return " ".join(
+            filter(None, (self.pending[number].kind, self.pending[number].path, self.pending[number].target))
+        )
 
     def _files(self) -> Iterator[File]:
         for names in (self.names, self.durable_names):

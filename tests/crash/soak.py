@@ -1,7 +1,7 @@
-"""A store under everything at once, for minutes: killed, stopped, starved of disk, and compared with ledgers outside it.
+"""A store under everything at once, for minutes: killed, stopped, starved of disk, compared with ledgers outside it.
 
     python -m tests.crash.soak --minutes 30 --seed 1      # `make soak MINUTES=30`
-    python -m tests.crash.soak --minutes 1 --fault        # must fail: some writes to segments are not what they should be
+    python -m tests.crash.soak --minutes 1 --fault        # must fail: some writes to segments leave zeros
 
 In each round a process, the host, opens the store, compares all of it with the ledgers, and then writes it: three
 writers (threads, or processes that ask its server), one that reads, and one for what else there is: compaction, sweeps
@@ -306,13 +306,13 @@ def write(store: Any, ledger: Ledger, source: Random) -> None:
         return
     if source.random() < 0.1:
         ledger.note(what="delete", url=url)
-        work: Callable[[], object] = lambda: store.delete(url, purge=source.random() < 0.3)
+        work: Callable[[], object] = partial(store.delete, url, purge=source.random() < 0.3)
     else:
         at = max([T0 + source.randrange(1000) * 1000, *(one + 1000 for one in row.sure | row.maybe)])
         while body_of(url, at) in {body_of(url, old) for old in row.sure | row.maybe}:
             at += 1000  # the same bytes again are a visit, which is no capture of its own
         ledger.note(what="put", url=url, at=at)
-        work = lambda: _put(store, url, at, source.choice(POLICIES), ledger)
+        work = partial(_put, store, url, at, source.choice(POLICIES), ledger)
     try:
         work()
     except CommitUnknown:
@@ -389,7 +389,7 @@ class Driver:
         host = self._start("--round", number, *["--serves"] * serves, *["--fault"] * self.fault)
         clients: list[subprocess.Popen[bytes]] = []
         try:
-            self._wait(host, lambda: (self.folder / OPENED).exists())
+            self._wait(host, (self.folder / OPENED).exists)
             if serves:
                 clients = [self._start("--round", number, "--writer", writer) for writer in range(WRITERS)]
             self._wait_for(host, source.randrange(4, 900))
@@ -430,7 +430,11 @@ class Driver:
         self._wait(host, lambda: self.operations() >= end, patience_seconds=20, is_needed=False)
 
     def _wait(
-        self, host: subprocess.Popen[bytes], until: Callable[[], bool], patience_seconds: float = 120, is_needed: bool = True
+        self,
+        host: subprocess.Popen[bytes],
+        until: Callable[[], bool],
+        patience_seconds: float = 120,
+        is_needed: bool = True,
     ) -> None:
         begin = time.monotonic()
         while not until():
@@ -477,7 +481,10 @@ def soak(minutes: float, seed: int, *, fault: bool = False, rounds: int | None =
                     number += 1
                     left = max(0.0, minutes - (time.monotonic() - begin) / 60)
                     if not number % 10:
-                        print(f"{number} rounds, {driver.operations()} lines in ledgers, {left:.1f} minutes left", flush=True)
+                        print(
+                            f"{number} rounds, {driver.operations()} lines in ledgers, {left:.1f} minutes left",
+                            flush=True,
+                        )
             except Fault as error:
                 if keep is not None:
                     shutil.copytree(folder, keep, dirs_exist_ok=True)
@@ -502,7 +509,9 @@ def main() -> int:
         return 0
     print(f"seed {options.seed}", flush=True)
     try:
-        print(f"{soak(options.minutes, options.seed, fault=options.fault, keep=options.keep)} lines in ledgers, no fault")
+        print(
+            f"{soak(options.minutes, options.seed, fault=options.fault, keep=options.keep)} lines in ledgers, no fault"
+        )
     except Fault as error:
         print(f"FAULT: {error}")
         return 1

@@ -59,10 +59,14 @@ REFER = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEA
 MARKER = b"unspeakable-7f3a"
 PROMISES, EXPECTED = "promises", "expected"
 """Files beside the store: what it has acknowledged, one write each; what the work ends in if it is not stopped."""
+NEAR_PROBE = page(changed(words(4, 300), 1, 6), title="Page 4")
 PROBE = page(changed(changed(words(4, 300), 1, 6), 77, 2), title="Page 4")
 """Near to a page that most states hold."""
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 """Where states are laid out: what a sync costs is not asked here."""
+
+DEEP_SHARE = 1 / 3
+"""Of the states, that are compacted too: that takes twice as long as all else."""
 
 Known = tuple[bytes, str, str]
 """Body, verdict and the URL that it names, of a stored page."""
@@ -356,7 +360,9 @@ def salvage_again(root: Path) -> object:
 
 
 def _entries(archive: Path) -> list[tuple[str, int | None, bytes]]:
-    return sorted((one.page.url, one.page.fetched_at, one.page.body) for one in read(archive) if isinstance(one, PageEntry))
+    return sorted(
+        (one.page.url, one.page.fetched_at, one.page.body) for one in read(archive) if isinstance(one, PageEntry)
+    )
 
 
 ANNOTATOR = Annotator("first", of_document=lambda document: {"first": (document.text or "")[:20] * 200})
@@ -394,11 +400,11 @@ def search_again(root: Path) -> object:
             found = _search(store)
         shutil.rmtree(root / "s" / "search")
         store.search_index(root / "fresh").update()
-        return found == sorted(hit.url for hit in store.search("host:example OR page", index=root / "fresh", limit=50).hits)
+        return found == _search(store, root / "fresh")
 
 
-def _search(store: DocumentStore) -> list[str]:
-    return sorted(hit.url for hit in store.search("host:example OR page", limit=50).hits)
+def _search(store: DocumentStore, index: Path | None = None) -> list[str]:
+    return sorted(hit.url for hit in store.search("page", index=index, limit=50).hits)
 
 
 def copy_store(work: Work) -> None:
@@ -497,10 +503,10 @@ def prepare(name: str, root: Path) -> None:
         work.promised()
 
 
-def perform(name: str, root: Path) -> None:
+def perform(name: str, folder: str) -> None:
     """Run a protocol over what was prepared."""
-    work = Work(root)
-    work.promise = list(_promises(root))[-1]
+    work = Work(Path(folder))
+    work.promise = list(_promises(work.root))[-1]
     with limited(PROTOCOLS[name].limits):
         PROTOCOLS[name].run(work)
         if work.store is not None:
@@ -526,7 +532,7 @@ class Record:
         prepare(name, self._root)
         self._before = folder / "before"
         shutil.copytree(self._root, self._before)
-        program = f"from tests.crash.states import perform; from pathlib import Path; perform({name!r}, Path({str(self._root)!r}))"
+        program = f"from tests.crash.states import perform; perform({name!r}, {str(self._root)!r})"
         subprocess.run([sys.executable, "-c", program], env=recording(self._root, trace), check=True)
         self.events = list(read_events(self._root, trace))
         self.steps = sum(event.path != PROMISES for event in self.events)
@@ -605,7 +611,7 @@ def assert_sound(record: Record, crash: Crash, root: Path, *, is_deep: bool) -> 
     if record.protocol.again is not None:
         assert record.protocol.again(root) == record.expected, "doing it again ends in something else"
     with docstore.open(root / "s") as store:
-        first = min((url for url, known in promise.pages.items() if known and known[0] == near(4, 1)), default=None)
+        first = min((url for url, known in promise.pages.items() if known and known[0] == NEAR_PROBE), default=None)
         result = store.put_page("https://z.example/", PROBE, headers=HTML, fetched_at=T0)
         if first is not None and first not in promise.in_flight:
             assert result.verdict.kind is VerdictKind.NEAR, result.verdict
@@ -651,13 +657,13 @@ class Tried(NamedTuple):
 
 
 def try_protocol(
-    name: str, seed: int, states: int, *, sample: bool = False, deep_share: float = 1.0, keep: Path | None = None
+    name: str, seed: int, states: int, *, sample: bool = False, deep_share: float = DEEP_SHARE, keep: Path | None = None
 ) -> Tried:
     """Try all states of a protocol, and so many mixed ones that there are `states`; or a sample of so many."""
     source, faults, tried = Random(seed), [], 0
     with TemporaryDirectory(prefix="docstore-protocol-", dir=MEMORY) as folder:
         record = Record(name, Path(folder))
-        mixes = 1 if sample else 1 + states // len(record.events)
+        mixes = 1 if sample else 1 + 4 * states // len(record.events)  # most calls leave nothing to mix
         told = time.monotonic()
         with closing(record.crashes(seed, mixes=mixes, sample=states if sample else None)) as crashes:
             for crash in crashes:
@@ -702,4 +708,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tests.crash import states  # what is pickled here is of the module that other processes import
+
+    sys.exit(states.main())

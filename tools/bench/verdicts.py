@@ -30,11 +30,8 @@ from docstore.reading.documents import Capture
 from tools.bench.harness import Section, folder_bytes, one_core, run_commands
 
 POLICIES: Final = ("flag", "reference", "reject")
-_FIELDS: Final = (
-    "status headers media_type charset ip payload_digest docno title description keywords headings lang canonical "
-    "published entries checksum text_checksum simhash sketch served_from fetched_url crawl"
-).split()
-"""Of a capture, of which one checksum is taken together."""
+_OWN_CHECKSUM: Final = frozenset(("body", "text", "verdict"))
+"""Fields of a capture that are recorded by themselves; all others get one checksum together."""
 _SIMILARITY_STEP: Final = 1e-9
 
 _VERSIONS: Final = 1 << 20
@@ -76,7 +73,9 @@ def _ingested(corpus: Path, address: str, policy: str) -> dict[str, Any]:
             results = list(store.put_pages(pages, policies=policies, threads=1, any_time=True))
             used += resource.getrusage(resource.RUSAGE_SELF).ru_utime - began
             name = archive.relative_to(corpus)
-            answers |= {f"{name} {number} {one.url} {one.timestamp}": _answer(one) for number, one in enumerate(results)}
+            answers |= {
+                f"{name} {number} {one.url} {one.timestamp}": _answer(one) for number, one in enumerate(results)
+            }
     return {"user_seconds": used, "answers": answers}
 
 
@@ -90,15 +89,18 @@ def _read_back(address: str) -> dict[str, Entry]:
     with docstore.open(address, read_only=True) as store:
         for url in store.urls():
             document = store.get(url, versions=_VERSIONS)
-            listed = [*store.history(url), *([] if document is None else [document])]  # a rejected capture is only listed
+            listed = [
+                *store.history(url),
+                *([] if document is None else [document]),
+            ]  # a rejected capture is only listed
             for capture in (capture for one in listed for capture in one.captures):
                 found[f"{url} {capture.timestamp}"] = _capture(capture)
     return found
 
 
 def _capture(capture: Capture) -> Entry:
-    fields = [getattr(capture, name) for name in _FIELDS]
-    values = {"body": capture.body, "text": capture.text, "fields": repr(fields)}
+    others = [value for name, value in capture._asdict().items() if name not in _OWN_CHECKSUM]
+    values = {"body": capture.body, "text": capture.text, "others": repr(others)}
     checksums = {f"{name}_checksum": _checksum(value) for name, value in values.items()}
     stored, verdict = capture.verdict, capture.shown_verdict
     if stored is None or verdict is None:
