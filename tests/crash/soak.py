@@ -52,7 +52,7 @@ from docstore.tablets.backup import restore
 from tests.crash.states import limited
 from tests.pages import changed, page, words
 
-WRITERS, URLS, VERSIONS = 3, 40, 3
+WRITERS, URLS, VERSIONS, MOST_OPERATIONS = 3, 40, 3, 900
 HTML = (("Content-Type", "text/html"),)
 T0, DAY = 1_700_000_000_000_000, 86_400_000_000
 DISK_MEGABYTES = 96
@@ -364,8 +364,9 @@ def small_disk(folder: Path) -> Iterator[bool]:
 class Driver:
     """Starts hosts and clients, and ends them."""
 
-    def __init__(self, folder: Path, seed: int, *, fault: bool, can_fill: bool) -> None:
+    def __init__(self, folder: Path, seed: int, operations: int, *, fault: bool, can_fill: bool) -> None:
         self.folder, self.seed, self.fault, self.can_fill = folder, seed, fault, can_fill
+        self.most_operations = operations
         (folder / LEDGER).mkdir()
 
     def _start(self, *arguments: object) -> subprocess.Popen[bytes]:
@@ -392,7 +393,7 @@ class Driver:
             self._wait(host, (self.folder / OPENED).exists)
             if serves:
                 clients = [self._start("--round", number, "--writer", writer) for writer in range(WRITERS)]
-            self._wait_for(host, source.randrange(4, 900))
+            self._wait_for(host, source.randrange(4, self.most_operations))
             how = source.choice(["kill", "kill", "stop", "end", "fill"])
             if how == "stop":
                 for process in (host, *clients[:1]):
@@ -453,7 +454,7 @@ class Driver:
             raise Fault((self.folder / TOLD).read_text())
 
 
-def lie(every: int = 40) -> None:
+def lie(every: int = 7) -> None:
     """The fault that must be found: each so many writes to a segment leave zeros."""
     real, count = Files.write, iter(range(1, 1 << 60))
 
@@ -464,8 +465,16 @@ def lie(every: int = 40) -> None:
     Files.write = write  # type: ignore[method-assign]
 
 
-def soak(minutes: float, seed: int, *, fault: bool = False, rounds: int | None = None, keep: Path | None = None) -> int:
-    """Rounds until the time is over, or so many; -> operations.
+def soak(
+    minutes: float,
+    seed: int,
+    *,
+    fault: bool = False,
+    rounds: int | None = None,
+    operations: int = MOST_OPERATIONS,
+    keep: Path | None = None,
+) -> int:
+    """Rounds until the time is over, or so many, of at most so many lines in the ledgers; -> all of these.
 
     Raises:
         Fault: something is not as it should be; the folder `keep` then has store, ledgers and the log of the hosts.
@@ -474,7 +483,7 @@ def soak(minutes: float, seed: int, *, fault: bool = False, rounds: int | None =
     with TemporaryDirectory(prefix="docstore-soak-") as name:
         folder = Path(name)
         with small_disk(folder / "disk") as can_fill:
-            driver = Driver(folder, seed, fault=fault, can_fill=can_fill)
+            driver = Driver(folder, seed, operations, fault=fault, can_fill=can_fill)
             try:
                 while time.monotonic() - begin < minutes * 60 and number != rounds:
                     driver.round(number)

@@ -99,7 +99,7 @@ def _read_back(address: str) -> dict[str, Entry]:
 
 
 def _capture(capture: Capture) -> Entry:
-    others = [value for name, value in capture._asdict().items() if name not in _OWN_CHECKSUM]
+    others = sorted((name, value) for name, value in capture._asdict().items() if name not in _OWN_CHECKSUM and value)
     values = {"body": capture.body, "text": capture.text, "others": repr(others)}
     checksums = {f"{name}_checksum": _checksum(value) for name, value in values.items()}
     stored, verdict = capture.verdict, capture.shown_verdict
