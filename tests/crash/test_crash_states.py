@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from counts import few
+from counts import share
 
 import docstore
 from docstore.model.errors import CorruptionError
@@ -15,7 +15,7 @@ from tests.crash.disk import Event, recorder
 from tests.crash.states import HTML, PROTOCOLS, T0, Record, a_page, fault_of, near, try_protocol
 
 BLOCK_BYTES = 512
-SAMPLE = -(-few(2500) // len(PROTOCOLS))
+SAMPLE = -(-share(2500, 5) // len(PROTOCOLS))
 """States of each protocol: 500 of all in `make test`."""
 
 
