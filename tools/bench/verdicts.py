@@ -25,14 +25,13 @@ import docstore
 from docstore import PutResult
 from docstore.archives.entries import PageEntry
 from docstore.archives.reader import read
-from docstore.model.types import SAME_PAGE, Policy, Verdict
+from docstore.model.types import SAME_PAGE, Policy
 from docstore.reading.documents import Capture
 from tools.bench.harness import Section, folder_bytes, one_core, run_commands
 
 POLICIES: Final = ("flag", "reference", "reject")
 _OWN_CHECKSUM: Final = frozenset(("body", "text", "verdict"))
 """Fields of a capture that are recorded by themselves; all others get one checksum together."""
-_SIMILARITY_STEP: Final = 1e-9
 
 _VERSIONS: Final = 1 << 20
 
@@ -40,29 +39,23 @@ Entry = dict[str, Any]
 """What is recorded of one answer or one capture: plain values by name."""
 
 
-def record(corpus: Path, out: Path, *, policies: tuple[str, ...] = POLICIES, store: str | None = None) -> Section:
-    """Ingest every archive of a folder once for each policy, read all pages back, and write a record as JSON.
-
-    `store` is the address at which stores are made, each with the name of a policy at its end; by default they are made
-    in a temporary folder.
-    """
-    section = Section("Recorded", f"python -m tools.bench.verdicts record CORPUS {out.name}", ["policy", "pages"])
-    section.columns = ["policy", "pages", "captures read", "user seconds of the writes", "bytes on disk"]
+def record(corpus: Path, out: Path, *, policies: tuple[str, ...] = POLICIES) -> Section:
+    """Ingest every archive of a folder once for each policy, read all pages back, and write a record as JSON."""
+    columns = ["policy", "pages", "captures read", "user seconds of the writes", "bytes on disk"]
+    section = Section("Recorded", f"python -m tools.bench.verdicts record CORPUS {out.name}", columns)
     record: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="docstore-bench-") as folder, one_core():
         for policy in policies:
-            address = f"{store or folder}/{policy}"
+            address = Path(folder, policy)
             made = record[policy] = _ingested(corpus, address, policy)
-            made["captures"] = _read_back(address)
-            path = Path(address)
-            made["bytes"] = folder_bytes(path) if path.is_dir() else 0
+            made |= {"captures": _read_back(address), "bytes": folder_bytes(address)}
             counts = f"{len(made['answers']):,}", f"{len(made['captures']):,}"
             section.rows.append((policy, *counts, f"{made['user_seconds']:.2f}", f"{made['bytes']:,}"))
     out.write_text(json.dumps(record), encoding="utf-8")
     return section
 
 
-def _ingested(corpus: Path, address: str, policy: str) -> dict[str, Any]:
+def _ingested(corpus: Path, address: Path, policy: str) -> dict[str, Any]:
     policies = {kind: Policy(policy) for kind in SAME_PAGE}
     answers: dict[str, Entry] = {}
     used = 0.0
@@ -80,11 +73,10 @@ def _ingested(corpus: Path, address: str, policy: str) -> dict[str, Any]:
 
 
 def _answer(result: PutResult) -> Entry:
-    about = {"previous": str(result.previous), "previous_similarity": result.previous_similarity}
-    return _verdict(result.verdict) | about | {"stored": result.stored, "error": result.error}
+    return {**result.verdict._asdict(), **result._asdict(), "kind": str(result.verdict.kind), "verdict": ""}
 
 
-def _read_back(address: str) -> dict[str, Entry]:
+def _read_back(address: Path) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     with docstore.open(address, read_only=True) as store:
         for url in store.urls():
@@ -100,42 +92,27 @@ def _read_back(address: str) -> dict[str, Entry]:
 
 def _capture(capture: Capture) -> Entry:
     others = sorted((name, value) for name, value in capture._asdict().items() if name not in _OWN_CHECKSUM and value)
-    values = {"body": capture.body, "text": capture.text, "others": repr(others)}
-    checksums = {f"{name}_checksum": _checksum(value) for name, value in values.items()}
-    stored, verdict = capture.verdict, capture.shown_verdict
-    if stored is None or verdict is None:
-        return checksums
-    about = {"previous": str(stored.previous), "previous_similarity": stored.previous_similarity}
-    return _verdict(verdict) | about | {"stored": stored.stored} | checksums
+    entry = {
+        name: "" if value is None else blake2b(_bytes(value), digest_size=12).hexdigest()
+        for name, value in (("body", capture.body), ("text", capture.text), ("others", repr(others)))
+    }
+    stored, shown = capture.verdict, capture.shown_verdict
+    if stored is None or shown is None:
+        return entry
+    about = {name: getattr(stored, name) for name in ("previous", "previous_similarity", "stored")}
+    return {**shown._asdict(), **about, **entry, "kind": str(shown.kind)}
 
 
-def _verdict(verdict: Verdict) -> Entry:
-    return {**verdict._asdict(), "kind": str(verdict.kind)}
-
-
-def _checksum(value: bytes | str | None) -> str:
-    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-    return "" if raw is None else blake2b(raw, digest_size=12).hexdigest()
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
 
 
 def difference(old: Entry | None, new: Entry | None) -> str:
     """In what two answers, or two captures, differ; "" for equal ones."""
     if old is None or new is None:
         return "not there before" if old is None else "not there now"
-    names = [name for name in {**old, **new} if not _is_same(old.get(name), new.get(name))]
-    if "kind" in names:
-        return f"{old.get('kind')} -> {new.get('kind')}"
-    if "of_url" in names and "similarity" in names:
-        return f"{old['kind']}: another page, {'more' if new['similarity'] > old['similarity'] else 'less'} similar"
-    if "of_url" in names:
-        return f"{old['kind']}: another page, equal similarity"
-    return ", ".join(names)
-
-
-def _is_same(old: Any, new: Any) -> bool:
-    if isinstance(old, float) and isinstance(new, float):
-        return abs(old - new) < _SIMILARITY_STEP
-    return bool(old == new)
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return f"{old.get('kind')} -> {new.get('kind')}" if "kind" in names else ", ".join(names)
 
 
 def compare(old: Path, new: Path, *, examples: int = 0) -> Section:
