@@ -387,7 +387,7 @@ class Layout:
                 engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
             reserve = Reserve(files, self._path / RESERVE_FILE)
             try:
-                engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
+                engine = reserve.spend(lambda: _open_engine(engine_folder, is_new=is_new))
             except StorageError as error:
                 if error.errno in FULL_DISK:
                     lacking_bytes = reserve.lacking_bytes()
@@ -532,6 +532,17 @@ class Layout:
         plan.write(Stage.ALLOCATION, [RowMutations("meta", SCHEMA_ROW, [cell])])
         apply(engine, plan, Durability.SYNC)
         return made
+
+
+def _open_engine(folder: Path, *, is_new: bool) -> LevelDBEngine:
+    """Open LevelDB, or make it, also where a power loss stopped that before LevelDB had synced its manifest."""
+    try:
+        return LevelDBEngine(folder, create=is_new)
+    except CorruptionError:
+        if not is_new or any(folder.glob("*.ldb")):
+            raise
+    _remove_tree(folder)
+    return LevelDBEngine(folder, create=True)
 
 
 def _remove_tree(folder: Path) -> None:
