@@ -23,7 +23,6 @@ from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.sets import Keys, Numbers
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
@@ -175,7 +174,7 @@ class Buckets(Protocol):
         """Mutations to write with a batch in addition to its rows."""
         return []
 
-    def follow(self, plan: Plan, known: bool) -> None:
+    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
         """After a commit: look-ups include its postings; see `Committer.followers`."""
         return
 
@@ -214,7 +213,7 @@ class RowBuckets(Buckets):
 
     def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
-        buckets = self._read([_row_key(key) for key in keys.tolist()], new)
+        buckets = self._read([row_key_of(key) for key in keys.tolist()], new)
         owner = np.repeat(np.arange(len(buckets)), [len(texts) for texts in buckets])
         return owner, np.array([int.from_bytes(text, "big") for texts in buckets for text in texts], np.uint64)
 
@@ -232,35 +231,9 @@ class RowBuckets(Buckets):
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
-        row_keys = [_row_key(key) for part in keys for key in part.tolist()]
+        row_keys = [row_key_of(key) for part in keys for key in part.tolist()]
         read = zip(row_keys, self._read(row_keys, new), strict=True)
         new.add(number, [row_key for row_key, texts in read if len(texts) < BUCKET_LIMIT])
-
-
-class BandBuckets(RowBuckets):
-    """Rows only for the bands, read together for a group: for engines on which each row costs a call.
-
-    Other fingerprints are not looked up, so a text that is contained in a longer page is not found.
-    """
-
-    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """See `Buckets`."""
-        keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
-        return [_row_key(key) for key in sorted(keys)]
-
-    def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """See `Buckets`."""
-        row_keys = self.rows_of(queries)
-        read = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-        new.ahead = dict(zip(row_keys, read, strict=True))
-
-    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """See `Buckets`."""
-        return super().propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), new)
-
-    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
-        """See `Buckets`; without fingerprints, which are the second keys."""
-        super().post(new, text, keys[0], *keys[2:])
 
 
 class LayeredBuckets:
@@ -311,5 +284,6 @@ def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tup
     return (owner, texts) if keep.all() else (owner[keep], texts[keep])
 
 
-def _row_key(key: int) -> bytes:
+def row_key_of(key: int) -> bytes:
+    """The row of a bucket."""
     return _KIND + key.to_bytes(8, "big")

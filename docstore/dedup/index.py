@@ -61,7 +61,7 @@ from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.plan import Plan
 
 POINTER_SLICE = 64
 """Page pointers in the first read; the pages of a body that thousands of URLs share are read in slices."""
@@ -87,8 +87,8 @@ _MOST_KEY = (1 << 64) - 1
 REMOVED_AT_ONCE = 256
 """Postings verified again and removed while the lock is taken once: a few milliseconds."""
 
-Fits: TypeAlias = Callable[[PagePointer], bool | None]
-"""Whether a page fits; None if only the commit of the group in flight decides."""
+Fits: TypeAlias = Callable[[PagePointer], bool]
+"""Whether a page fits."""
 IsLive: TypeAlias = Callable[[PagePointer, bytes], bool]
 """Whether a page's version is live, and (if a body is named) has a body checksum with this prefix."""
 Posting: TypeAlias = tuple[bytes, bytes]
@@ -210,7 +210,7 @@ class Oldest:
         self._second = self._next_of_another_row(self._first)
 
     def find(self, row_key: bytes, fits: Fits, new: Iterable[PagePointer] = ()) -> PagePointer | None:
-        """The oldest page that fits and is not of this row; None if there is none, or only the commit decides.
+        """The oldest page that fits and is not of this row; None if there is none.
 
         Args:
             row_key: pages of this row are skipped.
@@ -223,15 +223,13 @@ class Oldest:
             is_other = self._first.row_key != row_key
             page = self._first if is_other else self._second
             while newest < page:
-                fit = fits(newest)
-                if fit is not False:
-                    return newest if fit else None
+                if fits(newest):
+                    return newest
                 newest = next(news, _END)
             if page is _END:
                 return None
-            fit = fits(page)
-            if fit is not False:
-                return page if fit else None
+            if fits(page):
+                return page
             if is_other:
                 self._pass_first()
             else:
@@ -497,7 +495,7 @@ class HashIndex:
                 self._absent.add(row_key)
 
     def clear(self) -> None:
-        """Clear the caches, because other processes write; they are valid for one group of pages."""
+        """Clear the caches: other processes may have written, or a batch that look-ups included was dropped."""
         if self._rows is not None:
             self._rows.clear()
         self._absent.clear()
@@ -568,10 +566,10 @@ class HashIndex:
         """Mutations to write with a batch."""
         return new.mutations() + self._buckets.log(new)
 
-    def follow(self, plan: Plan, known: bool) -> None:
+    def follow(self, written: Sequence[RowMutations], known: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
         rows, absent = self._rows, self._absent
-        for table, row_key, mutations in plan.changed(Stage.POSTINGS):
+        for table, row_key, mutations in written:
             if table != TABLE or row_key[0] not in _CACHED_KINDS:
                 continue
             cached = None if rows is None else rows.get(row_key)
@@ -684,7 +682,7 @@ class Pruner:
             with self._lock:
                 gone = [posting for posting in postings[start : start + REMOVED_AT_ONCE] if is_gone(posting)]
                 rows = (RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
-                self._commit(Plan().remove(Stage.POSTINGS, rows))
+                self._commit(Plan(rows))
             removed += len(gone)
         return removed
 

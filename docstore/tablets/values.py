@@ -120,6 +120,11 @@ class LocalValues:
                 elif column != MAIN:
                     first.append((page, NewValue(column, raw), True))
         encoded = self._encode(first)
+        shared: dict[NewPage, NewPage] = {}
+        for page in bodies:
+            same = page.same_body and shared.get(page.same_body, page.same_body)
+            if same in bodies and encoded[bodies[same]][1] is None:
+                shared[page] = same
         texts: dict[NewPage, int | Base] = {}
         on_body: dict[NewPage, Chosen] = {}
         second: list[_PageValue] = []
@@ -127,8 +132,9 @@ class LocalValues:
             raw = page.values.get(MAIN, b"")
             if len(raw) <= INLINE_LIMIT_BYTES:
                 continue
-            frame, relatives = b"", () if BODY in page.values else page.offers
-            if page in bodies:
+            has_own_body = BODY in page.values and page not in shared
+            frame, relatives = b"", () if has_own_body else page.offers
+            if page in bodies and has_own_body:
                 (_, _, _, frame), base, _ = encoded[bodies[page]]
                 for other, offers in offered[page] if base is not None else ():
                     root = encoded[other][2] if isinstance(other, int) else other
@@ -150,18 +156,21 @@ class LocalValues:
                 if len(raw) > INLINE_LIMIT_BYTES:
                     text = on_body.get(page) if column == MAIN else None
                     chosen = text or next(its_texts if column == MAIN else rest)
+                    if column == BODY and page in shared:
+                        continue
                     codec, related, payload, _ = chosen[0]
                     records.append(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload))
                     placed.append((page, column, raw, chosen))
-        if not records:
-            return
         own: dict[bytes, Base] = {}
-        for (page, column, raw, (_, base, root)), ref in zip(placed, self.records.append(records), strict=True):
+        refs = self.records.append(records) if records else ()
+        for (page, column, raw, (_, base, root)), ref in zip(placed, refs, strict=True):
             cell_value = page.cell_values[column] = encode_ref_value(len(raw), ref)
             if base is not None:
                 page.bases[column] = base if base.cell_value else own.get(base.name, base)
             elif root.name:
                 page.bases[column] = own[root.name] = Base(root.name, raw, cell_value, page.pointer)
+        for page, same in shared.items():
+            page.cell_values[BODY], page.bases[BODY] = same.cell_values[BODY], same.bases[BODY]
 
     def _body_value(self, page: NewPage, raw: bytes, bases: list[Base | int]) -> _PageValue:
         """A body to encode; it is a sample for dictionaries."""

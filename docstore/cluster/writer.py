@@ -1,0 +1,142 @@
+"""Writing groups of pages next to other writers.
+
+What judging a group reads is read ahead in few calls, because each read is a call to another machine.  Pages are judged
+as in any store, against the committed pages and the earlier ones of the group.  Then all pages are sent together, each
+as one conditional mutation; see `commit`.  A page that lost against another process is judged again, with the pages
+that it named, until none is left: so an answer is always about what was committed.  The verdicts come from the core;
+what a slot and a claim are is known in `commit` and `protocol` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from docstore.cluster.commit import Slot, SlotCommitter
+from docstore.cluster.engine import FirstQualifiers, HBaseEngine
+from docstore.dedup.buckets import TABLE as POSTINGS
+from docstore.dedup.comparable import REASON_BLANK, status_class
+from docstore.dedup.index import POINTER_SLICE
+from docstore.model.capture import STORED_BODY
+from docstore.model.format import CAPTURE_FAMILY
+from docstore.model.pointers import PagePointer
+from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
+from docstore.storage.plan import Plan
+from docstore.storage.port import Backend
+from docstore.storage.table import FIRST_RECORDS, Table
+from docstore.writing.batch import PAGES, Batch, View, Write, counts_of_writes
+from docstore.writing.encode import Encoder
+from docstore.writing.judge import Policies, judge
+from docstore.writing.prepare import Prepared
+from docstore.writing.writer import result_of, row_of
+
+
+class HBaseWriter:
+    """See `GroupWriter`.
+
+    Args:
+        opened: the backend.
+        engine: its engine, which reads ahead.
+        table: of pages.
+        committer: of this process.
+        clock: microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        opened: Backend,
+        engine: HBaseEngine,
+        table: Table,
+        committer: SlotCommitter,
+        clock: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._committer = committer
+        self._view = View(opened, table, clock, caches=True)
+        self._encoder = Encoder(opened.values, self._view)
+        committer.followers.add(self._view.follow)
+
+    def write(
+        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+    ) -> tuple[list[PutResult], BaseException | None]:
+        """See `GroupWriter`."""
+        writes: dict[int, Write] = {}
+        waiting = list(range(len(pages)))
+        committed = 0
+        with self._committer.lock:
+            try:
+                while waiting:
+                    self._begin([pages[number] for number in waiting])
+                    later = []
+                    for number in waiting:
+                        if pages[number].row_key in self._view.batch.records:
+                            later.append(number)  # a page of its row has to be committed first
+                            continue
+                        writes[number] = write = judge(pages[number], policies[number], self._view)
+                        self._view.add(write)
+                    lost = self._commit(self._view.batch)
+                    later += [number for number in waiting if number in writes and writes[number].pointer in lost]
+                    waiting = sorted(later)
+                    committed = waiting[0] if waiting else len(pages)
+                    if lost:
+                        self._committer.wait()
+            except BaseException as error:
+                self._committer.drop_placed()
+                self._view.drop()
+                return [result_of(writes[number]) for number in range(committed)], error
+            finally:
+                self._engine.forget_ahead()
+        return [result_of(writes[number]) for number in range(len(pages))], None
+
+    def _begin(self, pages: Sequence[Prepared]) -> None:
+        """Begin a batch, and read ahead what judging its pages needs: rows and postings, then candidates."""
+        view, index = self._view, self._view.index
+        view.clear()
+        self._engine.forget_ahead()
+        rows = [
+            (page.row_key, ReadSpec((CAPTURE_FAMILY,), until=page.timestamp + 1, cell_limit=FIRST_RECORDS))
+            for page in pages
+            if not page.error
+        ]
+        judged = [page for page in pages if page.analysis is not None and not page.error]
+        postings = index.rows_of(page.analysed for page in judged)
+        self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
+        view.begin(pages)
+        asked = view.detector.candidates_to_read
+        pointers = index.read_together([page.analysed for page in judged], asked, view.postings)
+        for page in judged:
+            previous = view.newest_before(page.row_key, page.timestamp)
+            if previous is not None and previous.checksum == page.analysed.body_checksum:  # its values are verified
+                pointers.append(PagePointer(previous.source, page.row_key))
+        # With their values: a page that a verdict names must be readable.
+        specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
+        self._engine.read_ahead(PAGES, specs)
+
+    def _commit(self, batch: Batch) -> set[PagePointer]:
+        """Write a batch; -> pages that lost."""
+        if not batch:
+            return set()
+        encoded = self._encoder.encode(batch.writes)
+        plan = Plan(self._view.posting_rows())
+        plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
+        slots = [
+            _slot(write, row_of(write, encoded.columns), batch)
+            for write in batch.writes
+            if write.page.analysis is not None
+        ]
+        visits = [row_of(write, encoded.columns) for write in batch.writes if write.page.analysis is None]
+        lost = self._committer.commit_group(plan, slots, visits)
+        counts = Plan()
+        counts.counts = counts_of_writes(write for write in batch.writes if write.pointer not in lost)
+        self._committer.commit(counts)
+        return lost
+
+
+def _slot(write: Write, row: RowMutations, batch: Batch) -> Slot:
+    """A page as it is written: a new page claims its body first."""
+    verdict = write.verdict
+    claim = b""
+    if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == STORED_BODY:
+        claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
+    named = (page for page in (verdict.of, write.contains) if page is not None)
+    needs = frozenset(page for page in named if page in batch.pages)
+    return Slot(write.pointer, row, claim, write.rewrites, needs)
