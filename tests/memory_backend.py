@@ -14,8 +14,7 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import InvalidArgument
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewPage
-from docstore.storage.engine import Engine, RunStorage
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.port import Backend, Follower
 from docstore.storage.reports import Problem
 from docstore.storage.unreadable import UnreadableValues

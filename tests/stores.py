@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.codec import ValueCodec

@@ -33,8 +33,7 @@ from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.format import COUNTS_FOLDED_ROW, COUNTS_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, RowMutations, SetCell
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Engine, Plan
 from docstore.storage.port import Follower
 
 Result = TypeVar("Result")

@@ -20,10 +20,10 @@ from docstore.model.capture import STORED_BODY
 from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
 from docstore.storage.table import FIRST_RECORDS, Table
-from docstore.writing.batch import PAGES, Batch, View, Write, counts_of_writes
+from docstore.writing.batch import BATCH_ANCHORS, PAGES, Batch, View, Write, counts_of_writes
 from docstore.writing.encode import Encoder
 from docstore.writing.judge import Policies, judge
 from docstore.writing.prepare import Prepared
@@ -65,17 +65,13 @@ class HBaseWriter:
         with self._committer.lock:
             try:
                 while waiting:
-                    self._begin([pages[number] for number in waiting])
-                    later = []
-                    for number in waiting:
-                        if pages[number].row_key in self._view.batch.records:
-                            later.append(number)  # a page of its row has to be committed first
-                            continue
+                    batch = _of_different_rows(pages, waiting)
+                    self._begin([pages[number] for number in batch])
+                    for number in batch:
                         writes[number] = write = judge(pages[number], policies[number], self._view)
                         self._view.add(write)
                     lost = self._commit(self._view.batch)
-                    later += [number for number in waiting if number in writes and writes[number].pointer in lost]
-                    waiting = sorted(later)
+                    waiting = [n for n in waiting if n not in batch or writes[n].pointer in lost]
                     committed = waiting[0] if waiting else len(pages)
                     if lost:
                         self._committer.wait()
@@ -113,10 +109,10 @@ class HBaseWriter:
 
     def _commit(self, batch: Batch) -> set[PagePointer]:
         """Write a batch; -> pages that lost."""
-        if not batch:
+        if not batch.writes and not batch.anchors:
             return set()
         encoded = self._encoder.encode(batch.writes)
-        plan = Plan(self._view.posting_rows())
+        plan = Plan(self._view.index.mutations(batch.postings))
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         slots = [
             _slot(write, row_of(write, encoded.columns), batch)
@@ -129,6 +125,22 @@ class HBaseWriter:
         counts.counts = counts_of_writes(write for write in batch.writes if write.pointer not in lost)
         self._committer.commit(counts)
         return lost
+
+
+def _of_different_rows(pages: Sequence[Prepared], waiting: Sequence[int]) -> list[int]:
+    """The numbers of the first waiting pages, up to one whose row has a page before it: that has to be committed."""
+    rows: set[bytes] = set()
+    numbers: list[int] = []
+    anchors = 0
+    for number in waiting:
+        page = pages[number]
+        if page.row_key in rows or anchors >= BATCH_ANCHORS:
+            break
+        if not page.error:
+            rows.add(page.row_key)
+        anchors += len(page.anchors)
+        numbers.append(number)
+    return numbers
 
 
 def _slot(write: Write, row: RowMutations, batch: Batch) -> Slot:

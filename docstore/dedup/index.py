@@ -60,8 +60,7 @@ from docstore.model.pointers import PagePointer, body_head, normal_digest, text_
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Engine, Plan
 
 POINTER_SLICE = 64
 """Page pointers in the first read; the pages of a body that thousands of URLs share are read in slices."""

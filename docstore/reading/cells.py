@@ -29,8 +29,7 @@ from docstore.model.types import (
     SetCell,
     checked_spec,
 )
-from docstore.storage.engine import ScannedRow
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan, ScannedRow
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table, changed
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 

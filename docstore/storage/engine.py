@@ -1,7 +1,7 @@
 """The engine: a small, synchronous, thread-safe protocol of operations on rows of cells.
 
 - No iterator, snapshot or exception of an engine's library leaves the engine.
-- A mutation of one row is atomic; mutations of several rows need not be.
+- A mutation of one row is atomic; mutations of several rows need not be, so a commit is an ordered `Plan`.
 - A read resumes after a `Position`, a scan after a row key; a scan is no snapshot across rows.
 - A delete removes the cells that exist when it is applied, in every table.
 - Tables in `format.BARE_TABLES` have only qualifiers: one family, timestamp 0, empty value; else InvalidArgument.
@@ -11,7 +11,7 @@ One contract suite, `tests/contract/`, runs on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -122,6 +122,33 @@ class Engine(Protocol):
     def close(self) -> None:
         """Flush and release; a second call does nothing."""
         ...
+
+
+class Plan:
+    """The rows of one commit, in their order.
+
+    The values that they refer to are durable before the first row is written.  A backend with atomic batches writes all
+    rows in one batch, so that nobody sees a state between two of them; a backend without writes them row by row.  So
+    the rows are ordered in such a way that a stop after any of them leaves only garbage: values without a row, bases
+    without deltas, postings that lead to no page; never a page whose record, base or postings are missing.  Before a
+    page come the bases of its values, its postings, its anchors, and the pages of the plan that its verdict names.
+    What is removed goes the other way: first the page, then its postings.
+
+    Attributes:
+        rows: each is applied atomically.  A row may come several times.
+        bodies: row key and length in bytes of each body that is written.
+        counts: what the commit adds to the totals of the store, by name.
+    """
+
+    __slots__ = ("bodies", "counts", "rows")
+
+    def __init__(self, rows: Iterable[RowMutations] = ()) -> None:
+        self.rows = list(rows)
+        self.bodies: list[tuple[bytes, int]] = []
+        self.counts: Mapping[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.counts or self.rows)
 
 
 def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:

@@ -21,8 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
 from docstore.storage.bases import BaseRows, NewPage
-from docstore.storage.engine import Engine, RunStorage
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues

@@ -42,8 +42,8 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.model.types import RowMutations, SetCell
+from docstore.storage.engine import Plan
 from docstore.storage.files import PRIVATE, Files, ReadFile
-from docstore.storage.plan import Plan
 from docstore.storage.reports import BackupReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.tablets.commit import Committer

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from docstore.model.types import Durability, RowMutations
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Engine, Plan
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.reserve import Reserve
 from docstore.tablets.values import LocalValues

@@ -38,9 +38,8 @@ from docstore.model.format import (
 from docstore.model.types import Cell, DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, Plan
 from docstore.storage.files import Files
-from docstore.storage.plan import Plan
 from docstore.storage.unreadable import UnreadableValues
 from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack, unpack
 from docstore.tablets.manifest import Tablet

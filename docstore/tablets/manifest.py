@@ -36,8 +36,7 @@ from docstore.model.format import (
     SEGMENT_LIVE,
 )
 from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Engine, Plan
 from docstore.tablets.record import SegmentNames
 from docstore.tablets.segment import Recovery, SegmentProgress, SegmentRow
 

@@ -31,7 +31,7 @@ from docstore.model.types import (
 from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.values import INLINE_TAG, encode_inline, is_ref
 from docstore.writing.batch import PAGES, Write
 from docstore.writing.judge import stored_as
@@ -226,7 +226,7 @@ class DuplicateApplier:
             its = {capture.BODY: encode_inline(body), capture.MAIN: encode_inline(one.analysis.main_bytes)}
             record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, its)
             verdict_of = judged._replace(stored=capture.STORED_REFERENCE)
-            write = Write(one, pointer.timestamp, verdict_of, record, nearest=judged.of)
+            write = Write(one, pointer, verdict_of, record, nearest=judged.of)
             encoded = self._side.sequencer.encoder.encode([write])
             plan.rows += encoded.base_rows
             columns |= encoded.columns[pointer]

@@ -30,19 +30,17 @@ from docstore.model.capture import (
 from docstore.model.errors import CorruptionError
 from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.pointers import PagePointer
-from docstore.model.types import DeleteCells, DeleteFamily, Mutation, Previous, RowMutations, SetCell, VerdictKind
+from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.bases import TABLE as BASES
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
 from docstore.storage.port import Backend, Values
-from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
+from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, encode_inline, is_ref, raw_bytes_of
-from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.anchors import Anchor
-from docstore.writing.prepare import Prepared
+from docstore.writing.prepare import ANCHOR_FAMILY, Anchor, Prepared
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 PAGES = "pages"
@@ -56,7 +54,7 @@ class Write(NamedTuple):
 
     Attributes:
         page: the prepared page.
-        timestamp: of its capture, in microseconds: the first free time from the page's own time on.
+        pointer: its row, and the time of its capture: the first free time from the page's own time on.
         verdict: for its record and its caller.
         record: its capture record, with all values in their cells, whatever their length; None if nothing is stored.
         anchors: of its links, those that are not stored yet.
@@ -70,7 +68,7 @@ class Write(NamedTuple):
     """
 
     page: Prepared
-    timestamp: int
+    pointer: PagePointer
     verdict: StoredVerdict
     record: CaptureRecord | None = None
     anchors: Sequence[Anchor] = ()
@@ -82,11 +80,6 @@ class Write(NamedTuple):
     is_damaged: bool = False
     rewrites: bool = False
 
-    @property
-    def pointer(self) -> PagePointer:
-        """Its row and time."""
-        return PagePointer(self.timestamp, self.page.row_key)
-
 
 class Batch:
     """Pages that are judged and not committed.
@@ -97,7 +90,8 @@ class Batch:
         records: by row key and time.
         pages: what verdicts on later pages need of them.
         postings: of its pages.
-        anchors: by row key of the page that is linked to.
+        anchors, anchor_count: by row key of the page that is linked to, and their number.
+        body_bytes: length of all bodies.
     """
 
     def __init__(self, absent: set[bytes]) -> None:
@@ -107,28 +101,12 @@ class Batch:
         self.pages: dict[PagePointer, StoredPage] = {}
         self.postings = NewPostings()
         self.anchors: dict[bytes, list[SetCell]] = {}
-        self._anchor_count = 0
-        self._body_bytes = 0
-
-    def add(self, write: Write) -> None:
-        """Add a page; later pages see its record, and are judged against it if its text or body is stored."""
-        if (record := write.record) is not None:
-            self.writes.append(write)
-            self.records.setdefault(write.page.row_key, {})[record.timestamp] = record
-            self._body_bytes += len(write.page.page.body)
-        source = write.page.url.encode() if write.anchors else b""
-        for anchor in write.anchors:
-            cell = SetCell(ANCHOR_FAMILY, source, write.timestamp, encode_inline(anchor.text))
-            self.anchors.setdefault(anchor.row_key, []).append(cell)
-        self._anchor_count += len(write.anchors)
+        self.anchor_count = self.body_bytes = 0
 
     @property
     def is_full(self) -> bool:
         """Whether it has to be committed before its next page."""
-        return len(self.writes) >= GROUP_PAGES or self._body_bytes >= GROUP_BYTES or self._anchor_count >= BATCH_ANCHORS
-
-    def __bool__(self) -> bool:
-        return bool(self.writes or self.anchors)
+        return len(self.writes) >= GROUP_PAGES or self.body_bytes >= GROUP_BYTES or self.anchor_count >= BATCH_ANCHORS
 
 
 ROWS_BYTES = 24 << 20
@@ -296,10 +274,6 @@ class TakenTimes:
                 else:
                     self._runs.drop(row_key)
 
-    def clear(self) -> None:
-        """Drop the cache."""
-        self._runs.clear()
-
 
 class _Run:
     """The taken times ``start <= time < end``, by checksum, ascending; `end` is free."""
@@ -352,7 +326,7 @@ class View(StoredPages):
         schema = opened.schema
         self.detector = Detector(self.index, self.kernel, self, Thresholds.of(schema), title_rule=schema.title_rule)
         self.batch = Batch(set())
-        self._times = TakenTimes()
+        self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
         self._is_alone = opened.engine.caps.single_writer
         self._collects = table.collects_captures or table.collects_bodies
@@ -388,12 +362,13 @@ class View(StoredPages):
 
     def capture(self, pointer: PagePointer) -> LiveCapture | None:
         """See `StoredPages`."""
-        found = self._table.capture_at(pointer.row_key, pointer.timestamp, self._pending(pointer.row_key))
+        pending = self.batch.records.get(pointer.row_key, NONE_PENDING)
+        found = self._table.capture_at(pointer.row_key, pointer.timestamp, pending)
         return found if found is not None and found.shows_page else None
 
     def newest(self, row_key: bytes) -> LiveCapture | None:
         """See `StoredPages`."""
-        return self._table.newest_capture(row_key, None, self._pending(row_key))
+        return self._table.newest_capture(row_key, None, self.batch.records.get(row_key, NONE_PENDING))
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text as words, cached: many pages are compared with the same page of a template."""
@@ -429,26 +404,25 @@ class View(StoredPages):
 
     # --- the row that a page goes into
 
-    def _pending(self, row_key: bytes) -> Pending:
-        return self.batch.records.get(row_key, NONE_PENDING)
-
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
-        pending = self._pending(row_key)
+        pending = self.batch.records.get(row_key, NONE_PENDING)
         if not pending and row_key in self.batch.absent:
             return None
         return self._table.record(row_key, timestamp, pending)
 
     def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The newest live page of a row before a time."""
-        pending = self._pending(row_key)
+        pending = self.batch.records.get(row_key, NONE_PENDING)
         if not pending and row_key in self.batch.absent:
             return None
         return self._table.newest_capture(row_key, timestamp, pending)
 
     def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
         """The first time, from this one on, that is free or has this checksum; the caller verifies it."""
-        pending = self._pending(row_key)
+        pending = self.batch.records.get(row_key, NONE_PENDING)
+        if self._times is None:
+            self._times = TakenTimes()
         return self._times.next(
             row_key, timestamp, checksum, lambda start, end: self._table.records(row_key, start, end, pending)
         )
@@ -504,12 +478,22 @@ class View(StoredPages):
         return self.batch
 
     def add(self, write: Write) -> None:
-        """Add a page to the batch."""
-        batch, record, prepared = self.batch, write.record, write.page
-        batch.add(write)
-        if record is None or prepared.analysis is None:
+        """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
+        batch, record, prepared, pointer = self.batch, write.record, write.page, write.pointer
+        if write.anchors:
+            source = prepared.url.encode()
+            for anchor in write.anchors:
+                cell = SetCell(ANCHOR_FAMILY, source, pointer.timestamp, encode_inline(anchor.text))
+                batch.anchors.setdefault(anchor.row_key, []).append(cell)
+            batch.anchor_count += len(write.anchors)
+        if record is None:
             return
-        page, analysis, pointer = prepared.page, prepared.analysis, write.pointer
+        page, analysis = prepared.page, prepared.analysis
+        batch.writes.append(write)
+        batch.records.setdefault(pointer.row_key, {})[pointer.timestamp] = record
+        batch.body_bytes += len(page.body)
+        if analysis is None:
+            return
         if write.verdict.stored in STORED_POSTED and page.body:
             self.index.add(batch.postings, pointer, analysis, status=page.status)
             fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
@@ -517,10 +501,6 @@ class View(StoredPages):
             seen.columns = record.columns
         if page.payload_digest or page.docno:
             post_names(batch.postings, pointer, page.payload_digest, page.docno)
-
-    def posting_rows(self) -> list[RowMutations]:
-        """The rows of the index that the batch writes."""
-        return self.index.mutations(self.batch.postings)
 
     def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]], bases: Mapping[bytes, Base]) -> None:
         """The batch is committed: cache its pages.
@@ -542,7 +522,7 @@ class View(StoredPages):
         """Drop the batch, whose commit failed, or whose outcome is not known."""
         self.batch = Batch(set())
         self._unusable.clear()
-        self._times.clear()
+        self._times = None
         self.index.clear()
 
     def clear(self) -> None:
@@ -557,16 +537,13 @@ class View(StoredPages):
         self.bases.follow(rows, known)
         absent = self.batch.absent
         for table, row_key, mutations in rows:
-            if table == PAGES and any(_changes_captures(mutation) for mutation in mutations):
-                absent.discard(row_key)
-                if row_key in self._rows:
-                    self._rows.drop(row_key)
+            if table != PAGES or all(getattr(one, "family", CAPTURE_FAMILY) != CAPTURE_FAMILY for one in mutations):
+                continue  # a delete of the whole row names no family
+            absent.discard(row_key)
+            if row_key in self._rows:
+                self._rows.drop(row_key)
+            if self._times is not None:
                 self._times.follow(row_key, mutations, known)
-
-
-def _changes_captures(mutation: Mutation) -> bool:
-    """Whether a mutation of a row changes its capture records."""
-    return not isinstance(mutation, SetCell | DeleteCells | DeleteFamily) or mutation.family == CAPTURE_FAMILY
 
 
 COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH})

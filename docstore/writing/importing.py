@@ -42,7 +42,7 @@ from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_n
 from docstore.storage.bases import Base, NewPage, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import is_absent

@@ -30,9 +30,8 @@ from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, not_modified
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
 from docstore.storage.values import encode_absent, encode_inline, is_absent
-from docstore.writing.anchors import Anchor
 from docstore.writing.batch import View, Write
-from docstore.writing.prepare import Prepared
+from docstore.writing.prepare import Anchor, Prepared
 
 MOST_PROBES = 8
 """Milliseconds that are looked up one by one; after that, runs of taken milliseconds are read at once."""
@@ -107,7 +106,7 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
         anchors = _anchors_to_store(page, timestamp, view, compares=before is not None)
     return Write(
         page,
-        timestamp,
+        PagePointer(timestamp, row_key),
         verdict,
         _record(page, timestamp, verdict, before, view.now()),
         anchors,
@@ -145,7 +144,7 @@ def _judge_visit(page: Prepared, view: View) -> Write:
     if page.page.crawl:
         columns[capture.CRAWL] = encode_inline(page.page.crawl.encode())
     record = CaptureRecord(timestamp, CAPTURE_NOT_MODIFIED, columns, view.now(), confirms, body_name)
-    return Write(page, timestamp, verdict, record, previous=before)
+    return Write(page, PagePointer(timestamp, row_key), verdict, record, previous=before)
 
 
 def _record(
@@ -255,9 +254,11 @@ def _no_free_time(page: Prepared) -> str:
 
 def refused(page: Prepared, error: str) -> Write:
     """The answer to a page that cannot be stored."""
-    return Write(page._replace(url=page.page.url), page.timestamp, _UNJUDGED, error=error)
+    pointer = PagePointer(page.timestamp, page.row_key)
+    return Write(page._replace(url=page.page.url), pointer, _UNJUDGED, error=error)
 
 
 def _known(page: Prepared, timestamp: int, known: StoredVerdict) -> Write:
     """The answer to a capture that is stored already."""
-    return Write(page, timestamp, known._replace(stored=capture.STORED_KNOWN), known_as=known.stored)
+    pointer = PagePointer(timestamp, page.row_key)
+    return Write(page, pointer, known._replace(stored=capture.STORED_KNOWN), known_as=known.stored)

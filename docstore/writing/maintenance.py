@@ -39,14 +39,13 @@ from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_buckets
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, Table, is_later
 from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
-from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.batch import PAGES, counts_of
+from docstore.writing.prepare import ANCHOR_FAMILY, Anchor, outgoing
 
 SLICE_POSTINGS = 256
 """Captures whose postings go under one hold of the lock; those of the first go with their row."""

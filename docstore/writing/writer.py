@@ -37,7 +37,7 @@ from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_buckets
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
 from docstore.storage.table import Table
 from docstore.writing.batch import PAGES, Batch, View, Write, counts_of_writes
@@ -448,10 +448,10 @@ class Sequencer:
 
     def _commit(self, batch: Batch) -> None:
         """Append the values of a batch and commit it: bases and postings, then anchors, then pages in their order."""
-        if not batch:
+        if not batch.writes and not batch.anchors:
             return
         encoded = self.encoder.encode(batch.writes)
-        plan = Plan([*encoded.base_rows, *self._view.posting_rows()])
+        plan = Plan([*encoded.base_rows, *self._view.index.mutations(batch.postings)])
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         plan.rows += (row_of(write, encoded.columns) for write in batch.writes)
         pages = [write.page for write in batch.writes if write.page.analysis is not None]
@@ -473,7 +473,7 @@ def result_of(write: Write) -> PutResult:
     verdict = write.verdict
     return PutResult(
         write.page.url,
-        write.timestamp,
+        write.pointer.timestamp,
         capture.shown_verdict(verdict),
         verdict.previous,
         verdict.previous_similarity,

@@ -23,7 +23,7 @@ from docstore.model.format import CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, RowMutations
 from docstore.storage.captures import CaptureRecord
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 
 PAGE = slot_name(PagePointer(1000, b"com,example)/a "))
 SAME_ROW = slot_name(PagePointer(2000, b"com,example)/a "))

@@ -24,7 +24,7 @@ from docstore.model.types import (
     VerdictKind,
 )
 from docstore.reports.check import check
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)

@@ -19,7 +19,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import job, relocation

@@ -25,8 +25,8 @@ from docstore.model.keys import row_key
 from docstore.model.plain import iso
 from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
+from docstore.storage.engine import Plan
 from docstore.storage.files import Files
-from docstore.storage.plan import Plan
 from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy, Survivors

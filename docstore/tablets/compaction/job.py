@@ -37,7 +37,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table

@@ -35,8 +35,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE, Base, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
-from docstore.storage.engine import ScannedRow, all_cells, delete_of
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
