@@ -77,9 +77,9 @@ class HBaseWriter:
                         self._committer.wait()
             except BaseException as error:
                 self._committer.drop_placed()
-                self._view.drop()
                 return [result_of(writes[number]) for number in range(committed)], error
             finally:
+                self._view.clear()
                 self._engine.forget_ahead()
         return [result_of(writes[number]) for number in range(len(pages))], None
 
@@ -97,8 +97,9 @@ class HBaseWriter:
         postings = index.rows_of(page.analysed for page in judged)
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
         view.begin(pages)
-        asked = view.detector.candidates_to_read
-        pointers = index.read_together([page.analysed for page in judged], asked, view.postings)
+        pointers = index.read_together(
+            [page.analysed for page in judged], view.detector.candidates_to_read, view.postings
+        )
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
             if previous is not None and previous.checksum == page.analysed.body_checksum:  # its values are verified

@@ -369,25 +369,25 @@ class Detector:
         has_body = self._has_body(body, checksum, status)
         text = analysis.text_checksum, analysis.title, bool(analysis.entries)
         while True:
-            contains = relative = None
+            contains = nearest = None
             same = self._index.oldest_with_body(checksum, row_key, has_body, condition, self._pages.postings)
             if same is not None:
-                verdict, relative = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
+                verdict, nearest = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
             elif not analysis.has_text:
                 verdict = _verdict(VerdictKind.NEW, reason=analysis.no_text)
             elif not text_compares(status):
                 verdict = _verdict(VerdictKind.NEW, reason="status")
             elif word_count >= MIN_SAME_TEXT_WORDS and (same := self._oldest_titled(row_key, *text)) is not None:
-                verdict, relative = _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), same
+                verdict, nearest = _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), same
             elif word_count >= MIN_NEAR_WORDS:
-                verdict, contains, relative = self._similar_text(row_key, body, analysis)
+                verdict, contains, nearest = self._similar_text(row_key, body, analysis)
             else:
                 verdict = _verdict(VerdictKind.NEW, reason="short_text")
             if (of := verdict.of) is None or self._pages.is_readable(of):
                 break
         if not verdict.reason and verdict.kind is not VerdictKind.EXACT and is_doubtful(analysis):
             verdict = verdict._replace(reason=REASON_DOUBTFUL)
-        return verdict, contains, relative
+        return verdict, contains, nearest
 
     def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
         """Judge a page against one live page of another row: exact, same_text, near, contained, or new; see `judge`.
@@ -718,7 +718,7 @@ class Detector:
         reason = REASON_CROWDED if proposal.is_crowded else ""
         if not matches:
             return _verdict(VerdictKind.NEW, reason=reason, counts=counts), None, None
-        relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
+        nearest = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
         matches, apart = self.by_titles(row_key, body, analysis, matches, self._least, until_one_stands=True)
         smaller = [match for match in matches if match.contains >= self._thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
@@ -729,7 +729,7 @@ class Detector:
             apart_kind, apart_of, apart_similarity = self._strongest(apart)
             if apart_kind in DUPLICATES or (kind is VerdictKind.NEW and apart_of is not None):
                 kind, of, similarity, reason = VerdictKind.NEW, apart_of, apart_similarity, REASON_TITLE_MISMATCH
-        return _verdict(kind, of, similarity, reason, contains, counts), contains, relative
+        return _verdict(kind, of, similarity, reason, contains, counts), contains, nearest
 
     def _strongest(self, matches: list[Match]) -> tuple[VerdictKind, PagePointer | None, float]:
         """The first verdict that holds for matches, most similar first; the page that it names, and its similarity."""

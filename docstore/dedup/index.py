@@ -454,19 +454,19 @@ class HashIndex:
         return _first_rows(pages) + self._buckets.rows_of(map(_index_query, _near(pages)))
 
     def read_together(
-        self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]], new: NewPostings
+        self, analyses: Sequence[Analysis], select: Callable[[Analysis, list[int]], list[int]], new: NewPostings
     ) -> list[PagePointer]:
         """Read in few calls the index rows for judging these pages; -> the pages that they lead to.
 
         Args:
             analyses: of pages for which `prepare` was called.
-            asked: for a page and the texts that are proposed for it, those whose pages will be read.
+            select: of the texts that are proposed for a page, those whose pages will be read.
             new: of the batch that these pages begin.
         """
         near = _near(analyses)
         self._buckets.prepare(map(_index_query, near), new)
         numbers = dict.fromkeys(
-            number for analysis in near for number in asked(analysis, self.propose(analysis, new).numbers)
+            number for analysis in near for number in select(analysis, self.propose(analysis, new).numbers)
         )
         rows = [_TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
         self._read_together(rows)

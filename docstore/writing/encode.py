@@ -85,40 +85,35 @@ class Encoder:
             columns: of its record; the ref of a body that a committed page has already is put into them.
             batch: earlier pages of the batch.
         """
-        values = {column: value[1:] for column, value in columns.items() if len(value) > LONGEST_INLINE}
+        long = {column: value[1:] for column, value in columns.items() if _is_long(column, value)}
         if write.record is None or write.record.kind != CAPTURE_STORED:
+            return NewPage(write.pointer, long)
+        values = {MAIN: write.page.analysed.main_bytes} | long
+        if is_absent(columns[BODY]):
             return NewPage(write.pointer, values)
-        raw = write.page.page.body
-        body = None if is_absent(columns[BODY]) else raw
-        duplicate = write.verdict.of if write.verdict.stored == capture.STORED_REFERENCE else None
-        offers: list[Offers] = []
-        same: Base | NewPage | None = None
-        if duplicate is not None and write.verdict.kind is VerdictKind.EXACT:
-            same = self._of_page(batch, duplicate, BODY)
-            if isinstance(same, Base):
-                same = same if same.raw == raw else None
-            elif same is not None:
-                same = same if same.values.get(BODY) == raw else None
-        if same is not None and duplicate is not None:
-            offers = [partial(self._of_page, batch, duplicate)]
-        elif body is not None and not write.is_damaged:
-            offers = self._relatives(write, batch)
+        offers = [] if write.is_damaged else self._relatives(write, batch)
+        same = self._with_same_body(write, batch)
         if isinstance(same, Base):
             columns[BODY] = same.cell_value
-            body = None
-        values = (
-            ({} if body is None else {BODY: body})
-            | {MAIN: write.page.analysed.main_bytes}
-            | {column: value for column, value in values.items() if column not in (BODY, MAIN)}
-        )
-        page = NewPage(write.pointer, values, offers)
-        if isinstance(same, Base):
+            page = NewPage(write.pointer, values, offers)
             page.bases[BODY] = same
-        elif body is not None:
-            page.same_body = same
-            checksum = write.page.analysed.body_checksum  # mostly its head is the name of the body
-            page.body_name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(body)
+            return page
+        body = write.page.page.body
+        page = NewPage(write.pointer, {BODY: body} | values, offers)
+        page.same_body = same
+        checksum = write.page.analysed.body_checksum  # mostly its head is the name of the body
+        page.body_name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(body)
         return page
+
+    def _with_same_body(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> Base | NewPage | None:
+        """The stored body that a page stored by reference shares, or the page of the batch that has it; else None."""
+        verdict, body = write.verdict, write.page.page.body
+        if verdict.of is None or verdict.stored != capture.STORED_REFERENCE or verdict.kind is not VerdictKind.EXACT:
+            return None
+        same = self._of_page(batch, verdict.of, BODY)
+        if isinstance(same, Base):
+            return same if same.raw == body else None
+        return same if same is not None and same.values.get(BODY) == body else None
 
     def _relatives(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> list[Offers]:
         """What to try for the body, and then for the text; the cheapest to find first.
@@ -164,6 +159,11 @@ class Encoder:
     def _usable(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         base = self._bases.at(cell_value, column, pointer)
         return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
+
+
+def _is_long(column: Column, cell_value: bytes) -> bool:
+    """Whether a value in its cell is stored elsewhere; body and text have rules of their own."""
+    return len(cell_value) > LONGEST_INLINE and column not in (BODY, MAIN)
 
 
 MAX_CACHED_KEYS = 65_536
