@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from docstore.writing.place import Siblings
 from pages import page, words
 from stores import stored
 
@@ -15,6 +14,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
 from docstore.storage.values import parse_cell_value
+from docstore.writing.encode import Siblings
 from docstore.writing.prepare import version_less
 
 HTML = (("content-type", "text/html"),)
