@@ -85,7 +85,11 @@ class Encoder:
             columns: of its record; the ref of a body that a committed page has already is put into them.
             batch: earlier pages of the batch.
         """
-        long = {column: value[1:] for column, value in columns.items() if _is_long(column, value)}
+        long = {
+            column: value[1:]
+            for column, value in columns.items()
+            if len(value) > LONGEST_INLINE and column not in (BODY, MAIN)  # these two have rules of their own
+        }
         if write.record is None or write.record.kind != CAPTURE_STORED:
             return NewPage(write.pointer, long)
         values = {MAIN: write.page.analysed.main_bytes} | long
@@ -159,11 +163,6 @@ class Encoder:
     def _usable(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         base = self._bases.at(cell_value, column, pointer)
         return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
-
-
-def _is_long(column: Column, cell_value: bytes) -> bool:
-    """Whether a value in its cell is stored elsewhere; body and text have rules of their own."""
-    return len(cell_value) > LONGEST_INLINE and column not in (BODY, MAIN)
 
 
 MAX_CACHED_KEYS = 65_536
