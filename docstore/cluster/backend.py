@@ -36,7 +36,7 @@ from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_B
 from docstore.model.sets import Keys
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.engine import RunStorage
+from docstore.storage.engine import Engine, RunStorage
 from docstore.storage.files import read_only_error
 from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
@@ -87,7 +87,8 @@ class HBaseBackend:
         self.identity = identity
         self.band_secret = band_secret
         self.session = session
-        self.index: Buckets | None = BandBuckets(engine)
+        self.buckets = BandBuckets(engine)
+        self.index: Buckets | None = self.buckets
         self._read_only = read_only
 
     @property
@@ -106,7 +107,7 @@ class HBaseBackend:
         from docstore.cluster.writer import HBaseWriter  # loads the detector, which reading does not need
 
         assert isinstance(committer, SlotCommitter)
-        return HBaseWriter(cast("Backend", self), self.engine, table, committer, clock)
+        return HBaseWriter(cast("Backend", self), self.engine, self.buckets, table, committer, clock)
 
     def overlay(self) -> Backend:
         raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
@@ -185,16 +186,30 @@ class BandBuckets(RowBuckets):
     Other fingerprints are not looked up, so a text that is contained in a longer page is not found.
     """
 
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._ahead: tuple[NewPostings, dict[bytes, list[bytes]]] = NOTHING_NEW, {}
+        """Rows that were read ahead, and the postings of the batch that they were read for."""
+
     def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """See `Buckets`."""
+        """The rows that look-ups read."""
         keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
         return [row_key_of(key) for key in sorted(keys)]
 
-    def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """See `Buckets`."""
+    def read_ahead(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
+        """Read the rows for the look-ups of a batch in one call."""
         row_keys = self.rows_of(queries)
         read = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-        new.ahead = dict(zip(row_keys, read, strict=True))
+        self._ahead = new, dict(zip(row_keys, read, strict=True))
+
+    def stored(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
+        """See `RowBuckets`."""
+        batch, ahead = self._ahead
+        known = ahead if batch is new else {}
+        missing = [row_key for row_key in row_keys if row_key not in known]
+        read = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT) if missing else []
+        found = known | dict(zip(missing, read, strict=True)) if missing else known
+        return [found[row_key] for row_key in row_keys]
 
     def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
         """See `Buckets`."""

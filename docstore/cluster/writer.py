@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from docstore.cluster.backend import BandBuckets
 from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.engine import FirstQualifiers, HBaseEngine
 from docstore.dedup.buckets import TABLE as POSTINGS
 from docstore.dedup.comparable import REASON_BLANK, status_class
-from docstore.dedup.index import POINTER_SLICE
+from docstore.dedup.index import POINTER_SLICE, first_rows, index_query, text_row, titled_row
+from docstore.model.analysis import Analysis
 from docstore.model.capture import STORED_BODY
 from docstore.model.format import CAPTURE_FAMILY
-from docstore.model.pointers import PagePointer
+from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend
@@ -36,6 +38,7 @@ class HBaseWriter:
     Args:
         opened: the backend.
         engine: its engine, which reads ahead.
+        buckets: of its index.
         table: of pages.
         committer: of this process.
         clock: microseconds since 1970.
@@ -45,11 +48,13 @@ class HBaseWriter:
         self,
         opened: Backend,
         engine: HBaseEngine,
+        buckets: BandBuckets,
         table: Table,
         committer: SlotCommitter,
         clock: Callable[[], int],
     ) -> None:
         self._engine = engine
+        self._buckets = buckets
         self._committer = committer
         self._view = View(opened, table, clock, caches=True)
         self._encoder = Encoder(opened.values, self._view)
@@ -85,7 +90,7 @@ class HBaseWriter:
 
     def _begin(self, pages: Sequence[Prepared]) -> None:
         """Begin a batch, and read ahead what judging its pages needs: rows and postings, then candidates."""
-        view, index = self._view, self._view.index
+        view = self._view
         view.clear()
         self._engine.forget_ahead()
         rows = [
@@ -94,12 +99,13 @@ class HBaseWriter:
             if not page.error
         ]
         judged = [page for page in pages if page.analysis is not None and not page.error]
-        postings = index.rows_of(page.analysed for page in judged)
+        analyses = [page.analysed for page in judged]
+        near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
+        postings = first_rows(analyses) + self._buckets.rows_of(map(index_query, near))
         self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
         view.begin(pages)
-        pointers = index.read_together(
-            [page.analysed for page in judged], view.detector.candidates_to_read, view.postings
-        )
+        self._buckets.read_ahead(map(index_query, near), view.postings)
+        pointers = self._candidates(analyses, near)
         for page in judged:
             previous = view.newest_before(page.row_key, page.timestamp)
             if previous is not None and previous.checksum == page.analysed.body_checksum:  # its values are verified
@@ -107,6 +113,26 @@ class HBaseWriter:
         # With their values: a page that a verdict names must be readable.
         specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
         self._engine.read_ahead(PAGES, specs)
+
+    def _candidates(self, analyses: Sequence[Analysis], near: Sequence[Analysis]) -> list[PagePointer]:
+        """The pages that the index leads to; their rows of postings are read in few calls.
+
+        Args:
+            analyses: of the pages that are judged.
+            near: those whose texts are looked up by their bands.
+        """
+        index, new, select = self._view.index, self._view.postings, self._view.detector.candidates_to_read
+        proposed = (select(analysis, index.propose(analysis, new).numbers) for analysis in near)
+        rows = dict.fromkeys(text_row(number) for numbers in proposed for number in numbers)
+        index.read_rows(rows)
+        numbers = [(text_number(one.text_checksum), one.title) for one in analyses if one.text_checksum]
+        titled = [
+            titled_row(number, title)
+            for number, title in numbers
+            if index.first_pages([text_row(int.from_bytes(number, "big"))], new)
+        ]
+        index.read_rows(titled)
+        return index.first_pages(dict.fromkeys((*rows, *first_rows(analyses), *titled)), new)
 
     def _commit(self, batch: Batch) -> set[PagePointer]:
         """Write a batch; -> pages that lost."""

@@ -94,15 +94,13 @@ class NewPostings:
     Attributes:
         rows: its additions to rows of the table: qualifiers in order, each once.
         recent: texts that it posts, if buckets are not rows; None if there are none.
-        ahead: committed rows of buckets, prefetched for its pages.
     """
 
-    __slots__ = ("ahead", "recent", "rows")
+    __slots__ = ("recent", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, list[bytes]] = {}
         self.recent: docstore_native.Postings | None = None
-        self.ahead: dict[bytes, list[bytes]] = {}
 
     def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:
         """Add a posting to rows."""
@@ -151,14 +149,6 @@ class Buckets(Protocol):
         next key of the chain as well, so a look-up goes along each chain until a bucket has room.
         """
         return propose(query, lambda keys: self.find(keys, new))
-
-    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """The rows that `prepare` reads for pages."""
-        return []
-
-    def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """Prefetch for the pages of a batch that are looked up next."""
-        return
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """Add a text to the postings of a batch.
@@ -219,14 +209,15 @@ class RowBuckets(Buckets):
 
     def _read(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
         """The first texts of rows, including those of the batch."""
-        missing = [row_key for row_key in row_keys if row_key not in new.ahead]
-        read = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT) if missing else []
-        stored = new.ahead | dict(zip(missing, read, strict=True)) if missing else new.ahead
         added = [new.rows.get(row_key, ()) for row_key in row_keys]
         return [
-            sorted({*stored[row_key], *more})[:BUCKET_LIMIT] if more else stored[row_key]
-            for row_key, more in zip(row_keys, added, strict=True)
+            sorted({*texts, *more})[:BUCKET_LIMIT] if more else texts
+            for texts, more in zip(self.stored(row_keys, new), added, strict=True)
         ]
+
+    def stored(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
+        """The first texts of committed rows, for a look-up of a page of a batch."""
+        return self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
@@ -246,8 +237,6 @@ class LayeredBuckets:
         self.log = upper.log
         self.follow = upper.follow
         self.texts_in_order = lower.texts_in_order
-        self.rows_of = upper.rows_of
-        self.prepare = upper.prepare
         self.begin_prune = upper.begin_prune
         self.prune = upper.prune
         self.close = upper.close

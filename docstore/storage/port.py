@@ -9,6 +9,7 @@ directory.  It offers:
     postings     rows of `engine`; if `runs` is not None, buckets may be files instead
     lease        from open to `close`: this process is the only writer
     commit       `committer`, the only commit point
+    writing      `group_writer`, if several processes write; else None
     maintenance  `compact` and `backup`
 """
 

@@ -80,8 +80,8 @@ def is_later(column: tuple[str, bytes]) -> bool:
     return column in LATER_COLUMNS or column[0] == NOTE_FAMILY
 
 
-def visible(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
-    """Versions of one column that its family's policy keeps.
+def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
+    """Versions of one column that its family's policy drops.
 
     Args:
         cells: all versions of the column, newest first, with their stored values.
@@ -89,11 +89,6 @@ def visible(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameV
         now: microseconds since 1970; a version expires when its group's newest timestamp is max_age or more ago.
         same_value: called for neighbours with different cell values, if the result can matter.
     """
-    return [cell for cell, kept in _with_kept(cells, policy, now, same_value) if kept]
-
-
-def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
-    """Versions of one column that its family's policy drops."""
     return [cell for cell, kept in _with_kept(cells, policy, now, same_value) if not kept]
 
 
