@@ -21,7 +21,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.values import (
     INLINE_TAG,
@@ -103,7 +103,7 @@ class LocalValues:
         """See `Values`: all values but texts are encoded, then the texts, then the records of all are appended."""
         bodies: dict[NewPage, int] = {}
         """Number of each body among the values that are encoded first."""
-        offered: dict[NewPage, list[tuple[Base | int, Offers]]] = {}
+        offered: dict[NewPage, list[tuple[Base | int, Relative]]] = {}
         first: list[_PageValue] = []
         for page in pages:
             for column, raw in page.values.items():
@@ -111,10 +111,10 @@ class LocalValues:
                     page.cell_values[column] = INLINE_TAG + raw
                 elif column == BODY:
                     bases = offered[page] = []
-                    for offers in page.offers:
-                        base = _base_of(offers(BODY), BODY, bodies)
+                    for relative in page.relatives:
+                        base = _base_of(relative.body, BODY, bodies)
                         if base is not None:
-                            bases.append((base, offers))
+                            bases.append((base, relative))
                     bodies[page] = len(first)
                     first.append(self._body_value(page, raw, [base for base, _ in bases]))
                 elif column != MAIN:
@@ -133,18 +133,19 @@ class LocalValues:
             if len(raw) <= INLINE_LIMIT_BYTES:
                 continue
             has_own_body = BODY in page.values and page not in shared
-            frame, relatives = b"", () if has_own_body else page.offers
+            frame, relatives = b"", () if has_own_body else page.relatives
             if page in bodies and has_own_body:
                 (_, _, _, frame), base, _ = encoded[bodies[page]]
-                for other, offers in offered[page] if base is not None else ():
+                for other, relative in offered[page] if base is not None else ():
                     root = encoded[other][2] if isinstance(other, int) else other
-                    relatives = (offers,) if base is not None and root.name == base.name else relatives
-            name = page.text_name = value_name(raw)
+                    relatives = (relative,) if base is not None and root.name == base.name else relatives
+            name = page.text_name = page.text_name or value_name(raw)
             if frame and len(frame) * ON_BODY_COST[0] < len(raw):
                 root = texts[page] = Base(name, raw, b"", page.pointer)
                 on_body[page] = Encoded(CODEC_ZSTD_BODY, b"", frame), None, root
                 continue
-            relations = [base for offers in relatives if (base := _base_of(offers(MAIN), MAIN, texts)) is not None]
+            found = (_base_of(relative.text, MAIN, texts) for relative in relatives)
+            relations = [base for base in found if base is not None]
             texts[page] = len(second)
             second.append(self._text_value(page, raw, relations, (page.values[BODY], frame) if frame else None))
         rest, its_texts = iter(encoded), iter(self._encode(second))

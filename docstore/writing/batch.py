@@ -1,8 +1,8 @@
 """The batch, and the view: what a verdict sees of the store and of the pages that are not committed yet.
 
 `Write` is a page with its verdict.  `Batch` has the pages that are judged and not committed: their records, postings
-and anchors.  `View` reads batch over cache over rows.  Reading changes nothing that a later read depends on; the caches
-have committed data alone, and each commit updates them by key.  A batch ends as a whole: `View.committed` or
+and anchors.  `View` reads batch over cache over rows.  The caches have committed data alone, and each commit updates
+them by key; what look-ups learnt from a batch is dropped with it.  A batch ends as a whole: `View.committed` or
 `View.drop`.  Nothing here decides what a verdict is, and nothing commits.
 """
 
@@ -308,13 +308,13 @@ class View(StoredPages):
         batch: that is being judged.
         kernel: that pages are analysed with.
         index, detector, bases: over this view.
-        now: microseconds since 1970.
+        now: gives the time.
 
     Args:
         opened: the backend.
         table: of pages.
-        now: see above.
-        caches: cache committed data.  `followers` must be told of each commit, or `clear` be called.
+        now: gives the time, in microseconds since 1970.
+        caches: cache committed data.  Then `follow` must be called after each commit, or `clear` before each batch.
     """
 
     def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
@@ -462,20 +462,18 @@ class View(StoredPages):
 
     # --- the batch
 
-    def begin(self, pages: Iterable[Prepared]) -> Batch:
+    def begin(self, pages: Sequence[Prepared]) -> None:
         """Begin a batch: the last one is committed.  Values that could not be read are tried again.
 
         Args:
             pages: that will be judged; what their verdicts read first is read together.
         """
         self._unusable.clear()
-        pages = list(pages)
         absent: set[bytes] = set()
         if self._is_alone:
             absent = self._table.absent_rows([page.row_key for page in pages if not page.error])
         self.index.prepare(page.analysis for page in pages if page.analysis is not None)
         self.batch = Batch(absent)
-        return self.batch
 
     def add(self, write: Write) -> None:
         """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""

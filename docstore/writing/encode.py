@@ -9,7 +9,6 @@ verdict comes about is not known here, nor the commit.  The caller holds the com
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from docstore.model import capture
@@ -17,9 +16,8 @@ from docstore.model.capture import BODY, MAIN, Column
 from docstore.model.format import CAPTURE_STORED, INLINE_LIMIT_BYTES, SCHEME_BLAKE3_256
 from docstore.model.pointers import PagePointer
 from docstore.model.types import RowMutations, VerdictKind
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, value_name
 from docstore.storage.cache import LruCache
-from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Values
 from docstore.storage.values import INLINE_TAG, is_absent
 from docstore.writing.batch import View, Write
@@ -95,15 +93,16 @@ class Encoder:
         values = {MAIN: write.page.analysed.main_bytes} | long
         if is_absent(columns[BODY]):
             return NewPage(write.pointer, values)
-        offers = [] if write.is_damaged else self._relatives(write, batch)
         same = self._with_same_body(write, batch)
+        page = NewPage(write.pointer, values, [] if write.is_damaged else self._relatives(write, batch))
+        main = values[MAIN]
+        page.text_name = value_name(main) if len(main) > INLINE_LIMIT_BYTES else b""
         if isinstance(same, Base):
             columns[BODY] = same.cell_value
-            page = NewPage(write.pointer, values, offers)
             page.bases[BODY] = same
             return page
         body = write.page.page.body
-        page = NewPage(write.pointer, {BODY: body} | values, offers)
+        page.values = {BODY: body} | values
         page.same_body = same
         checksum = write.page.analysed.body_checksum  # mostly its head is the name of the body
         page.body_name = checksum[1:17] if checksum[0] == SCHEME_BLAKE3_256 else value_name(body)
@@ -119,49 +118,57 @@ class Encoder:
             return same if same.raw == body else None
         return same if same is not None and same.values.get(BODY) == body else None
 
-    def _relatives(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> list[Offers]:
-        """What to try for the body, and then for the text; the cheapest to find first.
+    def _relatives(self, write: Write, batch: Mapping[PagePointer, NewPage]) -> list[Relative]:
+        """What body and text may be deltas against; the cheapest to find first.
 
         It is the page's own older version, or the page of the same path in another version of the site; then the
         nearest page.  Nothing if each value has a cell of its own.
         """
         if not self._values.shares_values:
             return []
-        found: list[Offers] = []
+        found: list[tuple[PagePointer, Mapping[Column, bytes] | None]] = []
         sibling = self._siblings.meet(write.page.path_key, write.pointer)
         if write.previous is not None:
-            found.append(partial(self._of_previous, batch, write.previous, write.page.row_key))
+            found.append((PagePointer(write.previous.source, write.page.row_key), write.previous.columns))
         elif sibling is not None:
-            found.append(partial(self._of_page, batch, sibling))
+            found.append((sibling, None))
         if write.nearest is not None:
-            found.append(partial(self._of_page, batch, write.nearest))
-        return found
+            found.append((write.nearest, None))
+        has_text = len(write.page.analysed.main_bytes) > INLINE_LIMIT_BYTES
+        relatives = []
+        for pointer, columns in found:
+            body = self._of_page(batch, pointer, BODY, columns)
+            text = self._of_page(batch, pointer, MAIN, columns) if has_text and body is not None else None
+            relatives.append(Relative(body, text))
+        return relatives
 
     def _of_page(
-        self, batch: Mapping[PagePointer, NewPage], pointer: PagePointer, column: Column
+        self,
+        batch: Mapping[PagePointer, NewPage],
+        pointer: PagePointer,
+        column: Column,
+        columns: Mapping[Column, bytes] | None = None,
     ) -> Base | NewPage | None:
-        """What a page offers as a base, if it may be used; of a page of the batch, that page."""
+        """What a page offers as a base, if it may be used; of a page of the batch, that page.
+
+        Args:
+            batch: earlier pages of the batch.
+            pointer: the page.
+            column: of the value.
+            columns: of the page, if they are known; a policy may hide them once the batch is committed.
+        """
         if not self._values.shares_values:
             return None
-        if (page := batch.get(pointer)) is not None:
-            if (base := page.bases.get(column)) is not None:
-                return base if self._bases.is_usable(base.name, base.cell_value) else None
+        page = batch.get(pointer)
+        if page is not None and column not in page.bases:
             name = page.body_name if column == BODY else page.text_name
             is_usable = len(page.values.get(column, b"")) <= LARGEST_BASE_BYTES and self._bases.is_usable(name, b"")
             return page if is_usable else None
-        cell_value = self._view.cell_value(pointer, column)
-        return None if cell_value is None else self._usable(cell_value, column, pointer)
-
-    def _of_previous(
-        self, batch: Mapping[PagePointer, NewPage], previous: LiveCapture, row_key: bytes, column: Column
-    ) -> Base | NewPage | None:
-        value, pointer = previous.columns.get(column), PagePointer(previous.source, row_key)
-        if pointer in batch:
-            return self._of_page(batch, pointer, column)
-        return None if value is None else self._usable(value, column, pointer)
-
-    def _usable(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
-        base = self._bases.at(cell_value, column, pointer)
+        if page is not None:
+            base: Base | None = page.bases[column]
+        else:
+            cell_value = self._view.cell_value(pointer, column) if columns is None else columns.get(column)
+            base = None if cell_value is None else self._bases.at(cell_value, column, pointer)
         return base if base is not None and self._bases.is_usable(base.name, base.cell_value) else None
 
 

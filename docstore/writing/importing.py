@@ -39,7 +39,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
-from docstore.storage.bases import Base, NewPage, value_name
+from docstore.storage.bases import Base, NewPage, Relative, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
 from docstore.storage.engine import Plan
@@ -212,7 +212,7 @@ class RowImporter:
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
             known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
-            page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [lambda _: known])
+            page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [Relative(known, known)])
             values.append_pages([page])
             return page.cell_values[column]
         text_name = b"" if text is None else value_name(text.value)

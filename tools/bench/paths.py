@@ -339,7 +339,7 @@ def write_stages(pages: Sequence[Page], schema: docstore.Schema) -> float:
         docstore.open(Path(folder) / "s", create=True, schema=schema) as store,
     ):
         half = store._write_side()
-        preparer = Preparer(half.kernel, now_micros)
+        preparer = Preparer(half.view.kernel, now_micros)
         began = time.thread_time()
         for start in range(0, len(pages), GROUP_PAGES):  # as put_pages, all in this thread
             prepared = preparer.prepare(pages[start : start + GROUP_PAGES])
