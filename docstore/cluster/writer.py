@@ -139,7 +139,7 @@ class HBaseWriter:
         if not batch.writes and not batch.anchors:
             return set()
         encoded = self._encoder.encode(batch.writes)
-        plan = Plan(self._view.index.mutations(batch.postings))
+        plan = Plan(self._view.posting_rows())
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         slots = [
             _slot(write, row_of(write, encoded.columns), batch)

@@ -32,7 +32,7 @@ from docstore.reading.documents import DocumentReader
 from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
 from docstore.storage.engine import Plan
-from docstore.storage.values import INLINE_TAG, encode_inline, is_ref
+from docstore.storage.values import INLINE_TAG, is_ref
 from docstore.writing.batch import PAGES, Write
 from docstore.writing.judge import stored_as
 from docstore.writing.maintenance import MADE_AGAIN
@@ -223,8 +223,7 @@ class DuplicateApplier:
         shares = is_base and judged.kind is VerdictKind.EXACT
         is_small = is_base or bool(self._values.fetch_with_base(columns[capture.BODY])[1])  # a delta already
         if base is not None and columns[capture.BODY] != base.cell_value and (shares or not is_small):
-            its = {capture.BODY: encode_inline(body), capture.MAIN: encode_inline(one.analysis.main_bytes)}
-            record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, its)
+            record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, {})
             verdict_of = judged._replace(stored=capture.STORED_REFERENCE)
             write = Write(one, pointer, verdict_of, record, nearest=judged.of)
             encoded = self._side.sequencer.encoder.encode([write])

@@ -19,6 +19,7 @@ from docstore.dedup.detector import Detector, Judged, StoredPage, StoredPages, T
 from docstore.dedup.index import HashIndex, post_names
 from docstore.model.capture import (
     BODY,
+    MAIN,
     STORED_BODY,
     STORED_POSTED,
     STORED_REFERENCE,
@@ -28,7 +29,7 @@ from docstore.model.capture import (
     decode_verdict,
 )
 from docstore.model.errors import CorruptionError
-from docstore.model.format import CAPTURE_FAMILY
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
 from docstore.reading.index import kernel_of, open_buckets
@@ -37,7 +38,7 @@ from docstore.storage.bases import TABLE as BASES
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
 from docstore.storage.port import Backend, Values
-from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Table
+from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
 from docstore.storage.unreadable import Place
 from docstore.storage.values import INLINE_TAG, encode_inline, is_ref, raw_bytes_of
 from docstore.writing.prepare import ANCHOR_FAMILY, Anchor, Prepared
@@ -56,7 +57,8 @@ class Write(NamedTuple):
         page: the prepared page.
         pointer: its row, and the time of its capture: the first free time from the page's own time on.
         verdict: for its record and its caller.
-        record: its capture record, with all values in their cells, whatever their length; None if nothing is stored.
+        record: its capture record, with all values in their cells, whatever their length, but without the body and text
+            that `page` has; None if nothing is stored.
         anchors: of its links, those that are not stored yet.
         error: why it is refused; else "".
         known_as: how the same capture was stored before; else "".
@@ -80,6 +82,14 @@ class Write(NamedTuple):
     is_damaged: bool = False
     rewrites: bool = False
 
+    def whole_record(self) -> CaptureRecord:
+        """The record with body and text in their cells, as the view shows it; REQUIRES: there is one."""
+        assert self.record is not None
+        if self.record.kind != CAPTURE_STORED:
+            return self.record
+        values = {BODY: encode_inline(self.page.page.body), MAIN: encode_inline(self.page.analysed.main_bytes)}
+        return self.record._replace(columns=values | self.record.columns)
+
 
 class Batch:
     """Pages that are judged and not committed.
@@ -87,7 +97,7 @@ class Batch:
     Attributes:
         absent: rows that did not exist when the batch began.
         writes: pages and visits that get a record, in input order.
-        records: by row key and time.
+        rows: the last of `writes` by row key and time.
         pages: what verdicts on later pages need of them.
         postings: of its pages.
         anchors, anchor_count: by row key of the page that is linked to, and their number.
@@ -97,11 +107,25 @@ class Batch:
     def __init__(self, absent: set[bytes]) -> None:
         self.absent = absent
         self.writes: list[Write] = []
-        self.records: dict[bytes, dict[int, CaptureRecord]] = {}
+        self.rows: dict[bytes, dict[int, Write]] = {}
         self.pages: dict[PagePointer, StoredPage] = {}
         self.postings = NewPostings()
         self.anchors: dict[bytes, list[SetCell]] = {}
         self.anchor_count = self.body_bytes = 0
+        self._records: dict[int, CaptureRecord] = {}
+        """Whole records that were asked for, by `id` of the page: few, because each has copies of body and text."""
+
+    def records(self, row_key: bytes) -> Pending:
+        """Its records in a row."""
+        writes = self.rows.get(row_key)
+        return NONE_PENDING if writes is None else {at: self.record(write) for at, write in writes.items()}
+
+    def record(self, write: Write) -> CaptureRecord:
+        """The record of a page, with body and text."""
+        key = id(write)
+        if key not in self._records:
+            self._records[key] = write.whole_record()
+        return self._records[key]
 
     @property
     def is_full(self) -> bool:
@@ -350,7 +374,7 @@ class View(StoredPages):
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
         """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""
-        pending = self.batch.records.get(pointer.row_key)
+        pending = self.batch.rows.get(pointer.row_key)
         if pending is not None and (self._collects or pointer.timestamp in pending):
             page = None if self._collects else self.batch.pages.get(pointer)
             return super().page(pointer) if page is None else page
@@ -362,13 +386,12 @@ class View(StoredPages):
 
     def capture(self, pointer: PagePointer) -> LiveCapture | None:
         """See `StoredPages`."""
-        pending = self.batch.records.get(pointer.row_key, NONE_PENDING)
-        found = self._table.capture_at(pointer.row_key, pointer.timestamp, pending)
+        found = self._table.capture_at(pointer.row_key, pointer.timestamp, self.batch.records(pointer.row_key))
         return found if found is not None and found.shows_page else None
 
     def newest(self, row_key: bytes) -> LiveCapture | None:
         """See `StoredPages`."""
-        return self._table.newest_capture(row_key, None, self.batch.records.get(row_key, NONE_PENDING))
+        return self._table.newest_capture(row_key, None, self.batch.records(row_key))
 
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text as words, cached: many pages are compared with the same page of a template."""
@@ -381,6 +404,8 @@ class View(StoredPages):
 
     def is_readable(self, pointer: PagePointer) -> bool:
         """Whether its body can be read."""
+        if pointer in self.batch.pages:
+            return True
         cell_value = self.cell_value(pointer, BODY)
         if cell_value is not None and not is_ref(cell_value):
             return True
@@ -391,7 +416,11 @@ class View(StoredPages):
     def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
         """See `StoredPages`; a page of the batch has its values in their cells."""
         page = self.page(pointer)
-        return None if page is None else page.columns.get(column)
+        if page is None:
+            return None
+        if column in (BODY, MAIN) and not self._collects and pointer in self.batch.pages:
+            return self.batch.record(self.batch.rows[pointer.row_key][pointer.timestamp]).columns.get(column)
+        return page.columns.get(column)
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
         cell_value = self.cell_value(pointer, column) or INLINE_TAG
@@ -406,21 +435,21 @@ class View(StoredPages):
 
     def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
         """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
-        pending = self.batch.records.get(row_key, NONE_PENDING)
+        pending = self.batch.records(row_key)
         if not pending and row_key in self.batch.absent:
             return None
         return self._table.record(row_key, timestamp, pending)
 
     def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
         """The newest live page of a row before a time."""
-        pending = self.batch.records.get(row_key, NONE_PENDING)
+        pending = self.batch.records(row_key)
         if not pending and row_key in self.batch.absent:
             return None
         return self._table.newest_capture(row_key, timestamp, pending)
 
     def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
         """The first time, from this one on, that is free or has this checksum; the caller verifies it."""
-        pending = self.batch.records.get(row_key, NONE_PENDING)
+        pending = self.batch.records(row_key)
         if self._times is None:
             self._times = TakenTimes()
         return self._times.next(
@@ -488,7 +517,7 @@ class View(StoredPages):
             return
         page, analysis = prepared.page, prepared.analysis
         batch.writes.append(write)
-        batch.records.setdefault(pointer.row_key, {})[pointer.timestamp] = record
+        batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
         batch.body_bytes += len(page.body)
         if analysis is None:
             return
@@ -497,8 +526,14 @@ class View(StoredPages):
             fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
             batch.pages[pointer] = seen = StoredPage(*fingerprints, page.status, bool(analysis.entries))
             seen.columns = record.columns
-        if page.payload_digest or page.docno:
-            post_names(batch.postings, pointer, page.payload_digest, page.docno)
+
+    def posting_rows(self) -> list[RowMutations]:
+        """The rows of the index that the batch writes; verdicts need none of the names that are posted here."""
+        for write in self.batch.writes:
+            page = write.page.page
+            if page.payload_digest or page.docno:
+                post_names(self.batch.postings, write.pointer, page.payload_digest, page.docno)
+        return self.index.mutations(self.batch.postings)
 
     def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]], bases: Mapping[bytes, Base]) -> None:
         """The batch is committed: cache its pages.

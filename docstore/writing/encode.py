@@ -19,7 +19,7 @@ from docstore.model.types import RowMutations, VerdictKind
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.port import Values
-from docstore.storage.values import INLINE_TAG, is_absent
+from docstore.storage.values import INLINE_TAG
 from docstore.writing.batch import View, Write
 
 LONGEST_INLINE = len(INLINE_TAG) + INLINE_LIMIT_BYTES
@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
         bases: the base to use for a value that resembles one of the batch, by its cell value.
     """
 
-    columns: Mapping[PagePointer, Mapping[Column, bytes]]
+    columns: Mapping[PagePointer, dict[Column, bytes]]
     base_rows: list[RowMutations]
     bases: Mapping[bytes, Base]
 
@@ -83,15 +83,13 @@ class Encoder:
             columns: of its record; the ref of a body that a committed page has already is put into them.
             batch: earlier pages of the batch.
         """
-        long = {
-            column: value[1:]
-            for column, value in columns.items()
-            if len(value) > LONGEST_INLINE and column not in (BODY, MAIN)  # these two have rules of their own
-        }
+        long: dict[Column, bytes] = {}
+        if max(map(len, columns.values()), default=0) > LONGEST_INLINE:
+            long = {column: value[1:] for column, value in columns.items() if len(value) > LONGEST_INLINE}
         if write.record is None or write.record.kind != CAPTURE_STORED:
             return NewPage(write.pointer, long)
         values = {MAIN: write.page.analysed.main_bytes} | long
-        if is_absent(columns[BODY]):
+        if BODY in columns:  # it is not kept
             return NewPage(write.pointer, values)
         same = self._with_same_body(write, batch)
         page = NewPage(write.pointer, values, [] if write.is_damaged else self._relatives(write, batch))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from docstore.dedup.comparable import bodies_compare
 from docstore.dedup.kernel import decides_alone
 from docstore.model import capture
-from docstore.model.capture import BODY, MAIN, Column, StoredVerdict
+from docstore.model.capture import BODY, Column, StoredVerdict
 from docstore.model.format import (
     CAPTURE_CONFIRMED,
     CAPTURE_NOT_MODIFIED,
@@ -150,18 +150,15 @@ def _judge_visit(page: Prepared, view: View) -> Write:
 def _record(
     page: Prepared, timestamp: int, verdict: StoredVerdict, before: LiveCapture | None, now: int
 ) -> CaptureRecord:
-    """The record of a page, with all values in their cells; the encoder puts long ones elsewhere."""
+    """The record of a page without its body and text; the encoder puts long values elsewhere."""
     short, long = page.values
     kind = _WITHOUT_TEXT.get(verdict.stored, CAPTURE_STORED)
     columns: dict[Column, bytes] = dict(short)
     if long:
         columns |= {column: encode_inline(value) for column, value in long.items()}
-    if kind == CAPTURE_STORED:
-        body = page.page.body
-        keeps_body = verdict.stored != capture.STORED_TEXT
-        columns[BODY] = encode_inline(body) if keeps_body else encode_absent(len(body))
-        columns[MAIN] = encode_inline(page.analysed.main_bytes)
-    else:
+    if verdict.stored == capture.STORED_TEXT:
+        columns[BODY] = encode_absent(len(page.page.body))
+    elif kind != CAPTURE_STORED:
         family = "" if kind == CAPTURE_REJECTED else capture.STATUS[0]
         columns = {
             column: value for column, value in columns.items() if column[0] == family or column == capture.CHECKSUM

@@ -37,6 +37,7 @@ from docstore.model.keys import url_of
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
 from docstore.reading.index import open_buckets
+from docstore.storage.captures import CaptureRecord
 from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, GroupWriter, Values
 from docstore.storage.table import Table
@@ -451,7 +452,7 @@ class Sequencer:
         if not batch.writes and not batch.anchors:
             return
         encoded = self.encoder.encode(batch.writes)
-        plan = Plan([*encoded.base_rows, *self._view.index.mutations(batch.postings)])
+        plan = Plan([*encoded.base_rows, *self._view.posting_rows()])
         plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
         plan.rows += (row_of(write, encoded.columns) for write in batch.writes)
         pages = [write.page for write in batch.writes if write.page.analysis is not None]
@@ -461,10 +462,11 @@ class Sequencer:
         self._view.committed(encoded.columns, encoded.bases)
 
 
-def row_of(write: Write, columns: Mapping[PagePointer, Mapping[Column, bytes]]) -> RowMutations:
+def row_of(write: Write, columns: Mapping[PagePointer, dict[Column, bytes]]) -> RowMutations:
     """The mutation that writes the record of a page, with the columns that its values have been given."""
     assert write.record is not None
-    record = write.record._replace(columns=dict(columns[write.pointer]))
+    timestamp, kind, _, *others = write.record
+    record = CaptureRecord(timestamp, kind, columns[write.pointer], *others)
     return RowMutations(PAGES, write.page.row_key, [record.cell()])
 
 

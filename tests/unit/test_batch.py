@@ -197,15 +197,16 @@ def test_a_judged_page_says_all_that_is_written() -> None:
     body = page(words(1, 100))
     write = judged(Rows(), prepared("https://a.example/", body))
     assert write.record is not None and write.record.kind == CAPTURE_STORED
-    assert write.record.columns[BODY] == INLINE_TAG + body
-    assert write.record.columns[MAIN] == INLINE_TAG + write.page.analysed.main_bytes
+    assert not {BODY, MAIN} & write.record.columns.keys()
+    whole = write.whole_record().columns
+    assert (whole[BODY], whole[MAIN]) == (INLINE_TAG + body, INLINE_TAG + write.page.analysed.main_bytes)
     assert (write.record.timestamp, write.record.arrived, write.rewrites) == (T0, NOW, False)
 
 
 def test_the_same_bytes_confirm_and_come_to_the_next_free_time_if_they_differ() -> None:
     body = page(words(1, 100))
     first = judged(Rows(), prepared("https://a.example/", body))
-    view = Rows({(first.page.row_key, T0): first.record})
+    view = Rows({(first.page.row_key, T0): first.whole_record()})
     known = judged(view, prepared("https://a.example/", body))
     assert (known.record, known.known_as) == (None, "body")
     again = judged(view, prepared("https://a.example/", body, T0 + 5000))
@@ -228,7 +229,7 @@ def test_a_policy_decides_how_a_duplicate_is_stored(policy: Policy, is_shown: bo
     first = judged(Rows(), prepared("https://a.example/", body))
     of = first.page.row_key
     exact = StoredVerdict(VerdictKind.EXACT, of, T0, 1.0, "", b"", 1, 1, Previous.NONE, 0.0, "")
-    view = Rows({(of, T0): first.record}, exact)
+    view = Rows({(of, T0): first.whole_record()}, exact)
     view.is_shown = is_shown
     write = judged(view, prepared("https://b.example/", body), {VerdictKind.EXACT: policy})
     assert write.verdict.stored == stored
