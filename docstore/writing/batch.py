@@ -480,14 +480,11 @@ class View(StoredPages):
 
     def has_anchor(self, target: bytes, source: bytes, timestamp: int, text: bytes) -> bool:
         """Whether the newest anchor of a page in the row of another has a text, and a time up to this one."""
-        found = [(at, value) for _, name, at, value in self.batch.anchors.get(target, ()) if name == source]
-        newest = self._table.newest(target, ANCHOR_FAMILY, source)
-        if newest is not None:
-            found.insert(0, (newest.timestamp, newest.value))
-        if not found:
-            return False
-        at, value = max(reversed(found), key=lambda one: one[0])
-        return at <= timestamp and value == encode_inline(text)
+        stored = self._table.newest(target, ANCHOR_FAMILY, source)
+        cells = [stored, *self.batch.anchors.get(target, ())]  # of two with the same time, the later one counts
+        found = [(one[2], at, one[3]) for at, one in enumerate(cells) if one is not None and one[1] == source]
+        newest = max(found, default=(0, 0, b""))
+        return newest[0] <= timestamp and newest[2] == encode_inline(text)
 
     # --- the batch
 
@@ -498,9 +495,8 @@ class View(StoredPages):
             pages: that will be judged; what their verdicts read first is read together.
         """
         self._unusable.clear()
-        absent: set[bytes] = set()
-        if self._is_alone:
-            absent = self._table.absent_rows([page.row_key for page in pages if not page.error])
+        row_keys = [page.row_key for page in pages if not page.error]
+        absent = self._table.absent_rows(row_keys) if self._is_alone else set()
         self.index.prepare(page.analysis for page in pages if page.analysis is not None)
         self.batch = Batch(absent)
 

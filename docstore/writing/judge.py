@@ -101,9 +101,8 @@ def judge(page: Prepared, policies: Policies, view: View) -> Write:
     verdict = verdict.in_row(previous, previous_similarity, stored)
     if known is not None and (known.kind, known.of, known.stored) == (verdict.kind, verdict.of, verdict.stored):
         return _known(page, timestamp, known)
-    anchors = ()
-    if stored != capture.STORED_REJECTED:
-        anchors = _anchors_to_store(page, timestamp, view, compares=before is not None)
+    is_linked = stored != capture.STORED_REJECTED
+    anchors = _anchors_to_store(page, timestamp, view, compares=before is not None) if is_linked else ()
     return Write(
         page,
         PagePointer(timestamp, row_key),

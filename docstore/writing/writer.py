@@ -465,8 +465,8 @@ class Sequencer:
 def row_of(write: Write, columns: Mapping[PagePointer, dict[Column, bytes]]) -> RowMutations:
     """The mutation that writes the record of a page, with the columns that its values have been given."""
     assert write.record is not None
-    timestamp, kind, _, *others = write.record
-    record = CaptureRecord(timestamp, kind, columns[write.pointer], *others)
+    timestamp, kind, _, arrived, confirms, body_name = write.record
+    record = CaptureRecord(timestamp, kind, columns[write.pointer], arrived, confirms, body_name)
     return RowMutations(PAGES, write.page.row_key, [record.cell()])
 
 
