@@ -61,7 +61,6 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.reports import Problem
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
@@ -149,6 +148,9 @@ class LocalBackend:
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
         return Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+
+    def group_writer(self, table: Table, committer: object, clock: object) -> None:
+        """See `Backend`: one atomic batch a group will do."""
 
     def overlay(self) -> Backend:
         """See `Backend`."""
@@ -525,12 +527,11 @@ class Layout:
             )
         made = Schema() if schema is None else schema
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
-        plan = Plan()
+        rows = [RowMutations("meta", SCHEMA_ROW, [cell])]
         if made.keyed_bands:  # before the schema, which promises it
             secret = SetCell(META_FAMILY, b"", 0, os.urandom(BAND_SECRET_BYTES))
-            plan.write(Stage.NUMBERS, [RowMutations("meta", BAND_SECRET_ROW, [secret])])
-        plan.write(Stage.ALLOCATION, [RowMutations("meta", SCHEMA_ROW, [cell])])
-        apply(engine, plan, Durability.SYNC)
+            rows.insert(0, RowMutations("meta", BAND_SECRET_ROW, [secret]))
+        engine.mutate_rows(rows, Durability.SYNC)
         return made
 
 

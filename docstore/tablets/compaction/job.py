@@ -37,7 +37,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
@@ -233,7 +233,7 @@ class Compaction:
             # Before their tablet had new dictionaries, writers may have used some from before the purge.
             is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
             if whole and is_clean and purged == self._purged():
-                plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")])])
+                plan.rows.append(RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")]))
                 remove_unfinished(opened.files, opened.path / SET_ASIDE_DIRECTORY, kept=0)
             committer.commit(plan)
         self._tell(self._total_bytes)
@@ -267,7 +267,7 @@ class Compaction:
         opened, committer = self._opened, self._committer
         used = Usage()
         with committer.lock:
-            committer.watch = used.add_plan
+            committer.watch = used.add_written
         try:
             used.add_rows(opened.engine, opened.base_rows)
             report.freed_bodies = self._sweep(named, used, old)
@@ -426,7 +426,7 @@ class Compaction:
         for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
                 rows = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
-                committer.commit(Plan().remove(Stage.BASES, rows))
+                committer.commit(Plan(rows))
         for name in free:
             used.base_rows.pop(name)
         return len(free)

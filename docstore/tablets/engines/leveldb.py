@@ -316,7 +316,7 @@ class LevelDBEngine:
         CorruptionError: LevelDB finds its files damaged.
     """
 
-    caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES, atomic_batches=True)
+    caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES)
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
