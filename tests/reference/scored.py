@@ -735,7 +735,8 @@ def forms_of(page: Outline) -> list[int]:
 # What counts, and what says that something was published (`TOLD_WORDS`, or "by" and a name), is left out, preformatted
 # text apart.  Any other date or time in an entry of a table or list is text.  Else it is left out if its tag or small
 # element is named for its writer or time (`WRITER_NAMES`).  So is one date alone, not next to another one, that is half
-# or more in a time element, next to the first heading, within two blocks of a heading that is all link, or next to a byline.
+# or more in a time element, next to the first heading, within two blocks of a heading that is all link, or next to a
+# byline.
 
 _DATE_WORDS = """
 jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov
@@ -756,8 +757,8 @@ risposte recensioni comentários respostas reacties
 """
 COUNT_WORDS: Final = frozenset(_COUNT_WORDS.split())
 _TOLD_WORDS = """
-posted updated published edited revised modified veröffentlicht aktualisiert publié publicado actualizado pubblicato aggiornato
-geplaatst gepubliceerd opublikowano опубликовано
+posted updated published edited revised modified veröffentlicht aktualisiert publié publicado actualizado pubblicato
+aggiornato geplaatst gepubliceerd opublikowano опубликовано
 """
 TOLD_WORDS: Final = frozenset(_TOLD_WORDS.split())
 _BESIDE_WORDS = """
