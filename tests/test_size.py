@@ -6,8 +6,8 @@ Aims: 39,000 lines of code, 185 files, 430 classes, 20 calls of `import_module`,
 tools, at .98 of the speed of a write or more, and with the same verdicts.  They were 42,223 lines of code, 203 files,
 465 classes, 130 calls, 12,877 lines of Rust and 9,192 of tools.
 
-Of "right answers", which may take 900 lines of code, 6 files, 10 classes and 900 lines of Rust, some 700 lines and 1,170
-of Rust are in these figures; 70 lines of tools/ are the recorder of verdicts.
+Of "right answers", which may take 900 lines of code, 6 files, 10 classes and 900 lines of Rust, some 700 lines
+and 1,170 of Rust are in these figures; 70 lines of tools/ are the recorder of verdicts.
 """
 
 from __future__ import annotations
