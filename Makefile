@@ -7,13 +7,15 @@ PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
+unexport PYTHONDONTWRITEBYTECODE  # else each process that a test starts compiles the package again
+
 ifeq ($(shell command -v cargo),)  # tools/set_up.sh fetches a toolchain for this checkout alone
 export RUSTUP_HOME := $(CURDIR)/$(VENV)/rust/rustup
 export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 endif
 
-.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster test-matrix native-test lint size bench site clean
+.PHONY: help demo wheel test-wheel test test-all crash-states soak test-clients test-cluster native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +39,12 @@ test: $(STAMP)  ## set up, run the tests
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
 	DOCSTORE_EXAMPLES=all $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30 --durations-min=3
 
+crash-states: $(STAMP)  ## what a crash may leave, of every protocol on disk: 10,000 states, 20 minutes (SEED=0)
+	$(BIN)/python -m tests.crash.states --states 10000 --seed $(or $(SEED),0)
+
+soak: $(STAMP)  ## kills, stops, full disks and upkeep against ledgers outside the store (MINUTES=30 SEED=0)
+	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)
+
 test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
 	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients
 
@@ -46,9 +54,6 @@ $(VENV)/.spark: $(STAMP)
 
 test-cluster: $(STAMP) $(VENV)/.spark  ## tests on an HBase cluster and a Spark cluster (needs a JDK 17 and Maven; at most 25 minutes)
 	sh tools/test_cluster.sh tests/cluster tests/contract -k "cluster or hbase"
-
-test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there
-	sh tools/test_matrix.sh $(PYTHONS)
 
 wheel:  ## sdist and wheel into dist/, checked; needs cargo (PROCESSORS="x86_64 aarch64": rustup target add, first)
 	sh tools/wheel.sh build $(PYTHON) $(PROCESSORS)
@@ -78,4 +83,4 @@ site: $(VENV)/.docs  ## build the site of docs/ in build/site; a broken link is 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-clients .venv-matrix .venv-wheel .demo-store build dist *.egg-info
+	rm -rf $(VENV) .venv-clients .venv-wheel .demo-store build dist *.egg-info

@@ -42,7 +42,7 @@ from docstore.model.types import (
     refusal_of_time,
 )
 from docstore.reading.cells import CellStore
-from docstore.reading.collapse import ClusterLookup, Collapser
+from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import Document, DocumentReader
 from docstore.storage.table import Table, declared_families
 
@@ -457,10 +457,10 @@ class DocumentStore:
         """Give stored duplicates the state that a write policy would have given them; see `DuplicateApplier.apply`."""
         self._check_open()
         self.opened.check_writable()
-        if self._committer.fills_slots:
+        if self._committer.many_writers:
             raise InvalidArgument(
-                "duplicates cannot be changed in a store on HBase, because several processes write it; copy it to a "
-                "store in a directory"
+                "duplicates cannot be changed in a store that several processes write, as they do on HBase; copy it to "
+                "a store in a directory"
             )
         from docstore.writing.applying import DuplicateApplier
 
@@ -684,8 +684,8 @@ class DocumentStore:
         stay.
         """
         self._check_open()
-        collapser = Collapser(self.clusters)
-        return [url for url in urls if collapser.keeps(keys.row_key(url))]
+        clusters, taken = self.clusters, set[bytes]()
+        return [url for url in urls if clusters.is_first(keys.row_key(url), taken)]
 
     @checked
     def find(

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, repeat
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -289,8 +288,8 @@ def rejection_of(history: Iterable[Document], at: int | None) -> Document | None
     return newest if verdict is not None and verdict.stored == capture.STORED_REJECTED else None
 
 
-class LongDocument(Exception):
-    """A document's values take more bytes than the reader was to fetch; none was fetched."""
+class TakesLong(Exception):
+    """An answer takes longer than the caller wants to wait, so it was not read: the caller asks again in a thread."""
 
 
 class DocumentReader:
@@ -299,7 +298,7 @@ class DocumentReader:
     Args:
         table: of pages.
         values: where values are.
-        most_bytes: of a capture's values, uncompressed: `get` raises LongDocument for others.  None for no bound.
+        most_bytes: of a capture's values, uncompressed: `get` raises TakesLong for others.  None for no bound.
     """
 
     def __init__(self, table: Table, values: Values, *, most_bytes: int | None = None) -> None:
@@ -321,7 +320,7 @@ class DocumentReader:
         Returns:
             None when the row has no live capture.
         Raises:
-            LongDocument: only where the reader has a bound.
+            TakesLong: only where the reader has a bound.
         """
         shown = fields_shown(families if families is None else checked_families(families))
         newest = self._capture(row_key, None if at is None else at + 1, shown)
@@ -392,8 +391,11 @@ class DocumentReader:
         for one in self._table.captures(row_key):
             if one.shows_page or one.kind == CAPTURE_REJECTED:
                 shown = fields_shown(("http", "dedup") if one.shows_page else ("dedup",))
-                looks = chain((one,), map(self._table.capture_at, repeat(row_key), repeat(one.timestamp)))
-                read = through_moves(looks.__next__, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
+                try:
+                    read = self._bounded(one, shown)
+                except CorruptionError:  # compaction may have moved a value meanwhile
+                    look = partial(self._table.capture_at, row_key, one.timestamp)
+                    read = through_moves(look, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
                 found.append(Document(row_key, (read,)))
         return found
 
@@ -524,9 +526,12 @@ class DocumentReader:
         )
 
     def _bounded(self, found: LiveCapture, shown: _Shown) -> Capture:
+        is_bounded = self._most_bytes < MOST_BYTES
+        if self._values.shares_values and not is_bounded:
+            return assemble(found, shown, self._values.fetch)
         needed = _needed(found, shown)
-        if sum(map(raw_bytes_of, needed)) > self._most_bytes:
-            raise LongDocument
+        if is_bounded and sum(map(raw_bytes_of, needed)) > self._most_bytes:
+            raise TakesLong
         if self._values.shares_values:
             return assemble(found, shown, self._values.fetch)
         # Each has a cell, and all of them are read in one call.
@@ -599,9 +604,10 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:
     """A capture as a document shows it: what native code is to give, and what is done where it gives nothing."""
     fields = [found.timestamp, *shown.fields[1:]]
-    for column, (index, how) in shown.columns.items():
-        cell_value = found.columns.get(column)
-        if cell_value is not None and not is_absent(cell_value):
+    columns = shown.columns
+    for column, cell_value in found.columns.items():
+        if column in columns and not is_absent(cell_value):
+            index, how = columns[column]
             raw = cell_value[1:] if cell_value[:1] == INLINE_TAG else fetch_value(cell_value)
             if how is None:
                 fields[index] = raw

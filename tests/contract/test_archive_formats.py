@@ -25,10 +25,15 @@ def trecweb(number: int) -> bytes:
     return b"<DOC>\n<DOCNO>%d</DOCNO>\n<DOCHDR>\n%s\n</DOCHDR>\n%s\n</DOC>\n" % (number, head, BODY)
 
 
+def json_line(number: int) -> bytes:
+    return b'{"url": "http://example.com/%d", "date": "2024-05-06T07:08:09Z", "html": "%s"}\n' % (number, BODY)
+
+
 SAMPLES = {
     "WARC": numbered(3),
     "ARC": [arc(number) for number in range(3)],
     "TREC Web": [trecweb(number) for number in range(3)],
+    "JSON Lines": [json_line(number) for number in range(3)],
 }
 """By format: three records, of http://example.com/0 to /2."""
 URLS = [f"http://example.com/{number}" for number in range(3)]

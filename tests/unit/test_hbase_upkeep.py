@@ -310,14 +310,14 @@ def beside(cluster: MemoryCluster, run: Callable[[int], bool], step: int) -> Ite
         assert kinds[2:].count(VerdictKind.NEW) == 1, (number, kinds)
         assert put(capture("more", 77, 200))[0].verdict.kind is VerdictKind.EXACT
         assert put(capture("near4", 4, 201, differs=2))[0].verdict.kind is VerdictKind.NEAR, number
-        assert totals()["captures"] == 23, number
+        assert totals()["captures"] == 18, number
         yield number
         if not was_done:
             return
         number += step
 
 
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
 def test_pages_written_during_any_step_of_maintenance_are_not_lost(cluster: MemoryCluster, step: int) -> None:
     def run(number: int) -> bool:
         was_done = at_write(cluster, number, lambda: put(*AGAIN) and None)
@@ -353,6 +353,17 @@ def test_counts_are_exact_if_sessions_write_after_the_fold(cluster: MemoryCluste
         counts = Counts(two.opened.engine, two.opened.session)
         two.opened.engine.mutate_rows(counts.rows({"captures": 1}), Durability.SYNC)
         assert totals()["captures"] == 7
+
+
+def test_a_session_that_deletes_what_another_one_wrote_counts_below_zero(cluster: MemoryCluster) -> None:
+    with open_store() as one, open_store() as two:
+        list(one.put_pages([capture(f"one{number}", number, number) for number in range(3)]))
+        for url in [row.url for row in one.cells.scan(limit=2)]:
+            assert two.delete(url)
+        assert (totals()["captures"], totals()["urls"]) == (1, 1)
+        compact()
+        list(two.put_pages([capture("two", 9, 9)]))
+        assert (totals()["captures"], totals()["urls"]) == (2, 2)
 
 
 def test_a_session_of_any_name_counts(cluster: MemoryCluster) -> None:
