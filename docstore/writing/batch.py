@@ -238,7 +238,7 @@ class Bases:
     def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
         """After a commit: update the cached rows; see `Committer.followers`."""
         changed = [(row.row_key, row.mutations) for row in rows if row.table == BASES]
-        if not known or any(name not in self._new for name, _ in changed):
+        if not known or {name for name, _ in changed} - self._new.keys():
             self.clear()  # compaction may have moved or freed bases
         elif changed:
             for name, cell_value in self._new.items():
@@ -566,8 +566,9 @@ class View(StoredPages):
         self.bases.follow(rows, known)
         absent = self.batch.absent
         for table, row_key, mutations in rows:
-            if table != PAGES or all(getattr(one, "family", CAPTURE_FAMILY) != CAPTURE_FAMILY for one in mutations):
-                continue  # a delete of the whole row names no family
+            families = {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}  # DeleteRow names none
+            if table != PAGES or CAPTURE_FAMILY not in families:
+                continue
             absent.discard(row_key)
             if row_key in self._rows:
                 self._rows.drop(row_key)

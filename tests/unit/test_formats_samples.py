@@ -81,7 +81,7 @@ def test_files_that_warcio_reads_to_the_end_give_the_same_responses_and_revisits
         ("chfoo__warcat__bad_http_chunked_content.warc", [(0, "expected a line end after chunk 1 at byte 6")]),
         ("oduwsdl__ipwb__broken.warc", [(3058, "record of 7 bytes is not followed by a record")]),
         ("webrecorder__warcio__example-trunc.warc", []),  # its length is too small, and HTTP says where it ends
-        ("netarchivesuite__netarchivesuite__input-nonarc.arc", [(0, "TREC Web or WACZ or Parquet file")]),
+        ("netarchivesuite__netarchivesuite__input-nonarc.arc", [(0, "TREC Web or JSON Lines or WACZ or Parquet file")]),
         ("archivesunleashed__aut__badexample.arc.gz", [(0, "(at byte 2369 of the unpacked member)")]),
     ],
 )

@@ -67,7 +67,7 @@ def test_salvage_can_be_limited_to_files_set_aside(tmp_path: Path, capsys: pytes
     (tmp_path / "engine").rename(tmp_path / "s" / "engine")
     terminal = Terminal(tmp_path / "s", capsys)
     docstore.open(tmp_path / "s").close()
-    assert "set aside" in terminal("get", given[0].url).err
+    assert "records that no row names are in" in terminal("get", given[0].url).err
     answer = terminal("check")
     assert answer.code == 5
     assert "40 bodies" in answer.out

@@ -29,7 +29,7 @@ def test_later_pages_overtake_one_that_is_analysed_for_long(tmp_path: Path) -> N
 
     with docstore.open(tmp_path / "s", create=True) as store:
         side = WriteSide(store.opened, store.table, store.opened.committer(Durability.SYNC), lambda: 0)
-        writer = PageWriter(Preparer(side.kernel, clock), side.queue)
+        writer = PageWriter(Preparer(side.view.kernel, clock), side.queue)
         options = WriteOptions(dict(store.schema.policies))
         slow = writer.submit(Page("https://a.example/slow", page(words(0, 100)), 200, HTML), options)
         assert is_analysed.wait(60)
