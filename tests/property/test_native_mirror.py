@@ -554,7 +554,7 @@ def assert_same_text(body: bytes, content_type: str | None) -> None:
     assert docstore_native.read_html(decoded.text) == expected
     lines = decoded.text.replace("\0", "\ufffd").replace("\r", page.BREAK).replace("\n", page.BREAK)
     assert docstore_native.fold_lines(decoded.text) == page.fold_blocks(lines)
-    tags, counts = plateau.stream(markup)
+    tags, counts = plateau.stream(page.as_written(markup))
     assert docstore_native.plateau(decoded.text) == (tags, counts, tuple(plateau.best_span(tags, counts)))
     bases = [attributes(source) for name, source in zip(markup.names, markup.attributes, strict=True) if name == "base"]
     base = next((found["href"].strip() for found in bases if "href" in found), None)
