@@ -7,7 +7,7 @@ tools, at .98 of the speed of a write or more, and with the same verdicts.  They
 465 classes, 130 calls, 12,877 lines of Rust and 9,192 of tools.
 
 Of "right answers", which may take 900 lines of code, 6 files, 10 classes and 900 lines of Rust, some 700 lines
-and 1,170 of Rust are in these figures; 70 lines of tools/ are the recorder of verdicts.
+and 1,220 of Rust are in these figures; 70 lines of tools/ are the recorder of verdicts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CEILINGS = {
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
-    "lines of Rust": 15_400,
+    "lines of Rust": 15_450,
     "lines of tools/": 8_370,
 }
 

@@ -78,7 +78,7 @@ pub struct Kept<'a> {
 /// First bytes by which words are told apart.
 const READ_AHEAD: usize = 4;
 
-/// Looks for `HIDING` and `LINK_NAMES` in a source, all at once.
+/// Looks for `HIDING`, `LINK_NAMES` and "button" in a source, all at once.
 struct FindWords<'a> {
     source: &'a [u8],
     places: &'a mut Vec<u32>,
@@ -90,7 +90,7 @@ impl wide::Work for FindWords<'_> {
     #[inline(always)]
     fn on<B: Bytes>(self) {
         static GROUPS: OnceLock<Groups<READ_AHEAD>> = OnceLock::new();
-        let words = || HIDING.iter().chain(&LINK_NAMES).map(|word| word.as_bytes());
+        let words = || HIDING.iter().chain(&LINK_NAMES).chain(&["button"]).map(|word| word.as_bytes());
         let groups = GROUPS.get_or_init(|| groups::of(words().map(groups::as_written), &[]));
         self.places.clear();
         for start in (0..self.source.len()).step_by(B::COUNT) {
@@ -128,7 +128,10 @@ impl LeftOut {
         self.tags.clear();
         self.tags.extend_from_slice(tags);
         wide::run(FindWords { source, places: &mut self.places });
-        self.find_spans(source, tags);
+        self.spans.clear();
+        if self.has_candidates(tags) {
+            self.find_spans(source, tags);
+        }
         self.signs.clear();
         self.spans.sort_unstable_by_key(|span| span.first);
         if !self.spans.is_empty() {
@@ -146,8 +149,18 @@ impl LeftOut {
         Kept { tags: &self.tags, signs: &self.signs }
     }
 
+    /// Whether a tag may hide an element, or change what another one is; most pages have none.
+    fn has_candidates(&self, tags: &[Tag]) -> bool {
+        let mut places = self.places.iter().copied().peekable();
+        tags.iter().filter(|tag| tag.name != NOTHING && tag.name & 1 == 0).any(|tag| {
+            while places.next_if(|&place| place < tag.attributes).is_some() {}
+            properties(tag.name) & names::LEFT_OUT != 0
+                || tag.name >> 1 == NAME_BUTTON
+                || places.peek().is_some_and(|&place| place < tag.content)
+        })
+    }
+
     fn find_spans(&mut self, source: &[u8], tags: &[Tag]) {
-        self.spans.clear();
         self.stack.clear();
         self.counts.clear();
         self.counts.resize(KNOWN, 0);

@@ -25,7 +25,8 @@ pub struct Once {
 impl Once {
     /// Places in the text of those lines and sentences of some blocks that stand there before.
     ///
-    /// None if they are more than a third of all: then the page is about them.  A whole line goes first.  Headings are known, and stay; blocks with signs and preformatted ones are passed over.
+    /// None if they are more than a third of all: then the page is about them.  A whole line goes first.  Headings are
+    /// known, and stay; blocks with signs and preformatted ones are passed over.
     pub fn find(&mut self, page: &Outline, text: &[u8], kept: &[usize]) -> Vec<Range<usize>> {
         self.numbers.clear();
         self.known.clear();
@@ -131,6 +132,9 @@ fn sentence_end(text: &[u8], start: usize, is_plain: bool) -> usize {
 
 /// Characters that are no blanks, wide ones counted three times.
 fn weight_of(text: &[u8]) -> u64 {
+    if text.is_ascii() {
+        return text.iter().filter(|&&byte| byte != b' ').count() as u64;
+    }
     let mut weight = 0;
     for (place, &byte) in text.iter().enumerate() {
         let is_wide = byte >= 0xe2 && u16::from_be_bytes([byte, text[place + 1]]) >= 0xe2ba;
