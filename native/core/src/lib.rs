@@ -18,6 +18,7 @@ mod groups;
 pub mod invariants;
 pub mod kind;
 mod lanes;
+pub mod markdown;
 pub mod marks;
 pub mod murmur;
 pub mod names;

@@ -176,13 +176,20 @@ struct Traits {
 
 /// Main content of a page, in `flow`.
 pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
-    buffers.read_title(source, tags, flow);
-    let (taken, _) = buffers.read(source, tags);
-    let found = buffers.find::<false>(taken, flow);
-    buffers.combined.write(&buffers.combined.without_stamps(found.blocks), flow);
+    buffers.main(source, tags, flow);
 }
 
 impl Scored {
+    /// Main content of a page, in `flow`; gives the numbers of its blocks, and how the page was read.
+    pub fn main(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) -> (Vec<usize>, Reading) {
+        self.read_title(source, tags, flow);
+        let (taken, reading) = self.read(source, tags);
+        let found = self.find::<false>(taken, flow);
+        let kept = self.combined.without_stamps(found.blocks);
+        self.combined.write(&kept, flow);
+        (kept, reading)
+    }
+
     /// Step 1: the page, the numbers of the blocks that `combined` takes, and how the page was read.
     pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> (Vec<usize>, Reading) {
         let plain = Reading { noscript: false, apart: true };

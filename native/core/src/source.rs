@@ -1,10 +1,14 @@
 //! What is asked of a page's source beside its analysis: its visible text, what it declares, an explanation.
 
+use crate::combined::{self, Combined};
 use crate::explain::{self, Explained};
 use crate::flow::{Flow, Source as How};
+use crate::markdown::markdown;
 use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
+use crate::outline::{Outline, Reading};
 use crate::page::{self, is_space, Declared};
 use crate::plateau::{self, Plateau};
+use crate::scored::Scored;
 use crate::tokens::{self, Tag};
 use crate::visible::visible;
 use crate::Extractor;
@@ -73,6 +77,31 @@ impl Source {
                 self.visible().lines().map(kept).collect()
             }
         }
+    }
+
+    /// The page as Markdown, of the blocks that are its main text; None if no extractor gives this main text.
+    pub fn markdown(&self, url: &str, text: &str) -> Option<String> {
+        let source = self.text.as_bytes();
+        let mut flow = Flow::default();
+        let mut written = |kept: &[usize], page: &Outline, noscript: bool| {
+            let kept: Vec<_> = kept.iter().map(|&number| page.blocks[number].pieces.clone()).collect();
+            markdown(source, &self.tags, &kept, noscript, url, self.base().as_deref())
+        };
+        let mut rule = Scored::default();
+        let (kept, reading) = rule.main(source, &self.tags, &mut flow);
+        if flow.bytes() == text.as_bytes() {
+            return Some(written(&kept, &rule.combined().page, reading.noscript));
+        }
+        let mut page = Combined::default();
+        page.read(source, &self.tags, Reading::default());
+        let kept = combined::select(&page.page, 0);
+        page.write(&kept, &mut flow);
+        if flow.bytes() == text.as_bytes() {
+            return Some(written(&kept, &page.page, false));
+        }
+        visible(source, &self.tags, &mut flow);
+        let all: Vec<usize> = (0..page.page.blocks.len()).collect();
+        (flow.bytes() == text.as_bytes()).then(|| written(&all, &page.page, false))
     }
 
     /// The value of the first attribute of that name.
