@@ -83,7 +83,7 @@ impl Source {
     pub fn markdown(&self, url: &str, text: &str) -> Option<String> {
         let source = self.text.as_bytes();
         let mut flow = Flow::default();
-        let mut written = |kept: &[usize], page: &Outline, noscript: bool| {
+        let written = |kept: &[usize], page: &Outline, noscript: bool| {
             let kept: Vec<_> = kept.iter().map(|&number| page.blocks[number].pieces.clone()).collect();
             markdown(source, &self.tags, &kept, noscript, url, self.base().as_deref())
         };

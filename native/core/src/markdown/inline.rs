@@ -2,8 +2,8 @@
 //!
 //! Text is gathered in runs of the same style, so that marks come out nested however they were nested in the page.
 
-use crate::bytes::{is_space, is_wide_space, sequence_length};
-use crate::references::reference;
+use crate::page::is_space;
+use crate::references::decode;
 
 /// Styles of text, as bits.
 pub const STRONG: u8 = 1;
@@ -56,7 +56,11 @@ struct Piece<'a> {
 impl Piece<'_> {
     /// Whether it has a mark, of which a link is the last.
     fn has(&self, mark: usize) -> bool {
-        if mark == LINK { self.link != 0 } else { self.style & MARKS[mark].0 != 0 }
+        if mark == LINK {
+            self.link != 0
+        } else {
+            self.style & MARKS[mark].0 != 0
+        }
     }
 
     /// Whether it is written as the text that it is.
@@ -127,6 +131,19 @@ impl Inline {
         self.end();
     }
 
+    /// Gather an image.
+    pub fn push_image(&mut self, alt: &str, address: &str, link: u32) {
+        let mut made = "![".to_owned();
+        for character in alt.chars() {
+            made.push_str(if matches!(character, '[' | ']' | '\\' | '`' | '<' | '*' | '_' | '&') { "\\" } else { "" });
+            made.push(character);
+        }
+        made.push_str("](");
+        push_address(address, &mut made);
+        made.push(')');
+        self.push_made(&made, link);
+    }
+
     /// End the line; gives whether two lines end here.
     pub fn push_break(&mut self) -> bool {
         let is_second = self.runs.last().is_some_and(|run| run.kind == Kind::Break);
@@ -139,58 +156,27 @@ impl Inline {
 
     /// Gather text; character references count, white space is folded.
     pub fn push(&mut self, source: &[u8], style: u8, link: u32) {
-        let mut place = 0;
+        let mut decoded = Vec::new();
+        if source.contains(&b'&') {
+            decode(source, false, &mut decoded);
+        }
+        let text = std::str::from_utf8(if decoded.is_empty() { source } else { &decoded }).unwrap_or_default();
         let mut has_begun = false;
-        while place < source.len() {
-            let byte = source[place];
-            if is_space(byte) {
-                self.has_gap = true;
-                place += 1;
+        for (number, word) in text.split(is_space).enumerate() {
+            self.has_gap |= number != 0;
+            if word.is_empty() {
                 continue;
             }
-            let mut length = if byte < 0x80 { 1 } else { sequence_length(byte) };
-            if byte >= 0x80 && is_wide_space(&source[place..place + length]) {
-                self.has_gap = true;
-                place += length;
-                continue;
+            if !has_begun {
+                self.begin(Kind::Text, style, link);
+                has_begun = true;
+            } else if std::mem::take(&mut self.has_gap) {
+                self.text.push(b' ');
             }
-            let found = if byte == b'&' { reference(&source[place..], false) } else { None };
-            if let Some(found) = found {
-                place += found.length;
-                for character in found.characters.into_iter().flatten() {
-                    if character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character) {
-                        self.has_gap = true;
-                        continue;
-                    }
-                    self.begin_once(&mut has_begun, style, link);
-                    self.text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-                }
-                continue;
-            }
-            self.begin_once(&mut has_begun, style, link);
-            let start = place;
-            place += length;
-            while place < source.len() && source[place] != b'&' && !is_space(source[place]) {
-                length = if source[place] < 0x80 { 1 } else { sequence_length(source[place]) };
-                if length > 1 && is_wide_space(&source[place..place + length]) {
-                    break;
-                }
-                place += length;
-            }
-            self.text.extend_from_slice(&source[start..place]);
+            self.text.extend_from_slice(word.as_bytes());
         }
         if has_begun {
             self.end();
-        }
-    }
-
-    fn begin_once(&mut self, has_begun: &mut bool, style: u8, link: u32) {
-        if !*has_begun {
-            self.begin(Kind::Text, style, link);
-            *has_begun = true;
-        } else if self.has_gap {
-            self.text.push(b' ');
-            self.has_gap = false;
         }
     }
 
@@ -201,10 +187,8 @@ impl Inline {
         if !self.runs.last().is_some_and(goes_on) {
             self.runs.push(Run { kind, start, end: start, style, link });
         }
-        if self.has_gap {
+        if std::mem::take(&mut self.has_gap) {
             self.text.push(b' ');
-            self.has_gap = false;
-            self.end();
         }
     }
 
@@ -379,7 +363,11 @@ fn first_of(piece: &Piece) -> char {
     if piece.gap != Gap::Nothing {
         return ' ';
     }
-    if piece.is_plain() && piece.link == 0 { piece.text.chars().next().unwrap_or(' ') } else { '[' }
+    if piece.is_plain() && piece.link == 0 {
+        piece.text.chars().next().unwrap_or(' ')
+    } else {
+        '['
+    }
 }
 
 /// Whether a mark is read as one that opens before a piece, and its end as one that closes.
