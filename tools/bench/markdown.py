@@ -30,10 +30,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from docstore.compiled import docstore_native
-from docstore.dedup.kernel import make_kernel
+from docstore.dedup.kernel import Kernel
 from tools.bench.harness import Section, run_commands
 
 KINDS: Final = ("headings", "code", "cells", "items", "links")
+KERNEL: Final = Kernel("scored")
 URL: Final = "https://docs.example/page/"
 TYPE: Final = "text/html; charset=utf-8"
 LEAST_WORDS: Final = 80
@@ -174,7 +175,7 @@ def converters() -> dict[str, Callable[[bytes], str]]:
         return str(converter.handle(shown))
 
     return {
-        "docstore": lambda body: docstore_native.markdown(body, TYPE, URL, KERNEL.analyse(body, TYPE, links=False).text),
+        "docstore": lambda body: docstore_native.markdown(body, TYPE, URL, KERNEL.analyse(body, TYPE, links=False).main),
         "trafilatura": lambda body: trafilatura.extract(body, output_format="markdown", **options) or "",
         "trafilatura, html2text": of_html,
         "readability, markdownify": lambda body: markdownify(
@@ -215,7 +216,7 @@ def main(packages: Path, *, sites: Path | None = None, half: str = "odd", worst:
     for (name, group), kinds in sorted(sums.items(), key=lambda item: item[0][1] != ""):
         if not group or name == "docstore":
             section.rows.append([f"{name} {group}".strip(), *(f1(kinds[kind]) for kind in KINDS)])
-    analyses, texts = [], [(page.body, KERNEL.analyse(page.body, TYPE, links=False).text) for page in pages]
+    analyses, texts = [], [(page.body, KERNEL.analyse(page.body, TYPE, links=False).main) for page in pages]
     for _ in range(5):
         began = time.process_time()
         for body, _ in texts:

@@ -82,7 +82,8 @@ pub enum Place {
 pub struct Inline {
     text: Vec<u8>,
     runs: Vec<Run>,
-    has_gap: bool,
+    /// White space follows, and the style that it has.
+    gap: Option<u8>,
     /// Addresses of the page's links.
     pub links: Vec<String>,
     /// What stands between `\(` and `\)` is a formula.
@@ -99,7 +100,7 @@ impl Inline {
     pub fn clear(&mut self) {
         self.text.clear();
         self.runs.clear();
-        self.has_gap = false;
+        self.gap = None;
     }
 
     /// Where the next text will stand.
@@ -107,9 +108,9 @@ impl Inline {
         self.text.len()
     }
 
-    /// Let white space follow.
-    pub fn gap(&mut self) {
-        self.has_gap = true;
+    /// Let white space of a style follow.
+    pub fn gap(&mut self, style: u8) {
+        self.gap = self.gap.or(Some(style));
     }
 
     /// Take back what was gathered from a place on, if it has no letter and no digit.
@@ -147,7 +148,7 @@ impl Inline {
     /// End the line; gives whether two lines end here.
     pub fn push_break(&mut self) -> bool {
         let is_second = self.runs.last().is_some_and(|run| run.kind == Kind::Break);
-        self.has_gap = false;
+        self.gap = None;
         if !self.runs.is_empty() && !is_second {
             self.begin(Kind::Break, 0, 0);
         }
@@ -163,14 +164,16 @@ impl Inline {
         let text = std::str::from_utf8(if decoded.is_empty() { source } else { &decoded }).unwrap_or_default();
         let mut has_begun = false;
         for (number, word) in text.split(is_space).enumerate() {
-            self.has_gap |= number != 0;
+            if number != 0 {
+                self.gap(style);
+            }
             if word.is_empty() {
                 continue;
             }
             if !has_begun {
                 self.begin(Kind::Text, style, link);
                 has_begun = true;
-            } else if std::mem::take(&mut self.has_gap) {
+            } else if self.gap.take().is_some() {
                 self.text.push(b' ');
             }
             self.text.extend_from_slice(word.as_bytes());
@@ -183,11 +186,14 @@ impl Inline {
     /// Begin a run, or go on with the last one.
     fn begin(&mut self, kind: Kind, style: u8, link: u32) {
         let start = self.text.len();
-        let goes_on = |run: &Run| kind == Kind::Text && run.kind == kind && run.style == style && run.link == link;
+        // Spans of code with a space between are not one.
+        let is_apart = style & CODE != 0 && self.gap.is_some_and(|gap| gap & CODE == 0);
+        let is_same = |run: &Run| run.kind == kind && run.style == style && run.link == link;
+        let goes_on = |run: &Run| kind == Kind::Text && !is_apart && is_same(run);
         if !self.runs.last().is_some_and(goes_on) {
             self.runs.push(Run { kind, start, end: start, style, link });
         }
-        if std::mem::take(&mut self.has_gap) {
+        if self.gap.take().is_some() {
             self.text.push(b' ');
         }
     }
@@ -231,7 +237,7 @@ impl Inline {
                     }
                     out.push('[');
                 } else if refused[mark] > number
-                    || (has_closed && gap == Gap::Nothing)
+                    || (has_closed && gap == Gap::Nothing && MARKS[mark].0 != STRUCK)
                     || !may_open(&pieces, number, mark, out[begin..].chars().next_back())
                 {
                     refused[mark] = piece.reach[mark] + 1;

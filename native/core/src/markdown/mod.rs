@@ -257,7 +257,7 @@ impl Writer<'_> {
         let source = &self.source[text];
         let is_blank = source.iter().all(|&byte| is_space(byte));
         if self.skipped != 0 || (is_blank && self.code.is_none()) {
-            return self.inline.gap();
+            return self.inline.gap(self.style);
         }
         let is_kept = self.is_kept(piece);
         if let Some(formula) = &mut self.formula {
@@ -462,7 +462,9 @@ impl Writer<'_> {
         let is_end = |open: &Open| wanted.contains(&open.element) || barriers.contains(&open.element);
         if let Some(place) = self.stack.iter().rev().take(REACH).position(is_end) {
             if wanted.contains(&self.stack[self.stack.len() - 1 - place].element) {
-                (0..=place).for_each(|_| drop(self.pop()));
+                for _ in 0..=place {
+                    self.pop();
+                }
             }
         }
     }
@@ -483,13 +485,12 @@ impl Writer<'_> {
         }
         match element {
             _ if is_inline(element) => self.start_inline(number, element, attributes),
-            NAME_BR if self.inline.push_break() => self.end_paragraph(),
-            NAME_BR => {}
+            NAME_BR => self.line_break(),
             NAME_IMG => self.image(number, attributes),
             NAME_HR => self.end_paragraph(),
             NAME_SCRIPT if self.has_formulas => self.script(number, tag),
             // What holds no text.
-            _ if KINDS.get(element as usize).is_some_and(|kinds| kinds.0 == 6) => self.inline.gap(),
+            _ if KINDS.get(element as usize).is_some_and(|kinds| kinds.0 == 6) => self.inline.gap(self.style),
             _ => {
                 self.end_paragraph();
                 self.close_implied(element);
@@ -625,7 +626,7 @@ impl Writer<'_> {
     fn start_in_code(&mut self, number: usize, element: u32, attributes: &[u8]) {
         let Some(code) = &mut self.code else { return };
         if element == NAME_BR {
-            code.text.push(b'\n');
+            return self.line_break();
         } else if element == NAME_CODE && code.language.is_empty() {
             code.language = language_of(attributes).unwrap_or_default();
         }
@@ -637,9 +638,17 @@ impl Writer<'_> {
         }
     }
 
+    fn line_break(&mut self) {
+        if let Some(code) = &mut self.code {
+            code.text.push(b'\n');
+        } else if self.inline.push_break() {
+            self.end_paragraph();
+        }
+    }
+
     /// At an element that stands on lines of its own, end a line of code, unless it is empty.
     fn end_line(&mut self, element: u32) {
-        let is_line = KINDS.get(element as usize).is_some_and(|kinds| matches!(kinds.0, 0 | 5)) && element != NAME_PRE;
+        let is_line = KINDS.get(element as usize).is_some_and(|kinds| matches!(kinds.0, 0 | 5 | 6)) && element != NAME_PRE;
         let code = self.code.as_mut().filter(|code| code.text.last().is_some_and(|&last| last != b'\n'));
         if let Some(code) = code.filter(|_| is_line) {
             code.text.push(b'\n');
@@ -648,7 +657,10 @@ impl Writer<'_> {
     }
 
     fn end(&mut self, element: u32) {
-        let is_block = !is_inline(element) && properties(element << 1) & RAW == 0 && element != NAME_BR;
+        if element == NAME_BR {
+            return self.line_break();
+        }
+        let is_block = !is_inline(element) && properties(element << 1) & RAW == 0;
         if self.code.is_some() {
             self.end_line(element);
         } else if is_block {
@@ -671,7 +683,7 @@ impl Writer<'_> {
     // --- what has no text
 
     fn image(&mut self, number: usize, attributes: &[u8]) {
-        self.inline.gap();
+        self.inline.gap(self.style);
         if !self.is_shown || self.skipped != 0 || !self.is_among_kept(number) {
             return;
         }
@@ -686,11 +698,11 @@ impl Writer<'_> {
             let address = [src, late].into_iter().flatten().find_map(|address| self.base.resolve(&address));
             self.inline.push_image(&alt, &address.unwrap_or_default(), self.link);
         }
-        self.inline.gap();
+        self.inline.gap(self.style);
     }
 
     fn script(&mut self, number: usize, tag: &Tag) {
-        self.inline.gap();
+        self.inline.gap(self.style);
         let [kind] = values(tag.attributes(self.source), ["type"]);
         let kind = kind.unwrap_or_default().to_ascii_lowercase();
         if kind.starts_with("math/tex") && self.skipped == 0 && self.is_among_kept(number) {

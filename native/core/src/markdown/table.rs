@@ -24,7 +24,7 @@ pub struct Table {
 
 impl Table {
     pub fn begin_row(&mut self, is_head: bool) {
-        self.row.clear();
+        self.end_row();
         self.is_head = true;
         self.has_head |= is_head && self.rows.is_empty();
     }
@@ -59,6 +59,7 @@ impl Table {
 
     /// The table as Markdown; "" without a row.
     pub fn written(mut self) -> String {
+        self.end_row();
         let width = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         if width != 0 && !self.has_head {
             self.rows.insert(0, Vec::new());
