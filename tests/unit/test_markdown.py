@@ -50,7 +50,7 @@ def shown(text: str) -> str:
         ("<b>a</b>b <i>c </i>d <b><i>e</i></b><s>f</s>", "**a**b *c* d ***e***~~f~~"),
         ("<b>(a)</b>b x<b>(c)</b> y <b>(d)</b>", "(a)b x(c) y **(d)**"),
         ("<b>a <i>b</b> c</i>", "**a *b*** c"),
-        ("<code>a`b</code> <kbd>c|</kbd><code>`</code>", "``a`b`` ``c|` ``"),
+        ("<code>a`b</code> <kbd>c|</kbd><code>`</code>", "``a`b`` `` c|` ``"),
         ("<a href=x>a</a>!<a href='/y (z)'>b</a>", "[a](https://example.com/docs/x)\\![b](https://example.com/y%20(z))"),
         ("<a href='a)b'>a]</a> <a href=javascript:x>c</a> [d](e)", "[a\\]](https://example.com/docs/a%29b) c [d\\](e)"),
         ("<base href=//b.example/c/><a href=d>e</a>", "[e](https://b.example/c/d)"),

@@ -648,7 +648,7 @@ impl Writer<'_> {
 
     /// At an element that stands on lines of its own, end a line of code, unless it is empty.
     fn end_line(&mut self, element: u32) {
-        let is_line = KINDS.get(element as usize).is_some_and(|kinds| matches!(kinds.0, 0 | 5 | 6)) && element != NAME_PRE;
+        let is_line = KINDS.get(element as usize).is_some_and(|kinds| matches!(kinds.0, 0 | 5 | 6));
         let code = self.code.as_mut().filter(|code| code.text.last().is_some_and(|&last| last != b'\n'));
         if let Some(code) = code.filter(|_| is_line) {
             code.text.push(b'\n');

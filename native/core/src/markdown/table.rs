@@ -24,7 +24,9 @@ pub struct Table {
 
 impl Table {
     pub fn begin_row(&mut self, is_head: bool) {
-        self.end_row();
+        if !self.row.is_empty() {
+            self.end_row();
+        }
         self.is_head = true;
         self.has_head |= is_head && self.rows.is_empty();
     }
