@@ -7,6 +7,8 @@ PROCESSORS ?= $(shell uname -m)
 STAMP := $(VENV)/.installed
 SAYING := sh tools/saying.sh
 
+unexport PYTHONDONTWRITEBYTECODE  # else each process that a test starts compiles the package again
+
 ifeq ($(shell command -v cargo),)  # tools/set_up.sh fetches a toolchain for this checkout alone
 export RUSTUP_HOME := $(CURDIR)/$(VENV)/rust/rustup
 export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo

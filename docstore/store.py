@@ -42,7 +42,7 @@ from docstore.model.types import (
     refusal_of_time,
 )
 from docstore.reading.cells import CellStore
-from docstore.reading.collapse import ClusterLookup, Collapser
+from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import Document, DocumentReader
 from docstore.storage.table import Table, declared_families
 
@@ -684,8 +684,8 @@ class DocumentStore:
         stay.
         """
         self._check_open()
-        collapser = Collapser(self.clusters)
-        return [url for url in urls if collapser.keeps(keys.row_key(url))]
+        clusters, taken = self.clusters, set[bytes]()
+        return [url for url in urls if clusters.is_first(keys.row_key(url), taken)]
 
     @checked
     def find(

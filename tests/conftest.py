@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 
 import pytest
+from counts import few
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says nothing of the code where other work runs beside the tests.
-settings.register_profile("docstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "docstore", deadline=None, max_examples=few(100, 4), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("docstore")
 
 os.environ.pop("COLUMNS", None)  # workers of xdist have it: answers would be folded as for a terminal

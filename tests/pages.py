@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 VOCABULARY = [f"{a}{b}{c}" for a in ("ba", "de", "ki", "lo", "mu") for b in ("r", "st", "n", "v") for c in "aeiou"]
@@ -9,8 +10,13 @@ VOCABULARY = [f"{a}{b}{c}" for a in ("ba", "de", "ki", "lo", "mu") for b in ("r"
 
 def words(seed: int, count: int) -> list[str]:
     """`count` words, the same for the same seed."""
+    return list(_drawn(seed, count))
+
+
+@functools.lru_cache(4096)  # tests ask for the same words again and again, and a draw is slower than a write
+def _drawn(seed: int, count: int) -> tuple[str, ...]:
     source = random.Random(seed)
-    return [source.choice(VOCABULARY) + str(source.randrange(100)) for _ in range(count)]
+    return tuple(source.choice(VOCABULARY) + str(source.randrange(100)) for _ in range(count))
 
 
 def page(text: list[str] | str, title: str = "A page") -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from docstore.model.errors import StoreUnavailable
-from docstore.serving.run import Addresses, Server
+from docstore.serving.run import Server
 from docstore.serving.settings import Limits, Settings
 from docstore.serving.telemetry import Log
 from docstore.serving.wire import FrameKind, FrameReader
@@ -27,14 +27,13 @@ class Serving:
     """A running server.
 
     Attributes:
-        addresses: where it listens.
         store: that it serves.
         log: what it wrote, line by line.
         http: a client of its port.
         local: a client of its socket.
+        server: it says where it listens.
     """
 
-    addresses: Addresses
     store: DocumentStore
     log: io.StringIO
     http: httpx.Client
@@ -45,11 +44,11 @@ class Serving:
 
     @property
     def port(self) -> int:
-        return int(self.addresses.url.rpartition(":")[2])
+        return int(self.server.url.rpartition(":")[2])
 
     def client(self, **named: Any) -> httpx.Client:
         """One more client of its port."""
-        made = httpx.Client(base_url=self.addresses.url, **named)
+        made = httpx.Client(base_url=self.server.url, **named)
         self.clients.append(made)
         return made
 
@@ -65,16 +64,11 @@ def serving(folder: Path, *, limits: Limits | None = None, **named: Any) -> Iter
     """
     settings = replace(Settings(port=0, limits=limits or Limits()), **named)
     ready = threading.Event()
-    found: list[Addresses] = []
     errors: list[BaseException] = []
-
-    def on_ready(addresses: Addresses) -> None:
-        found.append(addresses)
-        ready.set()
 
     def run() -> None:
         try:
-            server.run(on_ready)
+            server.run(lambda _server: ready.set())
         except BaseException as error:
             errors.append(error)
             ready.set()
@@ -89,12 +83,12 @@ def serving(folder: Path, *, limits: Limits | None = None, **named: Any) -> Iter
         if errors:
             thread.join()
             raise errors[0]
-        transport = httpx.HTTPTransport(uds=str(found[0].unix))
+        transport = httpx.HTTPTransport(uds=str(server.unix))
         with (
-            httpx.Client(base_url=found[0].url, timeout=30) as http,
+            httpx.Client(base_url=server.url, timeout=30) as http,
             httpx.Client(base_url="http://docstore", transport=transport, timeout=30) as local,
         ):
-            made = Serving(found[0], store, written, http, local, server, thread)
+            made = Serving(store, written, http, local, server, thread)
             try:
                 yield made
             finally:

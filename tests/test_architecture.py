@@ -80,6 +80,7 @@ ONLY_IMPORTER = {
         *("docstore.store", "docstore.serving.client"),  # the type alone
     },
     "pyspark": {"docstore.cluster.spark"},
+    "stopwordsiso": {"docstore.notes.words"},
     "warcio": {"docstore.archives.http", "docstore.archives.export"},
 }
 """Where a library may be imported: values on disk are decoded in one place; archive formats bring their own zstd."""
@@ -115,10 +116,13 @@ def package(module: str) -> str:
 
 def nodes(tree: ast.AST, *, in_functions: bool) -> Iterator[ast.AST]:
     """All nodes of a tree; without those in functions, which do not run while the module is imported."""
-    yield tree
-    for node in ast.iter_child_nodes(tree):
-        if in_functions or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            yield from nodes(node, in_functions=in_functions)
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for inner in ast.iter_child_nodes(node):
+            if in_functions or not isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                waiting.append(inner)
 
 
 @functools.cache
@@ -248,7 +252,7 @@ def private_names(source: str) -> Iterator[tuple[int, str]]:
     """(line, name) of private names of others that Python code reaches into; its own, of `self` and `cls`, it may."""
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) not in {"self", "cls"}:
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in {"self", "cls"}:
             names = [node.attr]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("docstore"):
             names = [alias.name for alias in node.names]

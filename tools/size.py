@@ -61,11 +61,13 @@ def lines_of(paths: list[Path]) -> int:
 
 def lines_of_code(paths: list[Path]) -> int:
     """Lines of Python files together, without docstrings, comments and blank lines."""
-    return sum(len(_code_lines(path.read_bytes())) for path in paths)
+    return sum(map(_code_lines, paths))
 
 
-def _code_lines(source: bytes) -> set[int]:
-    """Numbers of the lines that hold code.  A string that stands alone as a statement is a docstring."""
+@functools.cache
+def _code_lines(path: Path) -> int:
+    """How many lines of a file hold code.  A string that stands alone as a statement is a docstring."""
+    source = path.read_bytes()
     lines: set[int] = set()
     for token in tokenize.tokenize(io.BytesIO(source).readline):
         if token.type not in _NOT_CODE:
@@ -74,7 +76,7 @@ def _code_lines(source: bytes) -> set[int]:
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return lines
+    return len(lines)
 
 
 def calls_of(name: str, paths: list[Path]) -> int:

@@ -59,4 +59,5 @@ fi
 echo "$said"
 DOCSTORE_HBASE=$(cluster addresses)
 export DOCSTORE_HBASE
+export DOCSTORE_EXAMPLES=all
 "$python" -m pytest -q -p no:xdist "$@"

@@ -26,7 +26,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -41,11 +40,12 @@ from docstore.archives.export import (
     iso_date,
     record_id,
 )
+from docstore.archives.source import modified_micros
 from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
 from docstore.model import capture
 from docstore.model.capture import ClusterPlace, StoredVerdict
-from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.errors import CorruptionError, InvalidArgument, missing_extra
 from docstore.model.keys import resolve, url_of
 from docstore.model.plain import LAST_MICROS
 from docstore.model.types import Headers, Page, ReadSpec
@@ -58,9 +58,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as missing:
-    raise InvalidArgument(
-        f"Parquet and Arrow need pyarrow: run `pip install 'docstore[arrow]'` ({missing})"
-    ) from missing
+    raise missing_extra("Parquet", "arrow", missing) from missing
 
 if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
@@ -563,9 +561,7 @@ def read_parquet(stream: IO[bytes], body_limit_bytes: int = BODY_LIMIT_BYTES) ->
     for name in sorted(kinds.keys() & _EXPECTED.keys() - {*names}):
         if name not in _TIMES or not _is_time(kinds[name]):
             _warn_of_type(name, str(kinds[name]))
-    modified = None
-    with suppress(OSError):
-        modified = os.fstat(stream.fileno()).st_mtime_ns // 1_000_000 * 1000
+    modified = modified_micros(stream)
     file = pq.ParquetFile(
         stream,
         metadata=metadata,

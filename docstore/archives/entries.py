@@ -63,6 +63,7 @@ class PageEntry:
         flaw: what is missing or wrong although the page was accepted; else "".
         recorded: with `keep_encoded`, its record, if that is intact.
         is_repaired: the record says something wrong about its length, and the page was read whole all the same.
+        notes: notes of the page, by name, that the file has beside it.
     """
 
     page: Page
@@ -72,6 +73,7 @@ class PageEntry:
     flaw: str = ""
     recorded: Recorded | None = None
     is_repaired: bool = False
+    notes: tuple[tuple[str, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

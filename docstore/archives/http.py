@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import brotli
 import zstandard
@@ -189,13 +189,8 @@ def parse_message(
             if coding.strip() in {"", "identity"}:
                 continue
             break
-        try:
-            body = decoder(body, truncated, limit_bytes)
-        except Refused:
-            shown = _without_trailer(body, limit_bytes) if decoder is _gzip else None
-            if shown is None:
-                raise
-            body, flaw = shown, flaw or "its gzip body has a wrong checksum or length at the end"
+        body, damage = decoder(body, truncated, limit_bytes)
+        flaw = flaw or damage
     check_length(body, limit_bytes)
     return status, as_received(headers), body, whole, flaw
 
@@ -323,10 +318,21 @@ def _decodable_bytes(body: bytes, window_bits: int) -> int:
     return count
 
 
-def _gzip(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+# --- the decoders: each gives the decoded body, and what is wrong with it, or ""
+
+_Decoded: TypeAlias = tuple[bytes, str]
+
+
+def _gzip(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     if not body.startswith(GZIP_MAGIC):
-        return body
-    return _inflate(body, 16 + zlib.MAX_WBITS, "gzip", truncated, limit_bytes)
+        return body, ""
+    try:
+        return _inflate(body, 16 + zlib.MAX_WBITS, "gzip", truncated, limit_bytes), ""
+    except Refused:
+        shown = _without_trailer(body, limit_bytes)
+        if shown is None:
+            raise
+        return shown, "its gzip body has a wrong checksum or length at the end"
 
 
 def _without_trailer(body: bytes, limit_bytes: int) -> bytes | None:
@@ -353,20 +359,20 @@ def _without_trailer(body: bytes, limit_bytes: int) -> bytes | None:
     return unpacked if inflater.eof and len(inflater.unused_data) <= _GZIP_TRAILER_BYTES else None
 
 
-def _deflate(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+def _deflate(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     """RFC 9110 defines it as the zlib format, but some servers send bare deflate."""
     if len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0:
-        return _inflate(body, zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
+        return _inflate(body, zlib.MAX_WBITS, "deflate", truncated, limit_bytes), ""
     try:
-        return _inflate(body, -zlib.MAX_WBITS, "deflate", truncated, limit_bytes)
+        return _inflate(body, -zlib.MAX_WBITS, "deflate", truncated, limit_bytes), ""
     except Refused:
         # Bare deflate has no magic.  If less than the body's length can be decoded, the crawler decoded it already.
         if _decodable_bytes(body, -zlib.MAX_WBITS) < len(body):
-            return body
+            return body, ""
         raise
 
 
-def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     """Brotli has no magic: if the body begins like text or breaks at once, the crawler decoded it already."""
     decoder = brotli.Decompressor()
     output = io.BytesIO()
@@ -380,18 +386,18 @@ def _brotli(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
                 break
     except brotli.error as error:
         if truncated and output.tell():
-            return output.getvalue()
+            return output.getvalue(), ""
         if not output.tell() or body[:1] in b"<{[ \t\r\n":
-            return body
+            return body, ""
         raise _broken("br", output.tell()) from error
     if not decoder.is_finished() and not truncated and body:
         if body[:1] in b"<{[ \t\r\n":
-            return body
+            return body, ""
         raise _broken("br", output.tell())
-    return output.getvalue()
+    return output.getvalue(), ""
 
 
-def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
+def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> _Decoded:
     output = io.BytesIO()
     at = frames = 0
     while body.startswith(ZSTD_MAGIC, at):
@@ -404,14 +410,14 @@ def _zstd(body: bytes, truncated: bool, limit_bytes: int) -> bytes:
                 piece = frame.decompress(source)
             except zstandard.ZstdError as error:
                 if truncated:
-                    return output.getvalue()
+                    return output.getvalue(), ""
                 raise _broken("zstd", output.tell()) from error
             at += len(source)
             _append(output, piece, limit_bytes)
         if not frame.eof and not truncated:
             raise _broken("zstd", output.tell())
         at -= len(frame.unused_data)
-    return output.getvalue() if at else body
+    return (output.getvalue() if at else body), ""
 
 
 _DECODERS = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}

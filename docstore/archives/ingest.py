@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
@@ -40,7 +40,7 @@ from docstore.model.errors import InvalidArgument
 from docstore.model.keys import row_key
 from docstore.model.plain import Plain
 from docstore.model.pointers import parse_digest
-from docstore.model.types import Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
+from docstore.model.types import Note, Page, Policy, Previous, PutResult, SetCell, VerdictKind, checked_crawl
 from docstore.reading.documents import Document
 from docstore.storage.unreadable import Unreadable
 from docstore.store import DocumentStore
@@ -67,6 +67,8 @@ some 3,000 pages."""
 
 RECORDS_BYTES = 4 << 20
 """Bytes of kept records that are written in one commit."""
+NOTES_WRITTEN, NOTES_BYTES = 1024, 256 << 10
+"""Notes, and bytes of notes, that are written in one commit; a request to a server may have a megabyte."""
 _BASE = re.compile(r"https?://(?:[^\s/?#]+(?:/[^\s?#]*)?)?", re.IGNORECASE)
 
 _NOT_MODIFIED_PROFILES = ("server-not-modified",)
@@ -201,8 +203,8 @@ def ingest(
     """Write the pages of archives into a store; damaged records and refused pages are in the report's `errors`.
 
     Args:
-        sources: paths, or binary streams (shown as "-"), of WARC, ARC, TREC Web or WACZ, detected by content; of a
-            folder all archives in it are read.
+        sources: paths, or binary streams (shown as "-"), of WARC, ARC, TREC Web, WACZ, Parquet or JSON Lines, detected
+            by content; of a folder all archives in it are read.
         on_progress: called every PROGRESS_PAGES pages with the report so far.
     Raises:
         InvalidArgument: an option is out of range, or a stream is to be read by a second process.
@@ -245,6 +247,7 @@ def ingest(
             run.report.done_bytes = run.report.file_bytes
         run.take_revisits()
         run.write_records()
+        run.write_notes()
     finally:
         run.report.unreadable = list(unreadable)
         run.report.stored_bytes = store.stored_bytes() - before
@@ -265,9 +268,11 @@ class _Run:
         self._options = options
         self._on_progress = on_progress
         self._skipped: Counter[str] = Counter()
-        self._origins: deque[tuple[Place, int, Recorded | None]] = deque()
+        self._origins: deque[tuple[Place, int, Recorded | None, Sequence[tuple[str, bytes]]]] = deque()
         self._records: dict[str, list[SetCell]] = {}
         self._records_bytes = 0
+        self._notes: list[Note] = []
+        self._notes_bytes = 0
         base = options.base if not options.base or options.base.endswith("/") else options.base + "/"
         mirror = (str(sources[0]), base) if base else None
         self.read_options = ReadOptions(
@@ -357,7 +362,7 @@ class _Run:
 
     def _count(self, result: PutResult) -> None:
         report = self.report
-        (source, offset), body_bytes, recorded = self._origins.popleft()
+        (source, offset), body_bytes, recorded, notes = self._origins.popleft()
         file = self._name(source)
         if self._begins:
             report.done_bytes = max(report.done_bytes, self._begins[source] + offset)
@@ -369,6 +374,8 @@ class _Run:
         report.body_bytes += body_bytes
         if recorded is not None and STORED_REJECTED not in (result.stored, result.known_as):
             self._keep(result.url, result.timestamp, recorded)
+        for name, value in notes:
+            self._note(Note(result.url, result.timestamp, name, value))
         if result.stored == STORED_VISIT:
             self._skipped[VISIT_OF_UNKNOWN] += 1
             return
@@ -387,9 +394,11 @@ class _Run:
         """Pages of all sources; revisits are spooled, everything else is counted."""
         for portion in portions_read:
             self._count_rest(portion)
-            recorded = portion.recorded or repeat(None)
-            for page, place, record in zip(portion.pages, portion.places, recorded, strict=False):
-                self._origins.append((place, len((page if isinstance(page, Page) else page.page).body), record))
+            recorded: Iterable[Recorded | None] = portion.recorded or repeat(None)
+            notes = chain(portion.notes, repeat(()))
+            for page, place, record, noted in zip(portion.pages, portion.places, recorded, notes, strict=False):
+                body_bytes = len((page if isinstance(page, Page) else page.page).body)
+                self._origins.append((place, body_bytes, record, noted))
                 yield self._labelled(page)
                 del page
             del portion  # frees a long page before the next one is read
@@ -439,6 +448,21 @@ class _Run:
         if records:
             self._store.cells.apply_many(list(records.items()))
 
+    # --- notes that a file has beside a page
+
+    def _note(self, note: Note) -> None:
+        """Write a note of a stored page, with others in one commit."""
+        self._notes.append(note)
+        self._notes_bytes += len(note.value or b"")
+        if len(self._notes) >= NOTES_WRITTEN or self._notes_bytes >= NOTES_BYTES:
+            self.write_notes()
+
+    def write_notes(self) -> None:
+        """Commit the notes that are not written yet."""
+        notes, self._notes, self._notes_bytes = self._notes, [], 0
+        if notes:
+            self._store.cells.put_notes(notes)
+
     # --- revisits
     #
     # A revisit may name a page that is a revisit itself, so passes go on as long as one resolves something.
@@ -466,7 +490,7 @@ class _Run:
             if page is None:
                 left.add(source, entry)
                 continue
-            self._origins.append(((source, entry.offset), len(page.body), entry.recorded))
+            self._origins.append(((source, entry.offset), len(page.body), entry.recorded, ()))
             yield self._labelled(page)
             del page
 

@@ -63,6 +63,7 @@ class Portion(Generic[Pages]):
         pages: as read or analysed.
         places: of the pages.
         recorded: the records of the pages as they were recorded; empty if no page has its record.
+        notes: the notes of the pages, by name; empty if no page has one.
         skipped: number of skipped records by reason, with damaged ones.
         errors: place, reason and URL of damaged records, and of flaws of accepted pages.
         revisits: with the indices of their sources.
@@ -74,6 +75,7 @@ class Portion(Generic[Pages]):
     pages: list[Pages] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     recorded: list[Recorded | None] = field(default_factory=list)
+    notes: list[tuple[tuple[str, bytes], ...]] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     errors: list[tuple[Place, str, str]] = field(default_factory=list)
     revisits: list[tuple[int, RevisitEntry]] = field(default_factory=list)
@@ -117,6 +119,10 @@ def portions(
                     if options.keep_encoded:
                         portion.recorded.append(entry.recorded)
                         portion_bytes += len(entry.recorded.value) if entry.recorded else 0
+                    if entry.notes or portion.notes:
+                        portion.notes += [()] * (len(portion.pages) - 1 - len(portion.notes))
+                        portion.notes.append(entry.notes)
+                        portion_bytes += sum(len(value) for _, value in entry.notes)
                     if entry.flaw:
                         portion.errors.append((place, f"taken as it is: {entry.flaw}", entry.page.url))
                     is_full = len(portion.pages) >= most_pages or portion_bytes >= most_bytes

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions
+from docstore.archives.jsonlines import JSON_LINES_START, read_json_lines
 from docstore.archives.source import (
     BOMB_RATIO,
     CHUNK_BYTES,
@@ -29,6 +30,7 @@ from docstore.archives.source import (
     Source,
     ZstdFeed,
     is_skippable,
+    modified_micros,
 )
 from docstore.archives.trecweb import TREC_START, read_trecweb
 from docstore.archives.warc import ARC_START, WARC_START, RecordReader
@@ -41,6 +43,7 @@ FORMATS: dict[str, tuple[re.Pattern[bytes], Callable[[Source, ReadOptions], Iter
     "WARC": (WARC_START, lambda source, options: RecordReader(source, options).entries()),
     "ARC": (ARC_START, lambda source, options: RecordReader(source, options, is_arc=True).entries()),
     "TREC Web": (TREC_START, read_trecweb),
+    "JSON Lines": (JSON_LINES_START, read_json_lines),
 }
 """Every format of records one after the other by its name in messages: the pattern of the beginning of a record (a file
 has the format whose pattern matches first), and a reader."""
@@ -70,7 +73,7 @@ def read(source: str | Path | SupportsRead[bytes], options: ReadOptions = ReadOp
         stream: Any = source  # `detect` has found that it can be sought
         yield from CONTAINERS[name][2](stream, options)
     elif name:
-        yield from FORMATS[name][1](Source(feed, options.body_limit_bytes), options)
+        yield from FORMATS[name][1](Source(feed, options.body_limit_bytes, modified_micros(source)), options)
     else:
         yield DamagedEntry(0, reason)
 

@@ -10,9 +10,10 @@ occurrence of the magic, so the total time is linear in the file.
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import zstandard
 
@@ -349,16 +350,27 @@ _BLANK = re.compile(rb"[\r\n\t ]*")
 _OVERLAP_BYTES = 128 * 1024
 
 
+def modified_micros(stream: SupportsRead[bytes]) -> int | None:
+    """When an open file was changed, in microseconds since 1970, to the millisecond; None for what is no file."""
+    opened: Any = stream
+    try:
+        return int(os.fstat(opened.fileno()).st_mtime_ns // 1_000_000 * 1000)
+    except (AttributeError, OSError):
+        return None
+
+
 class Source:
     """Decoded bytes with a cursor; if `broken` is set, a damaged member stops them until `recover`.
 
     Args:
         skip_limit_bytes: after this many skipped bytes the rest of a bomb is not unpacked: its member counts as broken.
+        modified: when the file was changed, in microseconds since 1970; None if nobody knows.
     """
 
-    def __init__(self, feed: Feed, skip_limit_bytes: int = BODY_LIMIT_BYTES) -> None:
+    def __init__(self, feed: Feed, skip_limit_bytes: int = BODY_LIMIT_BYTES, modified: int | None = None) -> None:
         self._feed = feed
         self._skip_limit_bytes = skip_limit_bytes
+        self.modified = modified
         self._buffer = bytearray()
         self._at = 0
         self._start = 0

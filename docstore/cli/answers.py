@@ -115,13 +115,18 @@ def text_of(value: bytes) -> str:
     return value.decode("utf-8", "backslashreplace")
 
 
+def is_text(value: bytes) -> bool:
+    """Whether bytes can be shown as text: UTF-8 without NUL."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in value
+
+
 def value_words(value: bytes) -> str:
     """A cell's value on one line: its text, or the number of its bytes if it is not text."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    return f"({len(value)} bytes)" if "\0" in text else output.one_line(text)
+    return output.one_line(value.decode()) if is_text(value) else f"({len(value)} bytes)"
 
 
 def note_unreadable(values: Sequence[Unreadable]) -> None:

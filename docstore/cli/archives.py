@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import tempfile
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -209,9 +209,11 @@ def run_export(args: argparse.Namespace) -> int:
     if len(set(written)) < len(written):
         raise InvalidArgument("--output, --cdxj and --dropped name the same file; name different ones")
     report = ExportReport()
-    with suppress(_NothingMatchesError), ExitStack() as stack:
+    with ExitStack() as stack:
         store = open_in(stack, args)
-        stream = stack.enter_context(arguments.raw_stdout() if to_stdout else arguments.replaced(Path(args.output)))
+        # If no page matches, an earlier output stays.
+        file = output.raw_stdout() if to_stdout else arguments.replaced(Path(args.output), lambda: report.captures)
+        stream = stack.enter_context(file)
         show = output.progress_of_count(args, stack, " pages")
         selection = Selection(
             prefix=args.prefix,
@@ -238,7 +240,7 @@ def run_export(args: argparse.Namespace) -> int:
                 from docstore.archives.wacz import CdxjIndex
 
                 index = CdxjIndex(Path(args.output).name)
-                index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj)))
+                index_stream = stack.enter_context(arguments.replaced(Path(args.cdxj), lambda: report.captures))
                 writer = WarcExport(stream, SOFTWARE, index.add)
             report = export(
                 store,
@@ -251,8 +253,6 @@ def run_export(args: argparse.Namespace) -> int:
             )
             if args.cdxj:
                 index_stream.writelines(index.lines())
-        if not report.captures and not to_stdout:
-            raise _NothingMatchesError  # an earlier output stays
     if args.json:
         output.json_line({"captures": report.captures, "body_bytes": report.body_bytes, "output": args.output})
     elif not to_stdout and report.captures:
@@ -266,10 +266,6 @@ def run_export(args: argparse.Namespace) -> int:
     if not report.captures:
         output.note("no capture matches")
     return EXIT_OK if report.captures else EXIT_NOTHING_FOUND
-
-
-class _NothingMatchesError(Exception):
-    """An export has no page; caught in this file."""
 
 
 def _survivors(store: Store, selection: Selection, dropped: str | None) -> Survivors:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import io
 import os
 import re
 import sys
@@ -342,15 +341,6 @@ def read_input(name: str) -> bytes:
         ) from error
 
 
-@contextmanager
-def raw_stdout() -> Iterator[BinaryIO]:
-    """Stdout for bytes that were asked for, in pieces."""
-    sys.stdout.flush()
-    stream = io.BufferedWriter(output.RawStdout())
-    yield stream
-    stream.flush()
-
-
 def write_file(name: str, value: bytes) -> None:
     """Write bytes to a file.
 
@@ -364,11 +354,14 @@ def write_file(name: str, value: bytes) -> None:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
+def replaced(path: Path, is_wanted: Callable[[], object] = lambda: True) -> Iterator[BinaryIO]:
     """Write a file under a temporary name and rename it at the end; if that fails, the old file stays.
 
     A pipe or a device is written directly.
 
+    Args:
+        path: of the file.
+        is_wanted: asked at the end; if the answer is false, the old file stays, too.
     Raises:
         InvalidArgument: the file cannot be written.
         StorageError: the disk is full, or failed.
@@ -393,8 +386,10 @@ def replaced(path: Path) -> Iterator[BinaryIO]:
             stream.flush()
             if is_file:
                 os.fsync(stream.fileno())
-        if is_file:
+        if is_file and is_wanted():
             partial.replace(path)
+        elif is_file:
+            partial.unlink()
     except BaseException as error:
         if is_file:
             partial.unlink(missing_ok=True)

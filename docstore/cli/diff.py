@@ -35,7 +35,7 @@ def run_diff(args: argparse.Namespace) -> int:
     if args.measures and args.all:
         raise InvalidArgument("--all shows words and --measures shows none; use only one of them")
     with open_named(args) as store:
-        url = keys.stored_url(store, args.url)
+        url = keys.stored_url(store.__contains__, args.url)
         families = ("text", "dedup")
         if args.other is None and len(args.at) < 2:
             document = store.get(url, at=args.at[0] if args.at else None, versions=2, families=families)
@@ -47,7 +47,7 @@ def run_diff(args: argparse.Namespace) -> int:
             when = args.at[0] if args.at else None
             missing = [_named(url, when) if document is None else f"version of {url} before its only version"]
         else:
-            urls = (url, keys.stored_url(store, args.other) if args.other is not None else url)
+            urls = (url, keys.stored_url(store.__contains__, args.other) if args.other is not None else url)
             times = (*args.at, *args.at[-1:], None, None) if args.at else (None, None)
             if len(args.at) == 1:
                 times = (args.at[0], args.at[0])

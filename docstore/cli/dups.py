@@ -65,7 +65,7 @@ def run_dups(args: argparse.Namespace) -> int:
             page: str | bytes = arguments.read_input(args.file)
             timestamp = None
         else:
-            page = keys.stored_url(store, args.url)
+            page = keys.stored_url(store.__contains__, args.url)
             document = store.get(page, families=())
             if document is None:
                 rejected = rejection_of(store.history(page), None)

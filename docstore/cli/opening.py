@@ -101,4 +101,4 @@ def _warn(store: DocumentStore) -> None:
         output.note(f"warning: the rows of {commits} commits are lost; see `docstore check`")
     if store.opened.set_aside:
         names = ", ".join(record.name for record in store.opened.set_aside[:10])
-        output.note(f"warning: records without a row were set aside ({names}); see `docstore check`")
+        output.note(f"warning: records that no row names are in {names}; see `docstore check`")

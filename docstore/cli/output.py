@@ -11,10 +11,10 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from docstore.model import plain
 from docstore.reading.shown import capture_fields
@@ -178,25 +178,27 @@ def agrees(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
+@contextmanager
+def raw_stdout() -> Iterator[BinaryIO]:
+    """Stdout for bytes, which are written as they are."""
+    sys.stdout.flush()
+    stdout: Any = sys.stdout.buffer
+    if not isinstance(stdout, io.RawIOBase):
+        yield stdout
+        stdout.flush()
+        return
+    stream = io.BufferedWriter(stdout)  # an unbuffered stdout may write only a part of a value
+    try:
+        yield stream
+        stream.flush()
+    finally:
+        stream.detach()  # otherwise it would close stdout
+
+
 def write_bytes(value: bytes) -> None:
     """Write bytes to stdout as they are."""
-    sys.stdout.flush()
-    left = memoryview(value)
-    while left:  # an unbuffered stdout may write only a part
-        left = left[sys.stdout.buffer.write(left) :]
-    sys.stdout.buffer.flush()
-
-
-class RawStdout(io.RawIOBase):
-    """Stdout, which may write only a part of a value; a `BufferedWriter` around it writes the rest."""
-
-    def writable(self) -> bool:
-        """Yes."""
-        return True
-
-    def write(self, value: Any, /) -> int:
-        """Write some of the bytes; gives how many."""
-        return sys.stdout.buffer.write(value)
+    with raw_stdout() as stream:
+        stream.write(value)
 
 
 def safe(text: str) -> str:

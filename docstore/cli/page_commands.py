@@ -82,7 +82,8 @@ def add_get_arguments(parser: argparse.ArgumentParser) -> None:
     declare(
         shown,
         "--column F:Q",
-        "the value of one column as stored; F: lists a whole family, such as anchor: (qualifier, time, value)",
+        "the value of one column, in hexadecimal if it is not text; F: lists a whole family, such as anchor: "
+        "(qualifier, time, value)",
     )
     declare(
         shown,

@@ -17,10 +17,10 @@ from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_in, open_named
 from docstore.cli.page_commands import SHOWN_CHARACTERS
 from docstore.model import keys
-from docstore.model.capture import CRAWL, REASON_NOT_MODIFIED
+from docstore.model.capture import BODY, CRAWL, REASON_NOT_MODIFIED, STORED_BODY, STORED_REFERENCE, STORED_VISIT
 from docstore.model.errors import EXIT_NOTHING_FOUND, EXIT_OK, InvalidArgument
 from docstore.model.keys import complete_url, holds_password
-from docstore.model.types import DeleteCells, DeleteFamily, Mutation, ReadSpec
+from docstore.model.types import DeleteCells, DeleteFamily, GCPolicy, Mutation, PutResult, ReadSpec
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document, rejection_of
 from docstore.store import SNIPPET_LENGTH
@@ -49,10 +49,28 @@ def run_put(args: argparse.Namespace) -> int:
             any_time=args.any_time,
             crawl=args.crawl or "",
         )
+        hidden = _hidden_at_once(store, result)
     if holds_password(url):
         output.note("the URL contains a user and a password; both are stored and listed with it")
-    output.answer(args, result.asdict(), answers.put_words(result))
+    if hidden:
+        what = "this capture" if hidden == "capture" else "the body of this capture"
+        output.note(f"a GC policy of the store hides {what} already; `docstore history URL` lists what it keeps")
+    output.answer(args, result.asdict() | {"hidden": hidden}, answers.put_words(result))
     return EXIT_OK
+
+
+def _hidden_at_once(store: Store, result: PutResult) -> str:
+    """What a GC policy hides of a capture that has just been written: "capture", "body" or ""."""
+    if result.stored == STORED_VISIT:  # it confirms no version, so it is nowhere
+        return ""
+    if store.schema.captures != GCPolicy() and all(
+        document.timestamp != result.timestamp for document in store.history(result.url)
+    ):
+        return "capture"
+    if store.schema.bodies != GCPolicy() and result.stored in (STORED_BODY, STORED_REFERENCE):
+        document = store.get(result.url, at=result.timestamp, families=(BODY[0],))
+        return "" if document is not None and document.body is not None else "body"
+    return ""
 
 
 def _body(file: str | None, status: int) -> bytes:
@@ -71,9 +89,11 @@ def _body(file: str | None, status: int) -> bytes:
 def run_get(args: argparse.Namespace) -> int:
     _check(args)
     with open_named(args) as store:
-        url = keys.stored_url(store, args.urls[0])
+        url = keys.stored_url(store.__contains__, args.urls[0])
         if args.snippet is not None:
-            return _print_snippets(args, store, [url, *(keys.stored_url(store, each) for each in args.urls[1:])])
+            return _print_snippets(
+                args, store, [url, *(keys.stored_url(store.__contains__, each) for each in args.urls[1:])]
+            )
         if args.column is not None:
             return _print_column(args, store, url)
         document = store.get(
@@ -195,9 +215,10 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
         if args.json:
             output.json_line(answers.cell_fields(cell))
         elif qualifier:
-            output.write_bytes(cell.value)
+            output.write_bytes(cell.value if answers.is_text(cell.value) else f"{cell.value.hex()}\n".encode())
         else:
-            words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), answers.value_words(cell.value))
+            value = cell.value.decode() if answers.is_text(cell.value) else cell.value.hex()
+            words = (answers.text_of(cell.qualifier), output.iso(cell.timestamp), value)
             output.line("\t".join(output.one_line(word) for word in words))
     if not count:
         wanted = f"{family}:{answers.text_of(qualifier)}"
@@ -210,7 +231,7 @@ def _print_column(args: argparse.Namespace, store: Store, url: str) -> int:
 
 def run_history(args: argparse.Namespace) -> int:
     with open_named(args) as store:
-        url = keys.stored_url(store, args.url)
+        url = keys.stored_url(store.__contains__, args.url)
         documents = store.history(url)
     if not documents:
         output.note(f"no page {output.shown_url(url)}")
@@ -316,7 +337,7 @@ def run_delete(args: argparse.Namespace) -> int:
                 show = output.progress_of_count(args, drawn, " rows", "delete")
                 deleted = store.delete_crawl(args.crawl, prefix=args.prefix, purge=args.purge, on_progress=show)
         else:
-            urls = [keys.stored_url(store, args.url)] if args.prefix is None else _urls(args, store)
+            urls = [keys.stored_url(store.__contains__, args.url)] if args.prefix is None else _urls(args, store)
             deleted = sum(_delete(args, store, url) for url in urls)
         if args.purge:
             report = store.compact(on_progress=output.progress_of_bytes(args, stack, "compact"))

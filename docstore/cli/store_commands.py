@@ -224,9 +224,10 @@ LAYOUTS = ("full", "fineweb", "ccindex")
 # --- docstore ingest
 
 INGEST_DESCRIPTION = """\
-Write the pages of WARC 1.0/1.1, WET, ARC and TREC Web files, plain, gzip or
-zstd, of WACZ files, and of Parquet files with a column url, and body or text, as
-those of FineWeb.  The format is detected by content.  Of a folder all archives in
+Write the pages of WARC 1.0/1.1, WET, ARC and TREC Web files and of JSON Lines,
+plain, gzip or zstd, of WACZ files, and of Parquet files with a column url, and
+body or text, as those of FineWeb.  A line of JSON has url, and text, html or
+body_base64; its other fields become a note.  The format is detected by content.  Of a folder all archives in
 it are read; hidden files and stores are left out, other files are passed over.
 Revisits are resolved after all files are read, so the order of files does not
 matter.  Damaged records are reported with file and offset, and skipped; the
@@ -310,8 +311,9 @@ EXPORT_DESCRIPTION = """\
 Write pages as WARC 1.1 (gzip, one member a record; captures with the same bytes
 become revisit records), as WACZ (such a WARC with index, page list and digests
 in one file), as TREC Web with document numbers, as JSON Lines with title, text
-and verdict, or as Parquet.  `docstore ingest` reads WARC, WACZ, TREC Web and the
-layout `full` of Parquet back to the same pages.  --cdxj writes the index with which pywb and other tools find
+and verdict, or as Parquet.  `docstore ingest` reads WARC, WACZ, TREC Web, JSON
+Lines with --body and the layout `full` of Parquet back to the same pages.
+--cdxj writes the index with which pywb and other tools find
 records in the WARC file; it has offsets in that file, so both are written by
 one run.  --keep-encoded writes records that `ingest --keep-encoded` kept as
 they were recorded; captures without such a record are written as ever.  Of a

@@ -12,12 +12,13 @@ from docstore.cli import answers, arguments, output
 from docstore.cli.opening import open_files, open_in, open_named, refuse_other_backend
 from docstore.cli.store_commands import LOOPBACK
 from docstore.model.capture import BODY
-from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument
+from docstore.model.errors import EXIT_OK, EXIT_RECORDS_SKIPPED, CorruptionError, InvalidArgument, missing_extra
 from docstore.model.types import ColumnFamily, GCPolicy, ReadSpec, Schema
 from docstore.storage.heap import use_one_heap
 
 if TYPE_CHECKING:
     from docstore.archives.copying import CopyReport
+    from docstore.serving.run import Server
 
 # --- docstore init
 
@@ -184,7 +185,7 @@ def run_restore(args: argparse.Namespace) -> int:
         show = output.progress_of_bytes(args, stack, "restore")
         restore(Path(args.folder), Path(args.store), on_progress=show)
     with open_named(args) as store:
-        # Counted here, because the stored totals do not decrease if pages are deleted.
+        # Counted here, because the stored totals also count what GC policies hide.
         bodies = ReadSpec(families=(BODY[0],), qualifier_prefix=BODY[1], keys_only=True)
         captures = sum(len(row.cells) for row in store.cells.scan(spec=bodies))
     output.answer(args, {"store": args.store, "captures": captures}, f"restored {args.store}: {captures} captures")
@@ -192,8 +193,6 @@ def run_restore(args: argparse.Namespace) -> int:
 
 
 # --- docstore serve
-
-INSTALL = "`docstore serve` needs more libraries; run `pip install '.[server]'` in a checkout of docstore"
 
 
 def run_serve(args: argparse.Namespace) -> int:
@@ -241,11 +240,11 @@ def _server_modules() -> tuple[Any, Any, Any]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "docstore":
             raise
-        raise InvalidArgument(f"{INSTALL} ({error.name} is missing)") from error
+        raise missing_extra("`docstore serve`", "server", error) from error
     return run, settings, telemetry
 
 
-def _note_addresses(addresses: Any) -> None:
-    output.note(f"docstore serves at {addresses.url} and {addresses.unix}")
-    if addresses.archive_url:
-        output.note(f"archive at {addresses.archive_url}/web")
+def _note_addresses(running: Server) -> None:
+    output.note(f"docstore serves at {running.url} and {running.unix}")
+    if running.archive_url:
+        output.note(f"archive at {running.archive_url}/web")

@@ -61,7 +61,7 @@ def run_sweep(args: argparse.Namespace) -> int:
         output.json_line(report.asdict())
     else:
         answers.note_unreadable(report.unreadable)
-        output.table(_lines(report, dry_run=args.dry_run))
+        output.table(_lines(report, dry_run=args.dry_run, applies=args.apply is not None))
     return EXIT_OK
 
 
@@ -78,7 +78,7 @@ def _swept(store: RemoteStore, options: SweepOptions, show: Progress | None) -> 
     return store.run_job("sweep", request, SweepReport, show)
 
 
-def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
+def _lines(report: SweepReport, *, dry_run: bool, applies: bool) -> list[tuple[str, str]]:
     rate = report.captures / max(report.seconds, 1e-9)
     share = f"  ({report.duplicates / report.captures:.1%})" if report.captures else ""
     listed = "  `docstore dups --all` lists them" if report.duplicates and not dry_run else ""
@@ -99,19 +99,20 @@ def _lines(report: SweepReport, *, dry_run: bool) -> list[tuple[str, str]]:
             ("cluster of", f"{cluster.captures}  {output.shown_url(cluster.url)}")
             for cluster in report.largest_clusters
         ),
-        *_applied(report),
-        ("written", "nothing: dry run" if dry_run else f"{report.written} pages whose cluster changed"),
+        *(_applied(report) if applies else []),
+        ("changed clusters", "nothing: dry run" if dry_run else f"of {report.written} pages"),
     ]
 
 
 def _applied(report: SweepReport) -> list[tuple[str, str]]:
-    """What `--apply` did; empty without it or without members."""
-    if not report.applied and not report.left:
-        return []
+    """What `--apply` did."""
     reasons = ", ".join(f"{number} {LEFT.get(reason, reason)}" for reason, number in report.left.items())
     changed = ", ".join(f"{number} {kind}" for kind, number in report.applied.items())
     return [
-        ("applied", f"{changed or 'nothing'}  {report.freed_bytes} bytes for the next `docstore compact`"),
+        (
+            "applied",
+            f"{changed}  {report.freed_bytes} bytes for the next `docstore compact`" if changed else "no change",
+        ),
         *([("left", reasons)] if reasons else []),
     ]
 

@@ -51,7 +51,7 @@ def run_check(args: argparse.Namespace) -> int:
                 "again, or restore them"
             )
         problems = (
-            check.losses(store.opened if isinstance(store, DocumentStore) else store.losses())
+            check.losses(store.opened if isinstance(store, DocumentStore) else store)
             if args.acknowledge
             else _checked(store, output.progress_of_count(args, stack, " rows", "check"))
         )

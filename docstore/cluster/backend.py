@@ -29,7 +29,6 @@ from docstore.storage.reports import BackupReport, CompactionReport, Problem, Pr
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
 from docstore.tablets.dictionaries import SiteDictionaries
-from docstore.tablets.manifest import Tablet
 
 FORMAT_VERSION = 3
 """Of the tables; another one is refused."""
@@ -213,13 +212,6 @@ _ADDRESS = re.compile(r"hbase://([^/]+)/([A-Za-z0-9_]+)/?")
 _META = "meta"
 
 
-class OneTablet:
-    """See `Tablets`: HBase splits regions itself, so all small sites share one sample."""
-
-    def tablet_for(self, row_key: bytes) -> Tablet:
-        return Tablet(0, b"", None, 0)
-
-
 class Layout:
     """A store at an address such as `hbase://host:9090,other:9090/namespace`.
 
@@ -276,7 +268,8 @@ class Layout:
             if schema is not None and stored != schema:
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             chunks = ChunkRows(client, self._namespace)
-            dictionaries = SiteDictionaries(DictionaryRows(chunks), KnownScopes(engine), OneTablet())
+            # HBase splits regions itself: all small sites share the sample of one tablet.
+            dictionaries = SiteDictionaries(DictionaryRows(chunks), KnownScopes(engine).read_row, lambda row_key: 0)
             return HBaseBackend(
                 self._address,
                 client,

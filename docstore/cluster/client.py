@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.errors import CommitUnknown, InvalidArgument, StorageError, StoreUnavailable, missing_extra
 from docstore.model.types import Durability
 
 CONNECT_SECONDS: Final = 1.5
@@ -49,9 +49,7 @@ def messages() -> Any:
     try:
         import thriftpy2
     except ImportError as error:
-        raise InvalidArgument(
-            "stores on HBase need thriftpy2: run `pip install '.[hbase]'` in a checkout of docstore"
-        ) from error
+        raise missing_extra("a store on HBase", "hbase", error) from error
     return thriftpy2.load(str(Path(__file__).with_name("thrift2.thrift")), module_name="docstore_hbase_thrift")
 
 

@@ -255,7 +255,8 @@ class Counts:
             cells = self._engine.read_row(COUNTS_TABLE, self._row_key)
             folded = [] if cells else self._engine.read_row(COUNTS_TABLE, COUNTS_FOLDED_ROW)
             self._committed = _totals(cells) if cells else Counter(_taken(folded).get(self._row_key, {}))
-        self._written = self._committed + Counter(counts)
+        self._written = Counter(self._committed)
+        self._written.update(counts)  # the sum of counters would leave out what is below zero, as deletes are
         return [RowMutations(COUNTS_TABLE, self._row_key, [_cell(TOTALS, dict(self._written))])]
 
     def follow(self, known: bool) -> None:

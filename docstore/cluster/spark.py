@@ -32,16 +32,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docstore.model.analysis import BINS
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import InvalidArgument, StoreUnavailable, missing_extra
 from docstore.model.sets import Numbers, Sets, distinct
 from docstore.sweep.candidates import CHUNK_PAIRS, Candidates, band_keys, band_pairs, band_width
 from docstore.sweep.engine import Columns, Engine, in_order, save_sets, shared_of_files
 
-MISSING = "the Spark engine needs pyspark, pyarrow and pandas: run `pip install '.[spark]'` in a checkout of docstore"
+ENGINE, EXTRA = "the Spark engine", "spark"
 try:
     import pyarrow as pa
 except ImportError as missing:
-    raise InvalidArgument(MISSING) from missing
+    raise missing_extra(ENGINE, EXTRA, missing) from missing
 
 PART_TEXTS = 1 << 15
 RANGE_TEXTS = 1 << 20
@@ -198,7 +198,7 @@ def _check_installed() -> None:
         import pandas  # noqa: F401 - mapInArrow needs it
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise InvalidArgument(MISSING) from error
+        raise missing_extra(ENGINE, EXTRA, error) from error
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
         raise InvalidArgument("the Spark engine needs Java 17 or later on the PATH, or JAVA_HOME; install a JRE")

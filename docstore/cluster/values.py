@@ -182,7 +182,7 @@ class DictionaryRows:
 
 
 class KnownScopes:
-    """A cache of which dictionary a site uses, refreshed as a whole every REFRESH_SECONDS; see `Scopes`.
+    """A cache of which dictionary a site uses, refreshed as a whole every REFRESH_SECONDS.
 
     It saves one call for each page of a site without a dictionary.  If another process has made one for the site in the
     meantime, this process makes a second one: that costs only bytes.

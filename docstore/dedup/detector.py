@@ -290,20 +290,6 @@ class Thresholds(NamedTuple):
         return VerdictKind.SIMILAR if is_similar else VerdictKind.NEW
 
 
-class SketchBounds(NamedTuple):
-    """What two sketches must leave possible, for a text to be looked at.
-
-    Attributes:
-        least_estimate: of the Jaccard coefficient.
-        margin: added to an estimate to come to the upper end of its error.
-        least_contained: share of the smaller text that may be in the other, taken at that upper end.
-    """
-
-    least_estimate: float
-    margin: float
-    least_contained: float
-
-
 class QueryText(NamedTuple):
     """The text of a page that is compared with others.
 
@@ -340,7 +326,7 @@ class Detector:
         self._thresholds = thresholds
         self._least = thresholds.least
         self._title_rule = title_rule
-        bounds = SketchBounds(RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
+        bounds = (RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = docstore_native.Texts(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
 
     def asked(self, analysis: Analysis, numbers: list[int]) -> list[int]:

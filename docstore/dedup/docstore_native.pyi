@@ -50,6 +50,13 @@ def is_unspaced(character: str) -> bool:
 def is_html(body: bytes, content_type: str) -> bool:
     """Whether a body is read as HTML, by the rules at the head of `text.readers`."""
 
+def warnings_bytes(body: bytes) -> int:
+    """Length of the messages of PHP that stand before a feed or site map; 0 if there are none."""
+
+def head_and_root(body: bytes) -> tuple[bytes, bytes]:
+    """The first bytes of a body, behind such messages, of UTF-16 without its mark and zeros; and the local name of its
+    root element in lower case, b"" if there is none in them."""
+
 def decode(body: bytes, content_type: str) -> tuple[str, str]:
     """The WHATWG name of a body's encoding, in lower case, and the text of the first `TEXT_LIMIT_BYTES`."""
 
@@ -89,7 +96,9 @@ class Texts:
 
     Args:
         limit: most sketches held.
-        bounds: by which a sketch rules out a text; see `detector.SketchBounds`.
+        bounds: by which a sketch rules out a text: the least estimate of the Jaccard coefficient; the margin that is
+            added to an estimate to come to the upper end of its error; and the least share of the smaller text that may
+            be in the other one, at that upper end.
         limit_bytes: of the sets held; the last one always is.
     """
 

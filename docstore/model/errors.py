@@ -21,15 +21,29 @@ EXIT_RECORDS_SKIPPED = 8
 
 
 class DocstoreError(Exception):
-    """The base class of all exceptions that docstore raises on purpose."""
+    """The base class of all exceptions that docstore raises on purpose; itself: a server failed, its log says why."""
 
-    exit_code = 1
+    exit_code = 3
 
 
 class InvalidArgument(DocstoreError, ValueError):
     """The call is wrong; the message says how to correct it."""
 
     exit_code = 2
+
+
+def missing_extra(what: str, extra: str, error: ImportError) -> InvalidArgument:
+    """The error to raise if a library cannot be imported that only an extra of docstore installs.
+
+    Args:
+        what: needs the library.
+        extra: name of the extra.
+        error: of the import; it names the library.
+    """
+    return InvalidArgument(
+        f"{what} needs the extra {extra} of docstore ({error}): run `pip install 'docstore[{extra}]'`, or in a "
+        f"checkout `pip install '.[{extra}]'`"
+    )
 
 
 class StoreUnavailable(DocstoreError):

@@ -32,7 +32,7 @@ the path, because scheme, port and userinfo have no space.  The only dots in a h
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -264,10 +264,10 @@ def equivalents(url: str, *, variants_too: bool = False) -> list[str]:
     return [*forms[1:], *others]
 
 
-def stored_url(store: Any, text: str) -> str:
+def stored_url(is_stored: Callable[[str], bool], text: str) -> str:
     """The canonical URL that a person has typed, or if it is not stored, the stored one among its `normal_forms`."""
     url = canonical_url(complete_url(text))
-    return next((form for form in normal_forms(url) if url not in store and form in store), url)
+    return next((form for form in normal_forms(url) if not is_stored(url) and is_stored(form)), url)
 
 
 @lru_cache(maxsize=4096)

@@ -19,6 +19,7 @@ from docstore.model.types import Verdict, VerdictKind
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _DIRECTION_MARKS: Final = re.compile("[\u061c\u200e\u200f]")
 """Removed: Arabic and Hebrew text stays readable without them, and with one a name can look like another."""
+_URL_PART: Final = re.compile("[^/?&=_-]*[/?&=_-]+|[^/?&=_-]+")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 URL_CHARACTERS: Final = 72
 """Of a URL that is shown; the whole one is its title."""
@@ -158,7 +159,14 @@ def render(root: Element) -> str:
 def url_text(url: str, most: int = URL_CHARACTERS) -> Element:
     """A URL as text, not as a link; the whole of it is in the title."""
     shown = safe(shown_url(url))
-    return element("bdi", short(shown, most), class_="url", title=shown if len(shown) > most else None)
+    first, *others = url_parts(short(shown, most)) or [""]
+    parts = (child for part in others for child in (element("wbr"), part))
+    return element("bdi", first, *parts, class_="url", title=shown if len(shown) > most else None)
+
+
+def url_parts(url: str) -> list[str]:
+    """The parts of a URL between which a line may end, so that no word of it is broken."""
+    return _URL_PART.findall(url)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Child]], right: Sequence[int] = ()) -> Element:

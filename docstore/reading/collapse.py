@@ -175,30 +175,25 @@ class ClusterLookup:
             return own_group(Membership(page.of_row_key, page.of_timestamp, None))
         return own_group(centre) if centre.place is None else centre.place.cluster
 
+    def is_first(self, row_key: bytes, taken: set[bytes]) -> bool:
+        """Whether a page is the first of its group among results in the order of their ranks.
+
+        A page that is not stored always is.
+
+        Args:
+            row_key: of the page.
+            taken: names of the groups of earlier results; those of a first page are added.
+        """
+        page = self.of(row_key)
+        if page is None:
+            return True
+        names = {self.group(page), own_group(page)}
+        if not taken.isdisjoint(names):
+            return False
+        taken |= names
+        return True
+
 
 def own_group(page: Membership) -> bytes:
     """Name of the group around a page."""
     return ClusterPlace(page.row_key, page.timestamp, 1.0).cluster
-
-
-class Collapser:
-    """Takes pages in rank order and keeps one of each group.
-
-    Attributes:
-        taken: names of the groups that a page was kept of.
-    """
-
-    def __init__(self, clusters: ClusterLookup, taken: Iterable[bytes] = ()) -> None:
-        self._clusters = clusters
-        self.taken = set(taken)
-
-    def keeps(self, row_key: bytes) -> bool:
-        """Whether a page is the first of its group; pages that are not stored are always kept."""
-        page = self._clusters.of(row_key)
-        if page is None:
-            return True
-        names = {self._clusters.group(page), own_group(page)}
-        if not self.taken.isdisjoint(names):
-            return False
-        self.taken |= names
-        return True

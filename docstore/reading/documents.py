@@ -289,8 +289,8 @@ def rejection_of(history: Iterable[Document], at: int | None) -> Document | None
     return newest if verdict is not None and verdict.stored == capture.STORED_REJECTED else None
 
 
-class LongDocument(Exception):
-    """A document's values take more bytes than the reader was to fetch; none was fetched."""
+class TakesLong(Exception):
+    """An answer takes longer than the caller wants to wait, so it was not read: the caller asks again in a thread."""
 
 
 class DocumentReader:
@@ -299,7 +299,7 @@ class DocumentReader:
     Args:
         table: of pages.
         values: where values are.
-        most_bytes: of a capture's values, uncompressed: `get` raises LongDocument for others.  None for no bound.
+        most_bytes: of a capture's values, uncompressed: `get` raises TakesLong for others.  None for no bound.
     """
 
     def __init__(self, table: Table, values: Values, *, most_bytes: int | None = None) -> None:
@@ -321,7 +321,7 @@ class DocumentReader:
         Returns:
             None when the row has no live capture.
         Raises:
-            LongDocument: only where the reader has a bound.
+            TakesLong: only where the reader has a bound.
         """
         shown = fields_shown(families if families is None else checked_families(families))
         newest = self._capture(row_key, None if at is None else at + 1, shown)
@@ -526,7 +526,7 @@ class DocumentReader:
     def _bounded(self, found: LiveCapture, shown: _Shown) -> Capture:
         needed = _needed(found, shown)
         if sum(map(raw_bytes_of, needed)) > self._most_bytes:
-            raise LongDocument
+            raise TakesLong
         if self._values.shares_values:
             return assemble(found, shown, self._values.fetch)
         # Each has a cell, and all of them are read in one call.

@@ -34,7 +34,7 @@ from docstore.sweep.engine import in_order
 from docstore.writing.importing import is_unfinished
 
 if TYPE_CHECKING:  # types alone
-    from docstore.serving.client_calls import Losses
+    from docstore.serving.client import RemoteStore
 
 SLICE_CELLS = 10_000
 THREADS = 8
@@ -59,7 +59,7 @@ def check(opened: Backend, on_row: Callable[[int], None] | None = None) -> Itera
     yield from _check_bases(opened)
 
 
-def losses(opened: Backend | Losses) -> Iterator[Problem]:
+def losses(opened: Backend | RemoteStore) -> Iterator[Problem]:
     """Losses that this or an earlier open detected, until they are acknowledged."""
     for lost in opened.lost:
         what = f"bytes of {', '.join(lost.columns)} were missing at open; the capture was dropped"

@@ -119,7 +119,7 @@ class DedupStats(Plain):
         total: of all captures.
         groups: by name, if requested.
         cluster_sizes: clusters of the last sweep by size.
-        clustered: pages in them.
+        clustered: pages in them; `docstore.reports.survey` calls them `swept`.
         unseen: pages that the detector cannot see, of all crawls.
         traps: query parameters; those that never change the content first, then by superfluous URLs.
         patterns, same_texts: shapes of URLs, and texts that many URLs of a host show, if requested.
@@ -239,9 +239,9 @@ def dedup_stats(store: DocumentStore, by: str | None = None, crawl: str = "") ->
                     rejected[live.timestamp] = verdict
         newest = next((live for live in captures if live.shows_page and capture.TEXT_CHECKSUM in live.columns), None)
         if newest is not None:
-            placed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CLUSTER}
+            placed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CANONICAL_PAGE}
             if newest.source in placed:
-                clusters[values.fetch(placed[newest.source])] += 1
+                clusters[capture.decode_cluster_place(values.fetch(placed[newest.source])).row_key] += 1
         content = b""
         if "?" in url or by == "pattern":
             content = content_of(store, captures, rejected)

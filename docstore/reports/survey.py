@@ -60,11 +60,12 @@ class Period:
 
 @dataclass(slots=True)
 class Member:
-    """A page of a cluster: its URL, title, and exact similarity to the canonical page."""
+    """A page of a cluster: its URL, title, exact similarity to the canonical page, and False if it was rejected."""
 
     url: str
     title: str
     similarity: float
+    is_stored: bool = True
 
 
 @dataclass(slots=True)
@@ -293,7 +294,7 @@ class _Surveyor:
         live = next((one for one in captures if one.shows_page), None)
         places = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.CANONICAL_PAGE}
         if live is None:  # only rejected
-            self._clusters.add_by_verdict(row.row_key, verdicts[0], "")
+            self._clusters.add_by_verdict(row.row_key, verdicts[0], "", is_stored=False)
             return
         assert self._host is not None
         self._survey.urls += 1
@@ -445,19 +446,21 @@ class _Clusters:
         self.counts = _Largest[bytes](MOST_CLUSTERS)
         self.members: dict[bytes, list[Member]] = {}
 
-    def add(self, of_row_key: bytes, row_key: bytes, similarity: float, title: str) -> None:
+    def add(self, of_row_key: bytes, row_key: bytes, similarity: float, title: str, *, is_stored: bool = True) -> None:
         """Count a page."""
         members = self.members.setdefault(of_row_key, [])
         if len(members) < EXAMPLES:
-            members.append(Member(url_of(row_key), title[:300], similarity))
+            members.append(Member(url_of(row_key), title[:300], similarity, is_stored))
         for dropped in self.counts.add(of_row_key):
             del self.members[dropped]
 
-    def add_by_verdict(self, row_key: bytes, verdict: StoredVerdict | None, title: str) -> None:
+    def add_by_verdict(
+        self, row_key: bytes, verdict: StoredVerdict | None, title: str, *, is_stored: bool = True
+    ) -> None:
         """Count a page that no sweep has seen, if its verdict names another page that is the same."""
         of = _of(row_key, verdict)
         if of is not None and verdict is not None:
-            self.add(of, row_key, verdict.similarity, title)
+            self.add(of, row_key, verdict.similarity, title, is_stored=is_stored)
 
 
 class _Periods:

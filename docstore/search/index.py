@@ -36,7 +36,14 @@ from blake3 import blake3
 from docstore.dedup.kernel import joined_words
 from docstore.model import capture
 from docstore.model.capture import NOTE_FAMILY, Column
-from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, StorageError, StoreUnavailable
+from docstore.model.errors import (
+    CorruptionError,
+    DocstoreError,
+    InvalidArgument,
+    StorageError,
+    StoreUnavailable,
+    missing_extra,
+)
 from docstore.model.format import PURGED_LAST, PURGED_ROW
 from docstore.model.keys import shown_url, url_of
 from docstore.model.types import Cell
@@ -52,7 +59,7 @@ from docstore.text.finding import EMOJI, fold
 try:
     import tantivy
 except ImportError as missing:
-    raise InvalidArgument(f"search needs tantivy: run `pip install 'docstore[search]'` ({missing})") from missing
+    raise missing_extra("search", "search", missing) from missing
 
 INDEX_FOLDER: Final = "search"
 """In the folder of a store."""

@@ -26,7 +26,7 @@ from urllib.parse import quote, urlsplit
 from docstore.model import capture, keys
 from docstore.model.errors import CorruptionError, DocstoreError, InvalidArgument, UnsupportedFormat
 from docstore.model.types import Headers, ReadSpec
-from docstore.reading.documents import Capture
+from docstore.reading.documents import Capture, TakesLong
 from docstore.serving.archive_captures import (
     ALWAYS,
     END_OF_TIMES,
@@ -37,7 +37,6 @@ from docstore.serving.archive_captures import (
     Address,
     Answer,
     Digests,
-    TooLong,
     address_of,
     as_json,
     asked,
@@ -94,7 +93,7 @@ _VARY = ("Vary", "accept-datetime")
 class ArchiveApp:
     """The archive API of an open store, for HTTP alone; `close` ends its threads.
 
-    A question is answered at once if that is short, as it nearly always is; else `TooLong` is raised, and a thread
+    A question is answered at once if that is short, as it nearly always is; else `TakesLong` is raised, and a thread
     answers it.
 
     Args:
@@ -169,7 +168,7 @@ class ArchiveApp:
             return await self._in_thread(self._scans, work)
         try:
             return work(is_short=True)
-        except TooLong:
+        except TakesLong:
             return await self._in_thread(self._lookups, work)
 
     async def _answer_page(self, path: re.Match[bytes], page: Address, scope: Scope, base: str) -> Answer:
@@ -184,7 +183,7 @@ class ArchiveApp:
             work = partial(self._timegate, page, _header(scope, b"accept-datetime"), base)
         try:
             return work(is_short=True)
-        except TooLong:
+        except TakesLong:
             return await self._in_thread(self._lookups, partial(work, is_short=False))
 
     async def _in_thread(self, threads: ThreadPoolExecutor, work: Callable[[], Answer]) -> Answer:
@@ -287,7 +286,7 @@ class ArchiveApp:
             return Answer(302, (("Location", _replay_url(base, one, modifier)),))
         held = self._body_bytes(one) if with_body else 0
         if is_short and held > SHORT_BYTES:
-            raise TooLong
+            raise TakesLong
         if not self._memory.take(held):
             return plain(503, "too many large captures are being sent; ask again", (("Retry-After", "2"),))
         try:
@@ -350,7 +349,7 @@ class ArchiveApp:
     def _rows(self, page: Address, *, is_short: bool = False) -> Iterator[ScannedRow]:
         for number, row in enumerate(self._store.table.scan_captures(*rows_of_path(page.path_key))):
             if is_short and number == SHORT_ROWS:
-                raise TooLong
+                raise TakesLong
             address = address_of(row.row_key)
             if address is not None and address.port == page.port:
                 yield row
@@ -367,7 +366,7 @@ class ArchiveApp:
             captures = filter(has_body, self._store.table.row_captures(row.cells))
             times = [one.timestamp for one in islice(captures, most + 1)]
             if is_short and len(times) > most:
-                raise TooLong
+                raise TakesLong
             if len(times) > most:
                 is_whole = False
                 times = _around(chain(times, (one.timestamp for one in captures)), wanted)

@@ -28,6 +28,7 @@ from docstore.model import capture, keys
 from docstore.model.errors import DocstoreError, InvalidArgument
 from docstore.model.format import CAPTURE_NOT_MODIFIED
 from docstore.model.types import Headers
+from docstore.reading.documents import TakesLong
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import LiveCapture
 from docstore.storage.engine import ScannedRow
@@ -278,10 +279,6 @@ class UsedUp(Exception):
         self.resume_at = resume_at
 
 
-class TooLong(Exception):
-    """A question is not answered in about a millisecond; caught by the archive API, which asks it in a thread then."""
-
-
 class Budget:
     """Counts what a question looks at.  Of one thread.
 
@@ -289,7 +286,7 @@ class Budget:
         rows: and captures, that it may look at.
         seconds: that it may take.
         row_captures: most captures of one row that are listed: the newest in the time asked for.
-        is_short: raise `TooLong` for a row that has more than a few, and for a path with many rows.
+        is_short: raise `TakesLong` for a row that has more than a few, and for a path with many rows.
     Attributes:
         cut_rows: URLs of which only the newest captures were looked at.
     """
@@ -378,7 +375,7 @@ def of_path(table: Table, path_key: bytes, budget: Budget, span: tuple[int, int]
     captures: list[Listed] = []
     for number, row in enumerate(table.scan_captures(*rows_of_path(path_key))):
         if budget.is_short and number == SHORT_ROWS:
-            raise TooLong
+            raise TakesLong
         captures += _of_row(table, row, span, budget)
     return sorted(captures, key=_order)
 
@@ -453,7 +450,7 @@ def _of_row(table: Table, row: ScannedRow, span: tuple[int, int], budget: Budget
         if one.timestamp < start or len(captures) > most:
             break  # the last one tells whether the one after it repeats it
     if budget.is_short and len(captures) > most:
-        raise TooLong
+        raise TakesLong
     computed = {cell.timestamp: cell.value for cell in row.cells if cell[:2] == capture.PAYLOAD_DIGEST}
     listed: list[Listed] = []
     before = b"", b""

@@ -26,6 +26,7 @@ from docstore.model import keys
 from docstore.model.errors import InvalidArgument
 from docstore.model.keys import KeyRange
 from docstore.model.types import Headers
+from docstore.reading.documents import TakesLong
 from docstore.serving import archive_captures
 from docstore.serving.archive_captures import (
     ALWAYS,
@@ -37,7 +38,6 @@ from docstore.serving.archive_captures import (
     Budget,
     Digests,
     Listed,
-    TooLong,
     UsedUp,
     as_json,
     asked,
@@ -82,13 +82,13 @@ class CdxAnswers:
         Args:
             query: the question.
             address: path and query string that it came by, to which a resume key is added.
-            is_short: raise `TooLong` instead of reading a body.
+            is_short: raise `TakesLong` instead of reading a body.
         Raises:
             InvalidArgument: a page after the last one is asked for, or more than the budget allows.
-            TooLong: see `is_short`.
+            TakesLong: see `is_short`.
         """
         if is_short and (query.needs_digest or not all(is_short for _, _, is_short in query.filters)):
-            raise TooLong
+            raise TakesLong
         budget = self._budget(is_short=is_short)
         if query.show_pages:
             number, _, is_all = self._count_pages(query, _ENDLESS, budget)
@@ -97,7 +97,7 @@ class CdxAnswers:
         listed, following, note = self._chosen(query, budget)
         if not query.needs_digest and any(name == "digest" for _, name in query.fields):
             if is_short and not all(map(self._digests.known, listed)):
-                raise TooLong
+                raise TakesLong
             listed = self._digests.filled(listed)[0]
         headers = _notes(following, note, budget, address)
         if query.output == "json" and not listed:  # the 404 that clients of JSON expect

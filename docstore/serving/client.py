@@ -1,24 +1,68 @@
 """The client: `RemoteStore` has the interface of `DocumentStore`, for a store that a server holds.
 
-What is one request or one stream is in `client_calls.py`; here are streams of pages, and jobs that are waited for.
+Names, arguments and docstrings are those of `DocumentStore`.  Arguments are checked here as the store checks them, so
+that a wrong call fails in the same way and is not sent.  `client_calls.py` has what requests hold, `client_http.py`
+sends them.
 """
+
+# mypy: disable-error-code="no-any-return"
+# `Session.ask` has read each answer as the type that its `Call` names.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from docstore.model import keys
 from docstore.model.arguments import checked
 from docstore.model.capture import BODY, STORED_REJECTED, STORED_VISIT, VERDICT, Column, decode_verdict
-from docstore.model.errors import InvalidArgument, StoreUnavailable
+from docstore.model.errors import InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import CAPTURE_STORED
-from docstore.model.types import Cell, Headers, Page, Policies, PutResult, ReadSpec, Schema, Time, body_bytes
-from docstore.reading.collapse import ClusterLookup
-from docstore.serving.client_calls import RemoteCells, StoreCalls, as_page, sent_options
-from docstore.serving.client_http import Session, parse_address
-from docstore.serving.wire import error_of, read_report
+from docstore.model.plain import plain
+from docstore.model.pointers import PagePointer, checked_names, place_after
+from docstore.model.types import (
+    Cell,
+    Headers,
+    Page,
+    Policies,
+    PutResult,
+    ReadSpec,
+    Schema,
+    Time,
+    Verdict,
+    body_bytes,
+    checked_families,
+    checked_spec,
+    page_of,
+)
+from docstore.reading.cells import scan_range
+from docstore.reading.collapse import ClusterLookup, Orphan, Similar
+from docstore.reading.documents import Document
+from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
+from docstore.search.answers import SearchOptions, SearchResults
+from docstore.serving.client_calls import (
+    About,
+    Job,
+    Limits,
+    Listed,
+    Rejected,
+    RemoteCells,
+    as_page,
+    at_micros,
+    batches,
+    checked_url,
+    refusal_of,
+    refusal_of_length,
+    sent_options,
+    slices,
+    timed,
+    url_batches,
+)
+from docstore.serving.client_http import Call, Session, parse_address
+from docstore.serving.wire import error_of, read_report, weight
 from docstore.storage.captures import LiveCapture
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import UnreadableValues
@@ -28,7 +72,7 @@ if TYPE_CHECKING:  # types alone
     from pyarrow import RecordBatchReader
 
     from docstore.archives.export import Selection
-    from docstore.tablets.losses import LostVersion
+    from docstore.tablets.losses import LostCommits, LostVersion
 
 _T = TypeVar("_T")
 
@@ -63,7 +107,7 @@ def connect(
     return store
 
 
-class RemoteStore(StoreCalls):
+class RemoteStore:
     """A store that a server holds.  Thread-safe; make one with `docstore.connect`.
 
     Attributes:
@@ -71,7 +115,9 @@ class RemoteStore(StoreCalls):
     """
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session)
+        self._session = session
+        self._limits = Limits()
+        """Of one request, as the server says."""
         self._schema: Schema | None = None
         self._unreadable = UnreadableValues()
         self.cells = RemoteCells(session)
@@ -99,25 +145,55 @@ class RemoteStore(StoreCalls):
         """See `DocumentStore.__iter__`."""
         return self.urls()
 
+    @checked
     def urls(self, *, prefix: str | None = None, host: str | None = None) -> Iterator[str]:
         """See `DocumentStore.urls`."""
-        return (listed.url for listed in self._listed(prefix=prefix, host=host))
+        scan_range(prefix, host)  # refuses what the server would refuse
+
+        def rest(last: Listed | None, _count: int) -> Call:
+            after = None if last is None else last.row_key.hex()
+            return Call("GET", "/v1/urls", query={"prefix": prefix, "host": host, "after": after})
+
+        return (listed.url for listed in self._session.items(Listed, rest))
 
     def close(self) -> None:
         """Close the connections; a second call does nothing.  The server and its store go on."""
         self._session.connections.close()
 
+    def about(self) -> About:
+        """What the server is, and how much one request may hold."""
+        call = Call("GET", "/v1", dict[str, Any])
+        given = self._session.ask(call)
+        known = {name: given[name] for name in About._fields if name in given}  # a later one may say more
+        limits = known.get("limits")
+        if isinstance(limits, list):  # msgpack gives a record inside a message by position
+            known["limits"] = limits[: len(Limits._fields)]
+        elif isinstance(limits, dict):
+            known["limits"] = {name: limits[name] for name in Limits._fields if name in limits}
+        about: About = self._session.result(call._replace(kind=About), known)
+        self._limits = about.limits
+        return about
+
     @property
     def schema(self) -> Schema:
         """What the store declares."""
         if self._schema is None:
-            self._schema = self._ask_schema()
+            self._schema = self._session.ask(Call("GET", "/v1/schema", Schema))
         return self._schema
 
     @property
     def lost(self) -> tuple[LostVersion, ...]:
         """Captures that an open dropped because their bytes were missing, until they are acknowledged."""
-        return self.losses().lost
+        from docstore.tablets.losses import LostVersion
+
+        return self._session.ask(Call("GET", "/v1/lost", tuple[LostVersion, ...], "lost"))
+
+    @property
+    def lost_commits(self) -> tuple[LostCommits, ...]:
+        """Commits whose rows an open found missing, until they are acknowledged."""
+        from docstore.tablets.losses import LostCommits
+
+        return self._session.ask(Call("GET", "/v1/lost", tuple[LostCommits, ...], "lost_commits"))
 
     @property
     def clusters(self) -> ClusterLookup:
@@ -148,7 +224,61 @@ class RemoteStore(StoreCalls):
 
     def __contains__(self, url: str) -> bool:
         """See `DocumentStore.__contains__`."""
-        return self._contains(url)
+        call = Call("HEAD", "/v1/page", query={"url": checked_url(url)}, may_be_absent=True)
+        return bool(self._session.ask(call))
+
+    # --- pages
+
+    @checked
+    def put_page(
+        self,
+        url: str,
+        body: bytes = b"",
+        *,
+        headers: Headers | Mapping[str, str] = (),
+        status: int = 200,
+        fetched_at: Time | None = None,
+        policies: Policies | None = None,
+        anchors: bool = False,
+        links: bool = False,
+        any_time: bool = False,
+        keep_body: bool = True,
+        crawl: str = "",
+    ) -> PutResult:
+        """See `DocumentStore.put_page`."""
+        options = sent_options(policies, anchors, links, any_time, keep_body)
+        page = page_of(url, body, headers, status, fetched_at, crawl)
+        if (refused := refusal_of(page)) is not None:
+            raise InvalidArgument(refused.error)
+        message = {"page": timed(page), **options}
+        return self._session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
+
+    def _write_group(self, pages: Sequence[Page], options: Mapping[str, object]) -> list[PutResult | Exception]:
+        """Write a group; an outcome for each page, or for the first ones and an exception."""
+        outcomes: list[PutResult | Exception | None] = []
+        outcomes += [refusal_of(page) or refusal_of_length(page, self._limits) for page in pages]
+        sent = [number for number, outcome in enumerate(outcomes) if outcome is None]
+        limits = self._limits
+        for numbers in batches(sent, lambda number: weight(pages[number]), limits.batch_pages, limits.request_bytes):
+            message = {"pages": [timed(pages[number]) for number in numbers], **options}
+            call = Call("POST", "/v1/pages", list[PutResult], "results", message=message, writes=True)
+            results: list[PutResult | Exception]
+            try:
+                answer = self._session.answer(call)
+                given = answer.given
+                has_results = answer.status < 300 or (isinstance(given, dict) and "results" in given)
+                results = self._session.result(call, given) if has_results else []
+                if answer.status >= 300:
+                    results.append(self._session.error(answer))
+                elif len(results) != len(numbers):
+                    raise UnsupportedFormat(f"the server gave {len(results)} results for {len(numbers)} pages")
+            except Exception as error:
+                results = [error]
+            for number, outcome in zip(numbers, results, strict=False):
+                outcomes[number] = outcome
+                if isinstance(outcome, Exception):
+                    return [outcome for outcome in outcomes[: number + 1] if outcome is not None]
+        return [outcome for outcome in outcomes if outcome is not None]
 
     @checked
     async def put_page_async(
@@ -196,6 +326,172 @@ class RemoteStore(StoreCalls):
         )
         return stream.answers(map(as_page, pages), body_bytes, is_in_memory=isinstance(pages, Sized))
 
+    @checked
+    def add_anchor(
+        self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
+    ) -> None:
+        """See `DocumentStore.add_anchor`."""
+        keys.row_key(target_url)
+        keys.row_key(source_url)
+        named = {"target_url": target_url, "source_url": source_url, "text": text}
+        message = {**named, "seen_at": at_micros(seen_at), "any_time": any_time}
+        return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
+
+    @checked
+    def delete(self, url: str, *, purge: bool = False) -> bool:
+        """See `DocumentStore.delete`."""
+        query = {"url": checked_url(url), "purge": True if purge else None}
+        return self._session.ask(Call("DELETE", "/v1/page", bool, "deleted", query, writes=True))
+
+    @checked
+    def get(
+        self,
+        url: str,
+        *,
+        at: Time | None = None,
+        versions: int = 1,
+        families: Sequence[str] | None = None,
+        follow_redirects: bool = False,
+        variants: bool = False,
+        follow_duplicates: bool = False,
+    ) -> Document | None:
+        """See `DocumentStore.get`."""
+        checked_spec(ReadSpec(versions=versions))
+        query = {
+            "url": checked_url(url),
+            "at": at_micros(at),
+            "versions": None if versions == 1 else versions,
+            "families": None if families is None else ",".join(checked_families(tuple(families))),
+            "follow_redirects": follow_redirects or None,
+            "variants": variants or None,
+            "follow_duplicates": follow_duplicates or None,
+        }
+        return self._session.ask(Call("GET", "/v1/page", Document, query=query, may_be_absent=True))
+
+    @checked
+    def get_many(
+        self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
+    ) -> Iterator[Document | None]:
+        """See `DocumentStore.get_many`."""
+        wanted = {"at": at_micros(at), "families": None if families is None else checked_families(tuple(families))}
+
+        def rest(batch: list[str], _last: Any, count: int) -> Call | None:
+            message = {"urls": batch[count:], **wanted}
+            return None if count >= len(batch) else Call("POST", "/v1/pages/get", message=message)
+
+        for batch in url_batches(urls, self._limits):
+            for url in batch:
+                keys.row_key(url)
+            yield from self._session.items(Document | None, partial(rest, batch))
+
+    @checked
+    def history(self, url: str) -> list[Document]:
+        """See `DocumentStore.history`."""
+        return self._session.ask(
+            Call("GET", "/v1/history", list[Document], "captures", query={"url": checked_url(url)})
+        )
+
+    @checked
+    def validators(self, url: str) -> dict[str, str | int] | None:
+        """See `DocumentStore.validators`."""
+        query = {"url": checked_url(url)}
+        return self._session.ask(Call("GET", "/v1/validators", dict[str, Any], query=query, may_be_absent=True))
+
+    @checked
+    def anchors(self, url: str) -> Iterator[Cell]:
+        """See `DocumentStore.anchors`."""
+        return slices(self._session, url, ReadSpec(("anchor",)))
+
+    @checked
+    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
+        """See `DocumentStore.similar`."""
+        named: dict[str, object] = {"url": page} if isinstance(page, str) else {"body": bytes(page)}
+        message = {**named, "threshold": threshold, "limit": limit}
+        return self._session.ask(Call("POST", "/v1/similar", list[Similar], "similar", message=message))
+
+    @checked
+    def snippet(
+        self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
+    ) -> Snippet | None:
+        """See `DocumentStore.snippet`."""
+        return self._snippets([url], query, length, at)[0]
+
+    @checked
+    def snippets(
+        self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
+    ) -> list[Snippet | None]:
+        """See `DocumentStore.snippets`."""
+        found: list[Snippet | None] = []
+        for batch in url_batches(urls, self._limits, most_urls(length)):
+            found += self._snippets(batch, query, length, at)
+        return found
+
+    def _snippets(self, urls: list[str], query: str, length: int, at: Time | None) -> list[Snippet | None]:
+        for url in urls:
+            keys.row_key(url)
+        message = {"urls": urls, "query": query, "length": length, "at": at_micros(at)}
+        return self._session.ask(Call("POST", "/v1/snippets", list[Snippet | None], "snippets", message=message))
+
+    @checked
+    def search(
+        self,
+        query: str,
+        *,
+        index: str | Path | None = None,
+        boosts: str | Path | None = None,
+        synonyms: str | Path | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> SearchResults:
+        """See `DocumentStore.search`; index, boosts and synonyms are the server's, and so is the time that it takes."""
+        if index or boosts or synonyms:
+            raise InvalidArgument(
+                "index, boosts and synonyms go only with a store that no server holds; a server has its index, and "
+                "search.toml for the others, in the store's folder"
+            )
+        given: dict[str, Any] = {name: value for name, value in options.items() if name != "seconds"}
+        times = {name: at_micros(given.get(name)) for name in ("since", "until")}
+        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"query": query, **given, **times}))
+
+    @checked
+    def collapse(self, urls: Iterable[str]) -> list[str]:
+        """See `DocumentStore.collapse`."""
+        kept: list[str] = []
+        taken: list[bytes] = []  # groups that have a page by now; the next part is sent with them
+        for batch in url_batches(urls, self._limits):
+            call = Call("POST", "/v1/collapse", dict[str, Any], message={"urls": batch, "taken": taken})
+            given = self._session.ask(call)
+            kept += self._session.result(call._replace(kind=list[str], field="urls"), given)
+            taken = self._session.result(call._replace(kind=list[bytes], field="taken"), given)
+        return kept
+
+    @checked
+    def find(
+        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
+    ) -> Iterator[Document]:
+        """See `DocumentStore.find`."""
+        checked_names(payload_digest, docno, limit)
+        names = {"payload_digest": payload_digest or None, "docno": docno or None}
+
+        def rest(last: Document | None, count: int) -> Call | None:
+            place = after if last is None else PagePointer(last.timestamp, last.row_key)
+            left = None if limit is None else limit - count
+            query = {**names, "after": place and place_after(PagePointer(*place)), "limit": left}
+            return None if left is not None and left <= 0 else Call("GET", "/v1/find", query=query)
+
+        return self._session.items(Document, rest)
+
+    def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
+        """See `DocumentStore.rejected`."""
+        call = Call("GET", "/v1/rejected")
+        return self._session.items(
+            Rejected, lambda _last, _count: call, key=lambda item: (keys.row_key(item.url), -item.timestamp)
+        )
+
+    def orphans(self) -> Iterator[Orphan]:
+        """See `DocumentStore.orphans`."""
+        call = Call("GET", "/v1/orphans")
+        return self._session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
+
     def to_arrow(self, columns: Sequence[str] | None = None, where: Selection | None = None) -> RecordBatchReader:
         """See `DocumentStore.to_arrow`; batches are made here, of what the server sends."""
         self._session.connections.check_open()
@@ -204,6 +500,22 @@ class RemoteStore(StoreCalls):
         return to_arrow(self, columns, where)
 
     # --- maintenance
+
+    def acknowledge_lost(self) -> int:
+        """See `DocumentStore.acknowledge_lost`."""
+        return self._session.ask(Call("POST", "/v1/lost/acknowledge", int, "acknowledged", message={}, writes=True))
+
+    def stats(self) -> dict[str, Any]:
+        """See `DocumentStore.stats`."""
+        return self._session.ask(Call("GET", "/v1/stats", dict[str, Any]))
+
+    def codec_stats(self) -> dict[str, dict[str, int]]:
+        """See `DocumentStore.codec_stats`."""
+        return self._session.ask(Call("GET", "/v1/codec-stats", dict[str, dict[str, int]]))
+
+    def stored_bytes(self) -> int:
+        """See `DocumentStore.stored_bytes`."""
+        return self._session.ask(Call("GET", "/v1/stored-bytes", int, "stored_bytes"))
 
     @checked
     def compact(
@@ -257,14 +569,16 @@ class RemoteStore(StoreCalls):
             DocstoreError: it failed.
             StoreUnavailable: it was stopped on the server, or one of its kind is running.
         """
-        job = self._start_job(kind, options)
+        message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
+        job = self._session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
         try:
             while job.state == "running":
                 if on_progress is not None and job.stage:
                     on_progress(job.stage, job.done, job.total)
-                job = self._watch_job(job, WATCH_SECONDS)
+                query = {"wait_seconds": WATCH_SECONDS, "revision": job.revision}
+                job = self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
         except KeyboardInterrupt:
-            self._stop_job(job)
+            self._session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
             raise
         if on_progress is not None and job.stage:
             on_progress(job.stage, job.done, job.total)

@@ -1,8 +1,4 @@
-"""The calls of the client: what is sent, and what the answer means.
-
-The names, arguments and docstrings are those of `DocumentStore` and `CellStore`.  Arguments are checked here as the
-store checks them, so that a wrong call fails in the same way and is not sent.
-"""
+"""What the requests of the client hold, and the calls for cells, which have the interface of `CellStore`."""
 
 # mypy: disable-error-code="no-any-return"
 # `Session.ask` has read each answer as the type that its `Call` names.
@@ -10,23 +6,17 @@ store checks them, so that a wrong call fails in the same way and is not sent.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import Any, NamedTuple, TypeVar
 
 from docstore.model import keys
-from docstore.model.arguments import checked
 from docstore.model.capture import STORED_REFUSED
-from docstore.model.errors import InvalidArgument, UnsupportedFormat
 from docstore.model.plain import plain, shown, shown_times
-from docstore.model.pointers import PagePointer, checked_names, place_after
 from docstore.model.types import (
     Append,
     Cell,
     Condition,
-    Headers,
     Increment,
     Mutation,
     Note,
@@ -36,7 +26,6 @@ from docstore.model.types import (
     Previous,
     PutResult,
     ReadSpec,
-    Schema,
     Time,
     Verdict,
     VerdictKind,
@@ -44,15 +33,10 @@ from docstore.model.types import (
     checked_policies,
     checked_spec,
     micros,
-    page_of,
     refusal_of_fields,
     refusal_of_time,
 )
 from docstore.reading.cells import Row, scan_range
-from docstore.reading.collapse import Orphan, Similar
-from docstore.reading.documents import Document
-from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
-from docstore.search.answers import SearchOptions, SearchResults
 from docstore.serving.client_http import Call, Session
 from docstore.serving.wire import weight
 
@@ -92,18 +76,6 @@ class About(NamedTuple):
     role: str = ""
 
 
-class Losses(NamedTuple):
-    """What opens of the store found lost, until it is acknowledged.
-
-    Attributes:
-        lost: captures, of type `docstore.tablets.losses.LostVersion`.
-        lost_commits: commits without their rows, of type `LostCommits` there.
-    """
-
-    lost: tuple[Any, ...]
-    lost_commits: tuple[Any, ...]
-
-
 @dataclass
 class Job:
     """A long piece of maintenance that the server runs, as it is told.
@@ -138,304 +110,6 @@ class Job:
         return {one.name: shown(one.name, shown_times(getattr(self, one.name))) for one in names}
 
 
-# --- a store
-
-
-class StoreCalls:
-    """The calls of a store, each one request or stream.
-
-    Args:
-        session: of all calls.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._limits = Limits()
-        """Of one request, as the server says."""
-
-    def about(self) -> About:
-        """What the server is, and how much one request may hold."""
-        call = Call("GET", "/v1", dict[str, Any])
-        given = self._session.ask(call)
-        known = {name: given[name] for name in About._fields if name in given}  # a later one may say more
-        limits = known.get("limits")
-        if isinstance(limits, list):  # msgpack gives a record inside a message by position
-            known["limits"] = limits[: len(Limits._fields)]
-        elif isinstance(limits, dict):
-            known["limits"] = {name: limits[name] for name in Limits._fields if name in limits}
-        about: About = self._session.result(call._replace(kind=About), known)
-        self._limits = about.limits
-        return about
-
-    def _ask_schema(self) -> Schema:
-        return self._session.ask(Call("GET", "/v1/schema", Schema))
-
-    def losses(self) -> Losses:
-        """What opens of the store found lost, until it is acknowledged."""
-        from docstore.tablets.losses import LostCommits, LostVersion
-
-        call = Call("GET", "/v1/lost", dict[str, Any])
-        given = self._session.ask(call)
-        lost = call._replace(kind=tuple[LostVersion, ...], field="lost")
-        commits = call._replace(kind=tuple[LostCommits, ...], field="lost_commits")
-        return Losses(self._session.result(lost, given), self._session.result(commits, given))
-
-    def _start_job(self, kind: str, options: Mapping[str, object]) -> Job:
-        message = {"kind": kind, "options": {name: value for name, value in options.items() if value is not None}}
-        return self._session.ask(Call("POST", "/v1/jobs", Job, message=plain(message), writes=True))
-
-    def _watch_job(self, job: Job, wait_seconds: int) -> Job:
-        query = {"wait_seconds": wait_seconds, "revision": job.revision}
-        return self._session.ask(Call("GET", f"/v1/jobs/{job.id}", Job, query=query))
-
-    def _stop_job(self, job: Job) -> Job:
-        return self._session.ask(Call("DELETE", f"/v1/jobs/{job.id}", Job, writes=True))
-
-    def acknowledge_lost(self) -> int:
-        """See `DocumentStore.acknowledge_lost`."""
-        return self._session.ask(Call("POST", "/v1/lost/acknowledge", int, "acknowledged", message={}, writes=True))
-
-    def stats(self) -> dict[str, Any]:
-        """See `DocumentStore.stats`."""
-        return self._session.ask(Call("GET", "/v1/stats", dict[str, Any]))
-
-    def codec_stats(self) -> dict[str, dict[str, int]]:
-        """See `DocumentStore.codec_stats`."""
-        return self._session.ask(Call("GET", "/v1/codec-stats", dict[str, dict[str, int]]))
-
-    def stored_bytes(self) -> int:
-        """See `DocumentStore.stored_bytes`."""
-        return self._session.ask(Call("GET", "/v1/stored-bytes", int, "stored_bytes"))
-
-    # --- pages
-
-    @checked
-    def put_page(
-        self,
-        url: str,
-        body: bytes = b"",
-        *,
-        headers: Headers | Mapping[str, str] = (),
-        status: int = 200,
-        fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
-        crawl: str = "",
-    ) -> PutResult:
-        """See `DocumentStore.put_page`."""
-        options = sent_options(policies, anchors, links, any_time, keep_body)
-        page = page_of(url, body, headers, status, fetched_at, crawl)
-        if (refused := _refusal_of(page)) is not None:
-            raise InvalidArgument(refused.error)
-        message = {"page": _timed(page), **options}
-        return self._session.ask(Call("POST", "/v1/page", PutResult, message=message, writes=True))
-
-    def _write_group(self, pages: Sequence[Page], options: Mapping[str, object]) -> list[PutResult | Exception]:
-        """Write a group; an outcome for each page, or for the first ones and an exception."""
-        outcomes: list[PutResult | Exception | None] = []
-        outcomes += [_refusal_of(page) or _refusal_of_length(page, self._limits) for page in pages]
-        sent = [number for number, outcome in enumerate(outcomes) if outcome is None]
-        limits = self._limits
-        for numbers in _batches(sent, lambda number: weight(pages[number]), limits.batch_pages, limits.request_bytes):
-            message = {"pages": [_timed(pages[number]) for number in numbers], **options}
-            call = Call("POST", "/v1/pages", list[PutResult], "results", message=message, writes=True)
-            results: list[PutResult | Exception]
-            try:
-                answer = self._session.answer(call)
-                given = answer.given
-                has_results = answer.status < 300 or (isinstance(given, dict) and "results" in given)
-                results = self._session.result(call, given) if has_results else []
-                if answer.status >= 300:
-                    results.append(self._session.error(answer))
-                elif len(results) != len(numbers):
-                    raise UnsupportedFormat(f"the server gave {len(results)} results for {len(numbers)} pages")
-            except Exception as error:
-                results = [error]
-            for number, outcome in zip(numbers, results, strict=False):
-                outcomes[number] = outcome
-                if isinstance(outcome, Exception):
-                    return [outcome for outcome in outcomes[: number + 1] if outcome is not None]
-        return [outcome for outcome in outcomes if outcome is not None]
-
-    @checked
-    def add_anchor(
-        self, target_url: str, source_url: str, text: str, seen_at: Time | None = None, *, any_time: bool = False
-    ) -> None:
-        """See `DocumentStore.add_anchor`."""
-        keys.row_key(target_url)
-        keys.row_key(source_url)
-        named = {"target_url": target_url, "source_url": source_url, "text": text}
-        message = {**named, "seen_at": _at_micros(seen_at), "any_time": any_time}
-        return self._session.ask(Call("POST", "/v1/anchors", message=message, writes=True))
-
-    @checked
-    def delete(self, url: str, *, purge: bool = False) -> bool:
-        """See `DocumentStore.delete`."""
-        query = {"url": _checked_url(url), "purge": True if purge else None}
-        return self._session.ask(Call("DELETE", "/v1/page", bool, "deleted", query, writes=True))
-
-    def _contains(self, url: str) -> bool:
-        call = Call("HEAD", "/v1/page", query={"url": _checked_url(url)}, may_be_absent=True)
-        return bool(self._session.ask(call))
-
-    @checked
-    def get(
-        self,
-        url: str,
-        *,
-        at: Time | None = None,
-        versions: int = 1,
-        families: Sequence[str] | None = None,
-        follow_redirects: bool = False,
-        variants: bool = False,
-        follow_duplicates: bool = False,
-    ) -> Document | None:
-        """See `DocumentStore.get`."""
-        checked_spec(ReadSpec(versions=versions))
-        query = {
-            "url": _checked_url(url),
-            "at": _at_micros(at),
-            "versions": None if versions == 1 else versions,
-            "families": None if families is None else ",".join(checked_families(tuple(families))),
-            "follow_redirects": follow_redirects or None,
-            "variants": variants or None,
-            "follow_duplicates": follow_duplicates or None,
-        }
-        return self._session.ask(Call("GET", "/v1/page", Document, query=query, may_be_absent=True))
-
-    @checked
-    def get_many(
-        self, urls: Iterable[str], *, at: Time | None = None, families: Sequence[str] | None = None
-    ) -> Iterator[Document | None]:
-        """See `DocumentStore.get_many`."""
-        wanted = {"at": _at_micros(at), "families": None if families is None else checked_families(tuple(families))}
-
-        def rest(batch: list[str], _last: Any, count: int) -> Call | None:
-            message = {"urls": batch[count:], **wanted}
-            return None if count >= len(batch) else Call("POST", "/v1/pages/get", message=message)
-
-        for batch in _url_batches(urls, self._limits):
-            for url in batch:
-                keys.row_key(url)
-            yield from self._session.items(Document | None, partial(rest, batch))
-
-    @checked
-    def history(self, url: str) -> list[Document]:
-        """See `DocumentStore.history`."""
-        return self._session.ask(
-            Call("GET", "/v1/history", list[Document], "captures", query={"url": _checked_url(url)})
-        )
-
-    @checked
-    def validators(self, url: str) -> dict[str, str | int] | None:
-        """See `DocumentStore.validators`."""
-        query = {"url": _checked_url(url)}
-        return self._session.ask(Call("GET", "/v1/validators", dict[str, Any], query=query, may_be_absent=True))
-
-    @checked
-    def anchors(self, url: str) -> Iterator[Cell]:
-        """See `DocumentStore.anchors`."""
-        return _slices(self._session, url, ReadSpec(("anchor",)))
-
-    @checked
-    def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:
-        """See `DocumentStore.similar`."""
-        named: dict[str, object] = {"url": page} if isinstance(page, str) else {"body": bytes(page)}
-        message = {**named, "threshold": threshold, "limit": limit}
-        return self._session.ask(Call("POST", "/v1/similar", list[Similar], "similar", message=message))
-
-    @checked
-    def snippet(
-        self, url: str, query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
-    ) -> Snippet | None:
-        """See `DocumentStore.snippet`."""
-        found: list[Snippet | None] = _snippets(self._session, [url], query, length, at)
-        return found[0]
-
-    @checked
-    def snippets(
-        self, urls: Iterable[str], query: str = "", *, length: int = DEFAULT_LENGTH, at: Time | None = None
-    ) -> list[Snippet | None]:
-        """See `DocumentStore.snippets`."""
-        found: list[Snippet | None] = []
-        for batch in _url_batches(urls, self._limits, most_urls(length)):
-            found += _snippets(self._session, batch, query, length, at)
-        return found
-
-    @checked
-    def search(
-        self,
-        query: str,
-        *,
-        index: str | Path | None = None,
-        boosts: str | Path | None = None,
-        synonyms: str | Path | None = None,
-        **options: Unpack[SearchOptions],
-    ) -> SearchResults:
-        """See `DocumentStore.search`; index, boosts and synonyms are the server's, and so is the time that it takes."""
-        if index or boosts or synonyms:
-            raise InvalidArgument(
-                "index, boosts and synonyms go only with a store that no server holds; a server has its index, and "
-                "search.toml for the others, in the store's folder"
-            )
-        given: dict[str, Any] = {name: value for name, value in options.items() if name != "seconds"}
-        times = {name: _at_micros(given.get(name)) for name in ("since", "until")}
-        return self._session.ask(Call("GET", "/v1/search", SearchResults, query={"query": query, **given, **times}))
-
-    @checked
-    def collapse(self, urls: Iterable[str]) -> list[str]:
-        """See `DocumentStore.collapse`."""
-        kept: list[str] = []
-        taken: list[bytes] = []  # groups that have a page by now; the next part is sent with them
-        for batch in _url_batches(urls, self._limits):
-            call = Call("POST", "/v1/collapse", dict[str, Any], message={"urls": batch, "taken": taken})
-            given = self._session.ask(call)
-            kept += self._session.result(call._replace(kind=list[str], field="urls"), given)
-            taken = self._session.result(call._replace(kind=list[bytes], field="taken"), given)
-        return kept
-
-    @checked
-    def find(
-        self, *, payload_digest: str = "", docno: str = "", limit: int | None = None, after: PagePointer | None = None
-    ) -> Iterator[Document]:
-        """See `DocumentStore.find`."""
-        checked_names(payload_digest, docno, limit)
-        names = {"payload_digest": payload_digest or None, "docno": docno or None}
-
-        def rest(last: Document | None, count: int) -> Call | None:
-            place = after if last is None else PagePointer(last.timestamp, last.row_key)
-            left = None if limit is None else limit - count
-            query = {**names, "after": place and place_after(PagePointer(*place)), "limit": left}
-            return None if left is not None and left <= 0 else Call("GET", "/v1/find", query=query)
-
-        return self._session.items(Document, rest)
-
-    def rejected(self) -> Iterator[tuple[str, int, Verdict]]:
-        """See `DocumentStore.rejected`."""
-        call = Call("GET", "/v1/rejected")
-        return self._session.items(
-            Rejected, lambda _last, _count: call, key=lambda item: (keys.row_key(item.url), -item.timestamp)
-        )
-
-    def orphans(self) -> Iterator[Orphan]:
-        """See `DocumentStore.orphans`."""
-        call = Call("GET", "/v1/orphans")
-        return self._session.items(Orphan, lambda _last, _count: call, key=lambda item: keys.row_key(item.url))
-
-    @checked
-    def _listed(self, *, prefix: str | None, host: str | None) -> Iterator[Listed]:
-        scan_range(prefix, host)
-
-        def rest(last: Listed | None, _count: int) -> Call:
-            after = None if last is None else last.row_key.hex()
-            return Call("GET", "/v1/urls", query={"prefix": prefix, "host": host, "after": after})
-
-        return self._session.items(Listed, rest)
-
-
 class Listed(NamedTuple):
     """A URL with a live page, and the time of its newest capture."""
 
@@ -452,18 +126,12 @@ class Rejected(NamedTuple):
     verdict: Verdict
 
 
-def _snippets(session: Session, urls: list[str], query: str, length: int, at: Time | None) -> Any:
-    for url in urls:
-        keys.row_key(url)
-    message = {"urls": urls, "query": query, "length": length, "at": _at_micros(at)}
-    return session.ask(Call("POST", "/v1/snippets", list[Snippet | None], "snippets", message=message))
-
-
-def _at_micros(at: Time | None) -> int | None:
+def at_micros(at: Time | None) -> int | None:
+    """A time as the server reads it."""
     return None if at is None else micros(at)
 
 
-def _checked_url(url: str) -> str:
+def checked_url(url: str) -> str:
     """A URL that has a row key, fit to be sent: lone surrogates are read as U+FFFD, as the store reads them.
 
     Raises:
@@ -473,13 +141,13 @@ def _checked_url(url: str) -> str:
     return url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
+def url_batches(urls: Iterable[str], limits: Limits, most: int | None = None) -> Iterator[list[str]]:
     """URLs in lists, each fit for a request; `most` of a list, if the answer holds fewer than the request."""
     most = limits.urls if most is None else min(most, limits.urls)
-    return _batches(urls, lambda url: 8 + len(url.encode("utf-8", "surrogatepass")), most, limits.call_bytes)
+    return batches(urls, lambda url: 8 + len(url.encode("utf-8", "surrogatepass")), most, limits.call_bytes)
 
 
-def _batches(items: Iterable[_T], size_bytes: Callable[[_T], int], most: int, request_bytes: int) -> Iterator[list[_T]]:
+def batches(items: Iterable[_T], size_bytes: Callable[[_T], int], most: int, request_bytes: int) -> Iterator[list[_T]]:
     """Items in lists, each fit for a request, by their number and bytes; an item that is too long goes alone."""
     batch: list[_T] = []
     batch_bytes = 0
@@ -521,7 +189,7 @@ class RemoteCells:
     ) -> Iterator[Cell]:
         """See `CellStore.slices`."""
         wanted = ReadSpec(None if families is None else checked_families(families)) if spec is None else spec
-        return _slices(self._session, url_or_row_key, wanted)
+        return slices(self._session, url_or_row_key, wanted)
 
     def read_row(self, url_or_row_key: str | bytes, spec: ReadSpec = ReadSpec()) -> Row | None:
         """See `CellStore.read_row`."""
@@ -583,17 +251,20 @@ class RemoteCells:
 
     def put_notes(self, notes: Sequence[Note]) -> int:
         """See `CellStore.put_notes`."""
-        sent = [{**_row_fields(url), "timestamp": at, "name": name, "value": value} for url, at, name, value in notes]
-        return self._session.ask(Call("POST", "/v1/notes", int, "changed", message={"notes": sent}, writes=True))
+        message = {"notes": [note._replace(url=_checked_row(note.url)) for note in notes]}
+        return self._session.ask(Call("POST", "/v1/notes", int, "changed", message=message, writes=True))
+
+
+def _checked_row(url_or_row_key: str | bytes) -> str | bytes:
+    return url_or_row_key if isinstance(url_or_row_key, bytes) else checked_url(url_or_row_key)
 
 
 def _row_fields(url_or_row_key: str | bytes) -> dict[str, object]:
-    if isinstance(url_or_row_key, bytes):
-        return {"row_key": url_or_row_key}
-    return {"url": _checked_url(url_or_row_key)}
+    return {"row_key" if isinstance(url_or_row_key, bytes) else "url": _checked_row(url_or_row_key)}
 
 
-def _slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> Iterator[Cell]:
+def slices(session: Session, url_or_row_key: str | bytes, spec: ReadSpec) -> Iterator[Cell]:
+    """The cells of a row, in as many requests as they take."""
     row, wanted = _row_fields(url_or_row_key), checked_spec(spec)
 
     def rest(last: Cell | None, _count: int) -> Call:
@@ -628,12 +299,12 @@ def as_page(given: Page | tuple[str, bytes]) -> Page:
     return given if isinstance(given, Page) else Page(*given)
 
 
-def _timed(page: Page) -> Page:
+def timed(page: Page) -> Page:
     """A page that says when it was fetched: sent twice, it makes one capture."""
     return page if page.fetched_at is not None else page._replace(fetched_at=time.time_ns() // 1000)
 
 
-def _refusal_of(page: Page) -> PutResult | None:
+def refusal_of(page: Page) -> PutResult | None:
     """The result of a page that cannot even be sent; None if the server is to judge."""
     error = refusal_of_fields(page)
     if not error and page.fetched_at is not None:
@@ -641,7 +312,8 @@ def _refusal_of(page: Page) -> PutResult | None:
     return _refused(page, error) if error else None
 
 
-def _refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
+def refusal_of_length(page: Page, limits: Limits) -> PutResult | None:
+    """The result of a page that is too long for a request; None if it is not."""
     length = weight(page)
     if length <= limits.request_bytes - ROOM_BYTES:
         return None

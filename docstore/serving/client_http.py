@@ -256,7 +256,6 @@ ANSWER_LIMIT_BYTES: Final = 1 << 31
 COMPRESSED_BYTES: Final = 4096
 """Shorter requests are sent as they are."""
 _TRY_AGAIN: Final = (408, 425, 429, 502, 503, 504)
-_ABSENT: Final = "Absent"
 _WHAT_NEXT: Final = (
     "do the same again; before a read-modify-write or check-and-mutate read the row, as they would be done twice"
 )
@@ -299,7 +298,8 @@ class Session:
         answer = self.answer(call)
         if answer.status < 300:
             return call.method == "HEAD" or self.result(call, answer.given)
-        if call.may_be_absent and answer.status == 404 and (call.method == "HEAD" or _class(answer.given) == _ABSENT):
+        is_absent = answer.status == 404 and (call.method == "HEAD" or _class(answer.given) == wire.ABSENT)
+        if call.may_be_absent and is_absent:
             return None
         raise self.error(answer)
 

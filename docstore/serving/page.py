@@ -79,6 +79,8 @@ VIEWS: Final[Mapping[str, tuple[str, View]]] = {
     "/jobs": ("jobs.html", lambda _service, _jobs, _given: {}),
 }
 """Templates by path, and what makes their values."""
+ANALYSING: Final = ("lookup.html",)
+"""Their values need the analysis of a body."""
 
 
 def make_page(admission: Admission) -> list[Route]:
@@ -105,7 +107,8 @@ def make_page(admission: Admission) -> list[Route]:
         async def show(context: RequestContext, service: Service) -> Response:
             base = _base(admission, context, service)
             given = dict(read_pairs(context.scope["query_string"]))
-            values = await service.read(view, service, base["jobs"], given)
+            call = service.compare if template in ANALYSING else service.read
+            values = await call(view, service, base["jobs"], given)
             is_absent = values.get("page", True) is None or values.get("pages", True) is None
             return html(await service.read(render, template, base | values), 404 if is_absent else 200)
 
@@ -245,6 +248,7 @@ def _environment() -> Environment:
     made.filters["words"] = markup.words
     made.filters["short"] = markup.short
     made.filters["visible"] = markup.safe
+    made.filters["url_parts"] = markup.url_parts
     made.filters["said"] = said_of
     for global_ in (address, percent, counted):
         made.globals[global_.__name__] = global_
@@ -378,7 +382,7 @@ def lookup(store: DocumentStore, url: str, at: int | None) -> dict[str, Any]:
     Raises:
         InvalidArgument: not a URL that could be stored.
     """
-    url = keys.stored_url(store, url)
+    url = keys.stored_url(store.__contains__, url)
     found = store.get(url, at=at, families=FAMILIES)
     if found is None:
         others = [other for other in keys.equivalents(url, variants_too=True) if other in store]
@@ -549,8 +553,8 @@ def comparison(store: DocumentStore, one: str, one_at: int | None, other: str, o
     Raises:
         InvalidArgument: not URLs that could be stored.
     """
-    one_url = keys.stored_url(store, one)
-    other_url = keys.stored_url(store, other) if other else one_url
+    one_url = keys.stored_url(store.__contains__, one)
+    other_url = keys.stored_url(store.__contains__, other) if other else one_url
     if not other and other_at is None:
         found = store.get(one_url, at=one_at, versions=2, families=FAMILIES)
         pages = [] if found is None else [Document(found.row_key, (each,)) for each in reversed(found.captures)]
@@ -625,6 +629,7 @@ def found(store: DocumentStore, given: Given) -> dict[str, Any]:
         "query": query,
         "filters": filters,
         "found": None,
+        "hits": (),
         "start": first,
         "next": 0,
         "message": "",
@@ -634,11 +639,11 @@ def found(store: DocumentStore, given: Given) -> dict[str, Any]:
     try:
         times: Any = {name: _since(filters[name]) if filters[name] else None for name in ("since", "until")}
         options: Any = {**times, "host": filters["host"] or None, "lang": filters["lang"] or None}
-        results = store.search(query, limit=HITS, offset=first, seconds=SEARCH_SECONDS, **options)
+        results = store.search(query, limit=HITS + 1, offset=first, seconds=SEARCH_SECONDS, **options)
     except InvalidArgument as error:
         return values | {"message": str(error)}
-    is_more = len(results.hits) == HITS and first + HITS <= LAST_HIT
-    return values | {"found": results, "next": first + HITS if is_more else 0}
+    is_more = len(results.hits) > HITS and first + HITS <= LAST_HIT
+    return values | {"found": results, "hits": results.hits[:HITS], "next": first + HITS if is_more else 0}
 
 
 def pieces(snippet: Snippet | None) -> list[str]:

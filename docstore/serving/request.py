@@ -28,7 +28,7 @@ from blake3 import blake3
 
 from docstore.model.errors import DocstoreError, InvalidArgument, StoreUnavailable
 from docstore.serving.settings import Limits, Settings
-from docstore.serving.wire import error_fields, status_of
+from docstore.serving.wire import ABSENT, error_fields, status_of
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
@@ -140,8 +140,6 @@ BUSY_SECONDS: Final = 1
 """When to come again after 429."""
 STOPPING_SECONDS: Final = 5
 """When to come again after 503."""
-ABSENT: Final = "Absent"
-"""The kind of a 404 that says: the store has no such page."""
 
 
 class Refusal(DocstoreError):

@@ -33,7 +33,7 @@ from docstore.model.types import (
 )
 from docstore.reading import queries
 from docstore.reading.cells import Row, scan_range
-from docstore.reading.collapse import Collapser, Similar
+from docstore.reading.collapse import Similar
 from docstore.reading.documents import Document, rejection_of
 from docstore.reading.snippet import DEFAULT_LENGTH, Snippet, most_urls
 from docstore.search.answers import SearchOptions, SearchResults
@@ -43,6 +43,7 @@ from docstore.serving.messages import (
     PAUSE,
     Parameter,
     Route,
+    answer,
     ask,
     encoder,
     headers_of,
@@ -343,6 +344,9 @@ async def add_anchor(
     return reply(context, {})
 
 
+MOST_SIMILAR: Final = 1000
+
+
 @route("POST", "/v1/similar", Role.READ, gives={"similar": list[Similar]}, is_long=True)
 async def similar(
     context: RequestContext,
@@ -357,8 +361,11 @@ async def similar(
     page = body if url is None else url
     if page is None or (url is not None and body is not None):
         raise InvalidArgument("give url, of a stored page, or body: one of them")
+    if limit > MOST_SIMILAR:
+        raise InvalidArgument(f"limit must be at most {MOST_SIMILAR}, not {limit}")
     find = partial(service.store.similar, page, threshold=threshold, limit=limit)
-    return await ask(context, service, lambda: {"similar": find()})
+    encode = encoder(context)
+    return answer(context, await service.compare(lambda: encode({"similar": find()})))
 
 
 @route("POST", "/v1/snippets", Role.READ, gives={"snippets": list[Snippet | None]})
@@ -422,9 +429,9 @@ async def collapse(
     _check_count(urls, service)
 
     def collapsed() -> dict[str, Any]:
-        collapser = Collapser(service.store.clusters, taken or ())
-        kept = [url for url in urls if collapser.keeps(keys.row_key(url))]
-        return {"urls": kept, "taken": None if taken is None else sorted(collapser.taken)}
+        clusters, groups = service.store.clusters, set(taken or ())
+        kept = [url for url in urls if clusters.is_first(keys.row_key(url), groups)]
+        return {"urls": kept, "taken": None if taken is None else sorted(groups)}
 
     return await ask(context, service, collapsed)
 
@@ -648,21 +655,10 @@ async def read_modify_write(
     return reply(context, {"cells": await service.write(service.store.cells.read_modify_write, row, rules)})
 
 
-class SentNote(NamedTuple):
-    """A note of a capture, by `url` or `row_key`; the value null removes it."""
-
-    timestamp: int
-    name: str
-    value: bytes | None = None
-    url: str | None = None
-    row_key: bytes | None = None
-
-
 @route("POST", "/v1/notes", Role.WRITE, gives={"changed": int}, is_long=True)
-async def put_notes(context: RequestContext, service: Service, *, notes: list[SentNote]) -> Response:
+async def put_notes(context: RequestContext, service: Service, *, notes: list[Note]) -> Response:
     """Set or remove what annotators say of captures; those that are gone get none."""
-    found = [Note(_row(note.url, note.row_key), note.timestamp, note.name, note.value) for note in notes]
-    return reply(context, {"changed": await service.write(service.store.cells.put_notes, found)})
+    return reply(context, {"changed": await service.write(service.store.cells.put_notes, notes)})
 
 
 CELLS: Final[list[Route]] = [read_row, slices, scan, apply, check_and_mutate, read_modify_write, put_notes]
@@ -700,11 +696,14 @@ BEAT_SECONDS: Final = 15
 """A stream of events says at least so often that it is there."""
 
 
-@route("POST", "/v1/jobs", Role.ADMIN, gives=Job, status=202)
+@route("POST", "/v1/jobs", Role.WRITE, gives=Job, status=202)
 async def start_job(
     context: RequestContext, service: Service, *, kind: str, options: dict[str, Any] = NO_OPTIONS
 ) -> Response:
-    """Start a compaction, sweep, backup, check, reindexing or indexing; see `docstore.serving.service` for options."""
+    """Start a compaction, sweep, backup, check, reindexing or indexing; see `docstore.serving.service` for options.
+
+    All but `dedup-stats` take the role admin."""
+    _check_role_of_job(context, kind)
     return reply(context, service.jobs.start(kind, options, is_local=context.is_local), 202)
 
 
@@ -739,10 +738,16 @@ async def follow_job(_context: RequestContext, service: Service, *, name: str) -
     return Response(200, events(), {"content-type": "text/event-stream"})
 
 
-@route("DELETE", "/v1/jobs/{name}", Role.ADMIN, gives=Job)
+@route("DELETE", "/v1/jobs/{name}", Role.WRITE, gives=Job)
 async def cancel_job(context: RequestContext, service: Service, *, name: str) -> Response:
-    """Ask a job to stop."""
+    """Ask a job to stop; takes the role that starts it."""
+    _check_role_of_job(context, service.jobs.find(name).job.kind)
     return reply(context, service.jobs.cancel(name))
+
+
+def _check_role_of_job(context: RequestContext, kind: str) -> None:
+    """A crawler counts duplicates to choose what it fetches next (`docstore frontier`); this changes nothing."""
+    check_role(context, Role.WRITE if kind == "dedup-stats" else Role.ADMIN)
 
 
 JOBS: Final[list[Route]] = [start_job, list_jobs, get_job, follow_job, cancel_job]

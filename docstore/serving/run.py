@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -45,28 +44,13 @@ EXIT_AT_ONCE: Final = 130
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Where a server listens.
-
-    Attributes:
-        url: of the API.
-        unix: path of its socket.
-        archive_url: of the archive API, or "".
-    """
-
-    url: str
-    unix: Path
-    archive_url: str
-
-
-def serve(store: DocumentStore, settings: Settings, on_ready: Callable[[Addresses], None], log: Log) -> None:
+def serve(store: DocumentStore, settings: Settings, on_ready: Callable[[Server], None], log: Log) -> None:
     """Serve a store until a signal stops it; the caller closes the store then.  In the main thread.
 
     Args:
         store: open, and used by nobody else.
         settings: where, and for whom.
-        on_ready: called when everything listens.
+        on_ready: called when everything listens, with the server, which says where.
         log: of requests.
     Raises:
         StoreUnavailable: a port or socket is taken.
@@ -88,9 +72,15 @@ class Server:
         store: open; the caller closes it.
         settings: where, and for whom.
         log: of requests.
+    Attributes:
+        url: of the API, once it listens.
+        unix: path of its socket, once it listens.
+        archive_url: of the archive API, once it listens; "" if it is not served.
     """
 
     def __init__(self, store: DocumentStore, settings: Settings, log: Log) -> None:
+        self.url = self.archive_url = ""
+        self.unix = Path()
         self._store = store
         self._settings = settings
         self._log = log
@@ -102,30 +92,29 @@ class Server:
         self._stopping: asyncio.Event | None = None
         self._is_told = False
 
-    def run(self, on_ready: Callable[[Addresses], None]) -> None:
+    def run(self, on_ready: Callable[[Server], None]) -> None:
         """Listen until told to stop; see `serve`."""
-        unix_path = self._settings.unix or default_socket_path(self._store.opened.path)
+        self.unix = (self._settings.unix or default_socket_path(self._store.opened.path)).absolute()
         before = sys.getswitchinterval()
         with contextlib.ExitStack() as stack:
             tcp = stack.enter_context(tcp_socket(self._settings.bind, self._settings.port))
-            unix = stack.enter_context(unix_socket(unix_path.absolute()))
-            stack.callback(remove_socket, unix_path.absolute())
+            unix = stack.enter_context(unix_socket(self.unix))
+            stack.callback(remove_socket, self.unix)
             stack.callback(sys.setswitchinterval, before)
             sys.setswitchinterval(SWITCH_SECONDS)
             listeners: list[tuple[Any, list[socket.socket]]] = [(self._api, [tcp, unix])]
-            archive_url = ""
             if self._settings.archive_port is not None:
                 archive = stack.enter_context(tcp_socket(self._settings.archive_bind, self._settings.archive_port))
-                archive_url = self._settings.archive_url or _url(archive)
+                self.archive_url = self._settings.archive_url or _url(archive)
                 app = self._archive_app()
                 stack.callback(app.close)
                 listeners.append((logged(app, "archive", self._service.metrics, self._log), [archive]))
-            self._service.archive_url = archive_url
-            addresses = Addresses(_url(tcp), unix_path.absolute(), archive_url)
+            self._service.archive_url = self.archive_url
+            self.url = _url(tcp)
             gc.freeze()  # what is there stays: a full collection need not look at it
             stack.enter_context(full_collections_by_clock())
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(self._run(listeners, addresses, on_ready))
+                runner.run(self._run(listeners, on_ready))
 
     def stop(self) -> None:
         """Tell it to stop; from any thread, or a signal handler."""
@@ -143,12 +132,7 @@ class Server:
             self._log.write("stopping", signal=signal.Signals(number).name)
             self.stop()
 
-    async def _run(
-        self,
-        listeners: list[tuple[Any, list[socket.socket]]],
-        addresses: Addresses,
-        on_ready: Callable[[Addresses], None],
-    ) -> None:
+    async def _run(self, listeners: list[tuple[Any, list[socket.socket]]], on_ready: Callable[[Server], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         if self._is_told:
@@ -156,13 +140,13 @@ class Server:
         tasks = [asyncio.create_task(self._listen(*one)) for one in listeners]
         try:
             await self._started(tasks)
-            self._store.opened.publish_server(f"unix:{addresses.unix}")
-            on_ready(addresses)
+            self._store.opened.publish_server(f"unix:{self.unix}")
+            on_ready(self)
             self._log.write(
                 "listening",
-                url=addresses.url,
-                unix=str(addresses.unix),
-                archive=addresses.archive_url or None,
+                url=self.url,
+                unix=str(self.unix),
+                archive=self.archive_url or None,
                 pid=os.getpid(),
             )
             stop = asyncio.create_task(self._stopping.wait())

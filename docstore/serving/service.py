@@ -25,7 +25,7 @@ from docstore.model.capture import BODY, MAIN, STORED_KNOWN, STORED_REFUSED
 from docstore.model.errors import CommitUnknown, DocstoreError, InvalidArgument, StorageError
 from docstore.model.plain import plain
 from docstore.model.types import Page, PutResult, micros
-from docstore.reading.documents import Document, DocumentReader, LongDocument
+from docstore.reading.documents import Document, DocumentReader, TakesLong
 from docstore.reports.check import check
 from docstore.reports.dedup import dedup_stats
 from docstore.reports.survey import survey
@@ -47,6 +47,11 @@ LONG_BYTES = 1 << 20
 """A body whose digest takes milliseconds."""
 NOT_MODIFIED = 304
 STREAMERS = 2
+COMPARERS = 12
+"""Threads for requests that analyse a body, which may take long."""
+COMPARED_AT_A_TIME = 6
+SLOW_SECONDS = 2.0
+"""A request whose analysis takes longer is overtaken by later ones."""
 LEAST_FREE_BYTES = 1 << 20
 """Below, a write of one page may fail."""
 MORE_FREE_BYTES = 4 << 20
@@ -98,6 +103,9 @@ class Service:
         self._readers = ThreadPoolExecutor(READERS, "docstore-read")
         self._streamers = ThreadPoolExecutor(STREAMERS, "docstore-stream")
         self._writers = ThreadPoolExecutor(WRITERS, "docstore-put")
+        self._comparers = ThreadPoolExecutor(COMPARERS, "docstore-compare")
+        self._comparing: list[asyncio.Future[Any]] = []
+        self._turns = asyncio.Semaphore(COMPARED_AT_A_TIME)
         self._streams: WeakSet[object] = WeakSet()
         self._writing = 0
         self.reading_all = asyncio.Lock()
@@ -138,7 +146,7 @@ class Service:
             if not follows:
                 return make(self._short_reader.get(keys.row_key(url), at=moment, families=families))
             return make(self._short_reader.find(url, at=moment, versions=1, families=families, **follows))
-        except LongDocument:
+        except TakesLong:
             return await self.read(lambda: make(self.store.get(url, at=at, families=families, **follows)))
 
     async def read_of_page(self, url: str, call: Callable[[], _T]) -> _T:
@@ -151,6 +159,25 @@ class Service:
     async def read_much(self, call: Callable[..., _T], *args: Any) -> _T:
         """Call what reads a part of a stream, in threads of their own: a look-up waits for no stream."""
         return await asyncio.get_running_loop().run_in_executor(self._streamers, call, *args)
+
+    async def compare(self, call: Callable[..., _T], *args: Any) -> _T:
+        """Call what analyses a body and compares it, in threads of their own: nobody waits long for a slow one.
+
+        Raises:
+            Refusal: 429, so many are worked on that this one would wait.
+        """
+        self._comparing = [one for one in self._comparing if not one.done()]
+        if len(self._comparing) >= COMPARERS:
+            raise busy(f"{COMPARERS} pages are compared, which is the most")
+        turn = self._compared_in_turn(call, *args)
+        self._comparing.append(asyncio.ensure_future(turn))
+        return await asyncio.shield(self._comparing[-1])
+
+    async def _compared_in_turn(self, call: Callable[..., _T], *args: Any) -> _T:
+        async with self._turns:
+            work = asyncio.get_running_loop().run_in_executor(self._comparers, call, *args)
+            await asyncio.wait([work], timeout=SLOW_SECONDS)
+        return await work
 
     def begin_stream(self, stream: object) -> None:
         """Count a stream until `end_stream`, or until nobody has it: its client may go before it begins.
@@ -243,6 +270,7 @@ class Service:
         self._writers.shutdown()
         self._readers.shutdown()
         self._streamers.shutdown()
+        self._comparers.shutdown()
 
     def free_bytes(self) -> int:
         """Room on the disk of the store; 0 if the disk does not say."""

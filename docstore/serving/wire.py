@@ -33,6 +33,7 @@ import msgpack
 import zstandard
 
 from docstore.model.errors import (
+    EXIT_NOTHING_FOUND,
     CommitUnknown,
     CorruptionError,
     DocstoreError,
@@ -450,6 +451,8 @@ _BY_NAME: Final = {kind.__name__: kind for kind in STATUS} | {
 """By name; the last two are the server's own: no such right, and no such route or job."""
 INTERNAL: Final = "Internal"
 """Class of what is no `DocstoreError`: a fault of the server."""
+ABSENT: Final = "Absent"
+"""Class of the only 404 that means that nothing was found: the store has no such page."""
 _CORRUPTION_WORDS: Final = ("path", "expected", "found", "remedy")
 _MESSAGE_LIMIT: Final = 4000
 
@@ -474,7 +477,7 @@ def error_fields(error: Exception, *, name: str = "", retry_after: float | None 
     fields: dict[str, Any] = {
         "class": name or kind.__name__,
         "message": str(error),
-        "exit_code": error.exit_code,
+        "exit_code": EXIT_NOTHING_FOUND if name == ABSENT else _BY_NAME.get(name, kind).exit_code,
         "retry_after": retry_after or None,
     }
     if isinstance(error, CorruptionError):

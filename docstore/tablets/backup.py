@@ -193,7 +193,8 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
         raise InvalidArgument(f"there is no backup in {folder}; name the folder that `docstore backup` wrote")
     content = _read(files, folder)
     files.make_folder(target, PRIVATE)
-    _begin_restore(files, target, files.read_whole(folder / BACKUP_FILE))
+    if not _begin_restore(files, target, files.read_whole(folder / BACKUP_FILE)):
+        return
     wanted = {Path(SEGMENT_DIRECTORY, name): int(length) for name, length in content["segments"].items()}
     whole = [Path(DICTIONARY_DIRECTORY, name) for name in content["dictionaries"]]
     whole += [Path(SET_ASIDE_DIRECTORY, name) for name in content["set_aside"]]
@@ -222,8 +223,10 @@ def restore(folder: Path, target: Path, files: Files | None = None, on_progress:
     files.unlink(target / RESTORE_FILE)
 
 
-def _begin_restore(files: Files, target: Path, of_backup: bytes) -> None:
+def _begin_restore(files: Files, target: Path, of_backup: bytes) -> bool:
     """Mark a folder as one that a restore fills, so that the same restore goes on there after an interruption.
+
+    Returns False if the same restore was complete but for this mark.
 
     Args:
         files: the file system.
@@ -231,14 +234,19 @@ def _begin_restore(files: Files, target: Path, of_backup: bytes) -> None:
         of_backup: content of the file BACKUP; files that were restored from another state of a backup are removed.
     """
     marker, names = target / RESTORE_FILE, files.names(target)
+    is_same = RESTORE_FILE in names and files.read_whole(marker) == of_backup
+    if is_same and FORMAT_FILE in names:
+        files.unlink(marker)
+        return False
     if set(names) - {RESTORE_FILE + ".new"} and (RESTORE_FILE not in names or FORMAT_FILE in names):
         raise InvalidArgument(f"{target} is not empty; name an empty or a new folder")
-    if RESTORE_FILE in names and files.read_whole(marker) == of_backup:
-        return
+    if is_same:
+        return True
     for name in (*FOLDERS, ENGINE_DIRECTORY):
         if name in names:
             shutil.rmtree(target / name)
     files.replace_whole(marker, of_backup)
+    return True
 
 
 def _open_runs(opened: LocalBackend) -> _OpenRuns:

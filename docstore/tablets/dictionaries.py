@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -324,36 +324,26 @@ class Contents(Protocol):
         ...
 
 
-class Tablets(Protocol):
-    """Gives the tablet of a row; see `Manifest`."""
-
-    def tablet_for(self, row_key: bytes) -> Tablet:
-        """The tablet that a row belongs to."""
-        ...
-
-
-class Scopes(Protocol):
-    """Rows of an engine that name the dictionary of each scope."""
-
-    def read_row(self, table: str, row_key: bytes) -> Sequence[Cell]:
-        """The cells of a row."""
-        ...
-
-
 class SiteDictionaries:
     """Chooses the dictionary of each value, and makes new ones from the values.
 
     REQUIRES: the committer's lock.
 
+    Args:
+        files: the dictionaries, by checksum.
+        read_row: reads a row of a table; the row of a scope names its dictionary.
+        tablet_of: gives the number of the tablet of a row key.
     Attributes:
         unreadable: dictionaries that cannot be read; their scopes make new ones.
     """
 
-    def __init__(self, files: Contents, engine: Scopes, tablets: Tablets) -> None:
+    def __init__(
+        self, files: Contents, read_row: Callable[[str, bytes], Sequence[Cell]], tablet_of: Callable[[bytes], int]
+    ) -> None:
         self.unreadable = UnreadableValues()
         self._files = files
-        self._engine = engine
-        self._tablets = tablets
+        self._read_row = read_row
+        self._tablet_of = tablet_of
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
         self._sample_bytes = 0
         self._changed: dict[bytes, bytes] = {}
@@ -471,7 +461,7 @@ class SiteDictionaries:
         if scope is not None:
             self._scopes.move_to_end(name)
             return scope
-        stored = self._engine.read_row("meta", DICTIONARY_ROW_PREFIX + name)
+        stored = self._read_row("meta", DICTIONARY_ROW_PREFIX + name)
         if stored:
             stage, checksum = stored[0].value[0], stored[0].value[1:]
             scope = _Scope(checksum, stage)
@@ -489,7 +479,7 @@ class SiteDictionaries:
 
     def _tablet(self, row_key: bytes, column: Column) -> tuple[bytes, _Scope]:
         """The name of a row's tablet, and its scope."""
-        name = b"tablet " + self._tablets.tablet_for(row_key).number.to_bytes(8, "big") + _COLUMN_NAMES[column]
+        name = b"tablet " + self._tablet_of(row_key).to_bytes(8, "big") + _COLUMN_NAMES[column]
         return name, self._scope(name)
 
     def _sample(self, name: bytes, scope: _Scope, raw: bytes) -> None:

@@ -214,7 +214,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries)
-    dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
+    dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
     replaced = {
         "engine": engine,
         "bodies": bodies,

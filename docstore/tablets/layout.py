@@ -91,6 +91,7 @@ if TYPE_CHECKING:
 
 
 SALVAGE = "take what you need with `docstore tool salvage`, then remove the file"
+SALVAGE_IN_PLACE = "take what you need with `docstore tool salvage`; an open that may write sets them aside"
 RESTORE = "restore a backup, or take bodies and texts from the records with `docstore tool salvage`"
 
 PUT_BACK = (
@@ -210,25 +211,29 @@ class LocalBackend:
             if names and not (read.bases <= names.bases and read.dictionaries <= names.dictionaries):
                 what = "its row does not name all bases and dictionaries that its records need"
                 yield Problem(f"segment {segment.number}", what, "report this: compaction may free a base too early")
-        for file in self.set_aside:
-            yield Problem(f"{SET_ASIDE_DIRECTORY}/{file.name}", self._salvageable(file), SALVAGE)
+        yield from map(self._of_records, self.set_aside)
 
     def remarks(self) -> Iterator[Problem]:
         """See `Backend`: records of commits that were not finished, or were lost with the end of LevelDB's log."""
         for file in self.unfinished:
-            what = f"a commit that a crash stopped, or that LevelDB's log has lost: {self._salvageable(file)}"
-            yield Problem(f"{SET_ASIDE_DIRECTORY}/{file.name}", what, SALVAGE)
+            where, what, remedy = self._of_records(file)
+            yield Problem(where, f"a commit that a crash stopped, or that LevelDB's log has lost: {what}", remedy)
 
-    def _salvageable(self, file: SetAside) -> str:
+    def _of_records(self, file: SetAside) -> Problem:
         """What a salvage would find in a file of records that no row names."""
-        handle = self.files.open_read(self.path / SET_ASIDE_DIRECTORY / file.name)
-        records = walk_records(handle, file.segment, SEGMENT_HEADER_BYTES, handle.length_bytes())
+        folder = SEGMENT_DIRECTORY if file.is_in_place else SET_ASIDE_DIRECTORY
+        handle = self.files.open_read(self.path / folder / file.name)
+        start = file.start if file.is_in_place else SEGMENT_HEADER_BYTES
+        records = walk_records(handle, file.segment, start, handle.length_bytes())
         values = [record for _, record in records if not isinstance(record, Damage) and record.kind == RECORD_VALUE]
         bodies = sum((record.family, record.qualifier) == BODY for record in values)
         texts = sum((record.family, record.qualifier) == MAIN for record in values)
-        return (
-            f"records that no row names, set aside: {bodies} bodies and {texts} texts with their URLs and times, "
-            "without status and headers"
+        place = f"from byte {start} on" if file.is_in_place else "set aside"
+        return Problem(
+            f"{folder}/{file.name}",
+            f"records that no row names, {place}: {bodies} bodies and {texts} texts with their URLs and times, without "
+            "status and headers",
+            SALVAGE_IN_PLACE if file.is_in_place else SALVAGE,
         )
 
     def stored_bytes(self) -> int:
@@ -412,12 +417,12 @@ class Layout:
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder)
-            dictionaries = SiteDictionaries(dictionary_files, engine, manifest)
+            dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
             values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.stored_value)
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
-        listed = list_set_aside(self._files, aside)
+        listed = [*list_set_aside(self._files, aside), *recovery.in_place]
         return LocalBackend(
             self._path,
             lock,

@@ -67,9 +67,10 @@ class SetAside(NamedTuple):
     Attributes:
         name: of the file.
         segment: number of the segment that its records were written to.
-        length_bytes: of the file.
+        length_bytes: of the file; for a segment, of these records.
         is_unfinished: its group may never have been committed.
         start: where its records began in the segment.
+        is_in_place: it is the segment itself: a store that is open for reading only moves nothing.
     """
 
     name: str
@@ -77,6 +78,7 @@ class SetAside(NamedTuple):
     length_bytes: int
     is_unfinished: bool = False
     start: int = 0
+    is_in_place: bool = False
 
 
 def judge(handle: ReadFile, segment: int, start: int, group: int, segments: Collection[int]) -> Surplus:

@@ -181,6 +181,11 @@ class Manifest:
         end = ranges[index + 1].start if index + 1 < len(ranges) else None
         return Tablet(item.number, item.start, end, item.raw_bytes)
 
+    def tablet_number(self, row_key: bytes) -> int:
+        """The number of the tablet that a row belongs to."""
+        ranges = self._ranges  # one read: a split replaces the list
+        return ranges[bisect_right(ranges, row_key, key=_START_OF) - 1].number
+
     def segments(self) -> list[SegmentRow]:
         """All segments as they are committed, by number."""
         return [row for _, row in sorted(self._segments.items())]
@@ -225,7 +230,7 @@ class Manifest:
         if plan.counts:
             totals = Counter(self._totals)
             totals.update(plan.counts)
-            self._sealed_totals = {name: count for name, count in totals.items() if count}
+            self._sealed_totals = {name: count for name, count in totals.items() if count > 0}
         self._sealed_segments, begun_or_ended = self._changed_segments(progress)
         plan.write(Stage.NUMBERS, [self._counters(1, self._sealed_segments, sizes)])
         plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended))

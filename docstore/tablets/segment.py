@@ -32,7 +32,7 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.storage.files import AppendFile, Files, ReadFile
-from docstore.tablets.leftovers import Surplus, judge, list_set_aside, remove_unfinished, set_aside
+from docstore.tablets.leftovers import SetAside, Surplus, judge, list_set_aside, remove_unfinished, set_aside
 from docstore.tablets.record import (
     Damage,
     Record,
@@ -162,6 +162,7 @@ class Recovery(NamedTuple):
         gone: draining segments whose file is removed already; their rows can be removed.
         set_aside: names of files with records that a commit must have named, and no row names.
         last_group: highest number of a mark after the committed bytes; 0 for none.
+        in_place: if the store is open for reading only, records that would be set aside.
     """
 
     lost: tuple[LostRange, ...] = ()
@@ -170,6 +171,7 @@ class Recovery(NamedTuple):
     gone: tuple[int, ...] = ()
     set_aside: tuple[str, ...] = ()
     last_group: int = 0
+    in_place: tuple[SetAside, ...] = ()
 
     def is_lost(self, ref: bytes) -> bool:
         """Whether any byte of this ref's record is lost."""
@@ -322,7 +324,15 @@ class ValueLog:
         active = [row for row in by_number.values() if row.state == SEGMENT_ACTIVE]
         if len(active) == 1 and not self._read_only and not any(item.segment == active[0].number for item in lost):
             self._reopen(active[0], surplus.get(active[0].number))
-        return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group)
+        in_place = []
+        for number, rest in surplus.items() if self._read_only else ():
+            is_leftover = rest.is_leftover(group, last_group)
+            if rest.holds_next or not is_leftover:
+                start = by_number[number].committed_bytes if number in by_number else SEGMENT_HEADER_BYTES
+                length_bytes = self._files.length_bytes(self.path(number)) - start
+                in_place.append(SetAside(self.path(number).name, number, length_bytes, is_leftover, start, True))
+        parts = lost, cut, orphans, gone, aside
+        return Recovery(*map(tuple, parts), last_group, tuple(in_place))
 
     def _refuse_foreign(self, handle: ReadFile, segment: int) -> None:
         """Refuse a segment of another store: it may have records where refs of this store point."""

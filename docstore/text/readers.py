@@ -3,7 +3,8 @@
 A reader takes a body and its Content-Type and gives a `Text`.  For bad input it raises only `Unreadable`, whose message
 is for the user.  Time is linear in the body; the caller limits the body.
 
-The first rule that matches the body's head (first 1024 bytes, after a byte order mark) selects the reader:
+The first rule that matches the body's head (first 1024 bytes, after a byte order mark and after messages of PHP before
+a feed or site map) selects the reader:
 
 1. a body that starts as a PDF: `pdf`, if the extra is installed; as a PNG, GIF, JPEG, ZIP or RAR file: no reader; gzip:
    the reader of the XML in it, if that is a feed or site map;
@@ -60,15 +61,7 @@ _FIRST_STEP_BYTES: Final = 512
 _LAST_STEP_BYTES: Final = 64 << 10
 _PDF: Final = b"%PDF-"
 _BINARY_STARTS: Final = (_PDF, b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!\x1a")
-_HEAD_BYTES: Final = 1024
-_UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _CONTROLS: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_WARNINGS_BYTES: Final = 4096
-_LIST: Final = re.compile(rb"(?:<\?xml[^>]*>\s*)?<(?:rss|feed|rdf:rdf|urlset|sitemapindex)[\s>]", re.IGNORECASE)
-_ROOT: Final = re.compile(
-    rb"(?:\xef\xbb\xbf)?(?:\s++|<\?(?s:.*?)\?>|<!--(?s:.*?)-->|<!(?!--)[^>]*+>|(?!))*+"
-    rb"<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)"
-)
 
 
 class Unreadable(Exception):
@@ -105,25 +98,6 @@ def media_type_of(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
-def _without_warnings(body: bytes) -> bytes:
-    """A body without messages of PHP before a feed or site map."""
-    start = _LIST.search(body, 0, _WARNINGS_BYTES)
-    return body[start.start() :] if start and b" on line " in body[: start.start()] else body
-
-
-def _head(body: bytes) -> bytes:
-    head = _without_warnings(body[:_WARNINGS_BYTES])[:_HEAD_BYTES]
-    if head.startswith(_UTF_16_MARKS):
-        return head[2:].replace(b"\0", b"")
-    return head.replace(b"\0", b"") if b"\0" in head and docstore_native.wide_charset(head) else head
-
-
-def _root(head: bytes) -> bytes:
-    """Local name of the first element, in lower case; b"" if there is none in the head."""
-    match = _ROOT.match(head)
-    return match[1].lower() if match else b""
-
-
 def is_html(body: bytes, content_type: str | None) -> bool:
     """Whether a body is read as HTML, by the rules at the head of this file."""
     return docstore_native.is_html(body, content_type or "")
@@ -147,17 +121,17 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
     media_type = media_type_of(content_type)
     if body.startswith(_GZIP):
         body = _unpacked(body)
-        if _root(_head(body)) not in LIST_ROOTS:
+        if docstore_native.head_and_root(body)[1] not in LIST_ROOTS:
             return None
         media_type, content_type = "", None
     if body.startswith(_PDF):
         return pdf_text(body)
     if body.startswith(_BINARY_STARTS):
         return None
-    body = _without_warnings(body[:TEXT_LIMIT_BYTES])
-    head = _head(body)
+    body = body[docstore_native.warnings_bytes(body) : TEXT_LIMIT_BYTES]
+    head, root = docstore_native.head_and_root(body)
     is_xml = media_type in XML_TYPES or media_type.endswith("+xml")
-    is_list = (not media_type or media_type in HTML_TYPES) and _root(head) in LIST_ROOTS
+    is_list = (not media_type or media_type in HTML_TYPES) and root in LIST_ROOTS
     if is_xml or is_list or (not media_type and _starts_xml(head)):
         from docstore.text.vocabulary import read as read_xml  # lxml is imported only for XML
 

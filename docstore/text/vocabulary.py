@@ -3,9 +3,12 @@
 A `Vocabulary` gives the paths of entries in a document of its roots, and for the page and for each entry the paths of
 title, text and so on, best first.  A *path* is names joined by ``/``, from the root or the entry; ``@name`` at its end
 is an attribute.  An element with an attribute `rel` is named ``link[alternate]``; one with ``isPermaLink="false"`` is
-``guid[false]``.  Names without prefix are of the root's own namespace.  Other names have the prefix of `NAMESPACES`,
-whatever the document's prefix is; in a namespace that is not there they have the document's prefix.  A prefix that is
-not declared is read as in `NAMESPACES`.
+``guid[false]``.  ``line[AUTHOR=]`` at the end of a path is an element ``line`` with the text ``AUTHOR=value``; its
+value is what follows the sign.
+
+Names without prefix are of the root's own namespace.  Other names have the prefix of `NAMESPACES` or of the vocabulary,
+whatever the document's prefix is; in a namespace that is not there they have the document's prefix.  A prefix that a
+document does not declare is read as in these tables.  One that neither table has is refused in a path.
 
 A value is HTML if it has markup, in elements or escaped, unless its `type` says that it is text (in Atom: only if its
 type says that it is HTML).  The main text of a page with entries is the title and text of each.
@@ -57,6 +60,7 @@ NAMESPACES: Final = {
     "http://www.itunes.com/dtds/podcast-1.0.dtd": "itunes",
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf",
     "http://www.w3.org/1999/xhtml": "xhtml",
+    "http://www.w3.org/XML/1998/namespace": "xml",
     "http://www.google.com/schemas/sitemap-news/0.9": "news",
     "http://www.google.com/schemas/sitemap-image/1.1": "image",
     "http://www.google.com/schemas/sitemap-video/1.1": "video",
@@ -65,7 +69,6 @@ NAMESPACES: Final = {
     "http://channel.netscape.com/rdf/simple/0.9/": "",
 }
 """Namespace -> prefix in paths."""
-_DECLARED: Final = {prefix: name for name, prefix in reversed(NAMESPACES.items()) if prefix}
 
 Paths = Mapping[str, tuple[str, ...]]
 """Field -> paths, best first."""
@@ -80,6 +83,7 @@ class Vocabulary(NamedTuple):
         page: paths from the root.
         entry: paths from an entry.
         is_plain: a value is text unless its `type` says that it is HTML.
+        namespaces: prefix of each namespace in paths.
     """
 
     roots: tuple[str, ...]
@@ -87,6 +91,7 @@ class Vocabulary(NamedTuple):
     page: Paths
     entry: Paths
     is_plain: bool = False
+    namespaces: Mapping[str, str] = NAMESPACES
 
 
 _RSS_DATES: Final = ("pubDate", "dc:date", "dcterms:issued", "atom:published", "atom:updated")
@@ -173,7 +178,7 @@ def read(body: bytes, content_type: str | None, vocabulary: str = "") -> Text | 
         return None
     first_line = prolog[0].count("\n")
     reading = _Reading(known)
-    problem = _feed(reading, _MENDED.sub(_mended, source[prolog.end() :]), first_line)
+    problem = _feed(reading, known, _MENDED.sub(_mended, source[prolog.end() :]), first_line)
     text = reading.done(encoding)
     if problem and not (text.main or text.title or text.entries):
         raise Unreadable(f"the XML is not well-formed: {problem}")
@@ -215,7 +220,7 @@ def _mended(match: re.Match[str]) -> str:
     return escape(html5.get(source[1:], source))
 
 
-def _feed(reading: _Reading, source: str, first_line: int) -> str:
+def _feed(reading: _Reading, vocabulary: Vocabulary, source: str, first_line: int) -> str:
     """Parse a root element; -> the first fatal error and its line, or ""."""
     parser = etree.XMLParser(
         target=cast(Any, reading),
@@ -225,22 +230,19 @@ def _feed(reading: _Reading, source: str, first_line: int) -> str:
         no_network=True,
         load_dtd=False,
     )
-    declared = " ".join(f'xmlns:{prefix}="{name}"' for prefix, name in _DECLARED.items())
+    names = {prefix: name for name, prefix in reversed(vocabulary.namespaces.items()) if prefix}
+    declared = " ".join(f'xmlns:{prefix}="{escape(name)}"' for prefix, name in names.items())
     encoded = f"<wrapper {declared}>{source}</wrapper>".encode()
     try:
         for start in range(0, len(encoded), CHUNK_BYTES):
             parser.feed(encoded[start : start + CHUNK_BYTES])
         parser.close()
-    except _Enough:
+    except OverflowError:  # the document exceeds a limit; the rest is not read
         return ""
     except etree.XMLSyntaxError as error:
         return str(error)
     fatal = next((entry for entry in parser.feed_error_log if entry.level >= etree.ErrorLevels.FATAL), None)
     return f"{fatal.message} in line {fatal.line + first_line}" if fatal else ""
-
-
-class _Enough(Exception):
-    """The document exceeds a limit; the rest is not read."""
 
 
 class _Item:
@@ -266,15 +268,28 @@ class _Item:
         return "\n".join(self.values.get(field, (0, []))[1])
 
 
+_Wanted = Mapping[str, tuple[str, int]]
+"""Of an element or attribute: field and rank of its path, by the key that its text begins with, or by ""."""
+_KEYED: Final = re.compile(r"(.+)\[([^\[\]=]+)=\]")
+
+
+def _wanted_by_path(paths: Paths) -> dict[str, _Wanted]:
+    """What is read at each path of a table."""
+    wanted: dict[str, dict[str, tuple[str, int]]] = {}
+    for field, several in paths.items():
+        for rank, path in enumerate(several):
+            keyed = _KEYED.fullmatch(path)
+            place, key = keyed.groups() if keyed else (path, "")
+            wanted.setdefault(place, {})[key] = field, rank
+    return {**wanted}
+
+
 class _Reading:
     """Target of the parser: tracks the path, and collects the values of the vocabulary's paths."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._tables = [
-            {path: (field, rank) for field, paths in table.items() for rank, path in enumerate(paths)}
-            for table in (vocabulary.page, vocabulary.entry)
-        ]
+        self._tables = _wanted_by_path(vocabulary.page), _wanted_by_path(vocabulary.entry)
         self._page = _Item(0)
         self._entry: _Item | None = None
         self._entries: list[_Item] = []
@@ -288,8 +303,8 @@ class _Reading:
         """Names from below the root to the open element, or to the element whose value is read."""
         self._bases = [""]
         self._is_over = False
-        self._field: tuple[str, int] | None = None
-        """Field and rank of the path whose value is read."""
+        self._wanted: _Wanted | None = None
+        """What the element is read for whose value is read."""
         self._field_depth = 0
         self._is_html = self._is_tagged = False
         self._pieces: list[str] = []
@@ -300,11 +315,11 @@ class _Reading:
         """An element begins."""
         self._elements += 1
         if self._elements > MOST_ELEMENTS:
-            raise _Enough
+            raise OverflowError
         self._depth += 1
         if self._depth == 1 or self._is_over:
             return
-        if self._field is not None:
+        if self._wanted is not None:
             if not self._is_tagged:
                 self._pieces = [escape(piece, quote=False) for piece in self._pieces]
                 self._is_tagged = True
@@ -326,14 +341,12 @@ class _Reading:
         self._depth -= 1
         if not self._depth or self._is_over:
             return
-        if self._field is not None:
+        if self._wanted is not None:
             if self._depth >= self._field_depth:
                 self._pieces.append(f"</{tag.rpartition('}')[2]}>")
                 return
-            field, rank = self._field
-            item = self._entry or self._page
-            item.take(field, rank, self._value(field, "".join(self._pieces), self._is_html or self._is_tagged))
-            self._field, self._pieces = None, []
+            self._take(self._wanted, "".join(self._pieces), self._is_html or self._is_tagged)
+            self._wanted, self._pieces = None, []
         if self._entry is not None and self._entry.depth == len(self._path):
             self._entry = None
         if self._path:
@@ -343,7 +356,7 @@ class _Reading:
 
     def data(self, text: str) -> None:
         """Text of the open element."""
-        if self._field is not None:
+        if self._wanted is not None:
             self._pieces.append(escape(text, quote=False) if self._is_tagged else text)
 
     def close(self) -> None:
@@ -355,17 +368,17 @@ class _Reading:
         """Look up the element that has just begun."""
         if self._entry is None and self._path and "/".join(self._path) in self._vocabulary.entries:
             if len(self._entries) == MOST_ENTRIES:
-                raise _Enough
+                raise OverflowError
             self._entry = _Item(len(self._path))
             self._entries.append(self._entry)
         item, table = (self._entry, self._tables[1]) if self._entry else (self._page, self._tables[0])
         path = "/".join(self._path[item.depth :])
         for key, value in attributes.items():
-            wanted = table.get(f"{path}@{'xml:lang' if key == f'{XML}lang' else self._name(key)}")
+            wanted = table.get(f"{path}@{self._name(key)}")
             if wanted is not None:
-                item.take(*wanted, self._value(wanted[0], value, is_html=False))
-        self._field = table.get(path) if path else None
-        if self._field is not None:
+                self._take(wanted, value, is_html=False)
+        self._wanted = table.get(path) if path else None
+        if self._wanted is not None:
             self._field_depth, self._pieces, self._is_tagged = self._depth, [], False
             kind = attributes.get("type", "").strip().lower()
             self._is_html = kind not in ("text", "text/plain") and bool(kind or not self._vocabulary.is_plain)
@@ -381,11 +394,19 @@ class _Reading:
         known = self._names.get(tag)
         if known is None:
             namespace, _, local = tag.rpartition("}")
-            prefix = "" if namespace == self._own_namespace else NAMESPACES.get(namespace[1:])
+            prefix = "" if namespace == self._own_namespace else self._vocabulary.namespaces.get(namespace[1:])
             if prefix is None:
                 prefix = self._prefixes.get(namespace[1:], "")
             known = self._names[tag] = f"{prefix}:{local}" if prefix else local
         return known
+
+    def _take(self, wanted: _Wanted, text: str, is_html: bool) -> None:
+        """Give the page or the entry the value of an element or attribute, or what follows its key."""
+        key, sign, rest = text.partition("=")
+        for name, value in (("", text), *([(key.strip(), rest)] if sign else [])):
+            if name in wanted:
+                field, rank = wanted[name]
+                (self._entry or self._page).take(field, rank, self._value(field, value, is_html))
 
     def _value(self, field: str, text: str, is_html: bool) -> str:
         if field == "link":
@@ -431,6 +452,8 @@ def _joined(base: str, reference: str) -> str:
 
 # --- the user's vocabularies
 
+_PREFIX: Final = re.compile(r"(?!xml)[^\W\d][\w.-]*")
+
 
 @lru_cache(maxsize=4)
 def parse(source: str) -> tuple[Vocabulary, ...]:
@@ -449,7 +472,8 @@ def parse(source: str) -> tuple[Vocabulary, ...]:
 def _vocabulary(name: str, table: Any) -> Vocabulary:
     if not isinstance(table, dict) or not isinstance(table.get("entry", {}), dict):
         raise InvalidArgument(f"the vocabulary {name!r} must be a table such as [{name}], its entry [{name}.entry]")
-    page = {key: paths for key, paths in table.items() if key not in ("roots", "entries", "entry")}
+    page = {key: paths for key, paths in table.items() if key not in ("roots", "entries", "entry", "namespaces")}
+    namespaces = _namespaces(name, table.get("namespaces", {}))
     tables = (("", page), ("entry.", table.get("entry", {})))
     for where, paths in (("", {key: table[key] for key in ("roots", "entries") if key in table}), *tables):
         for key, value in paths.items():
@@ -457,9 +481,35 @@ def _vocabulary(name: str, table: Any) -> Vocabulary:
                 raise InvalidArgument(f"{name}.{where}{key}: no such field; a vocabulary has {', '.join(FIELDS)}")
             if not isinstance(value, list) or not all(isinstance(path, str) and path for path in value):
                 raise InvalidArgument(f"{name}.{where}{key} must be a list of paths such as ['head/title']")
+            for path in value:
+                _check_prefixes(f"{name}.{where}{key}", path, set() if key == "roots" else {*namespaces.values()})
     if not table.get("roots"):
         raise InvalidArgument(f"the vocabulary {name!r} names no root element: write roots = ['article']")
     of_page, of_entry = ({key: tuple(value) for key, value in paths.items()} for _, paths in tables)
     if bool(of_entry) != bool(table.get("entries")):
         raise InvalidArgument(f"the vocabulary {name!r} needs both entries and [{name}.entry], or neither")
-    return Vocabulary(tuple(table["roots"]), tuple(table.get("entries", ())), of_page, of_entry)
+    entries = tuple(table.get("entries", ()))
+    return Vocabulary(tuple(table["roots"]), entries, of_page, of_entry, namespaces=namespaces)
+
+
+def _namespaces(name: str, declared: Any) -> Mapping[str, str]:
+    """Prefixes by namespace: the built-in ones and those that a vocabulary declares."""
+    is_table = isinstance(declared, dict) and all(isinstance(uri, str) and uri for uri in declared.values())
+    if not is_table or not all(_PREFIX.fullmatch(prefix) for prefix in declared):
+        raise InvalidArgument(f"[{name}.namespaces] must map prefixes to namespaces, such as geo = 'urn:example:geo'")
+    built_in = {uri: prefix for uri, prefix in NAMESPACES.items() if prefix not in declared}
+    return built_in | {uri: prefix for prefix, uri in declared.items()}
+
+
+def _check_prefixes(where: str, path: str, declared: set[str]) -> None:
+    """Refuse a path that names a prefix without a namespace: it would match nothing."""
+    for step in re.split("[/@]", re.sub(r"\[[^\]]*\]", "", path)):
+        prefix, sign, _ = step.partition(":")
+        if sign and not declared:
+            raise InvalidArgument(f"{where}: write the root {path!r} without its prefix, whatever its namespace is")
+        if sign and prefix not in declared:
+            table = where.partition(".")[0]
+            raise InvalidArgument(
+                f"{where}: the prefix {prefix!r} of the path {path!r} is not declared; declared are "
+                f"{', '.join(sorted(filter(None, declared)))}; add [{table}.namespaces] with {prefix} = 'NAMESPACE'"
+            )

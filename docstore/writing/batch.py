@@ -424,8 +424,8 @@ def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) ->
     """What captures and visits without a body (304) add to the totals of a store.
 
     Names: `captures`, `visits`, `urls`, `body_bytes`, `crowded`, `doubtful_text`, `title_mismatch`, `verdict.KIND`,
-    `previous.KIND`, `stored.KIND`.  Totals count what was written; deletes and expiry do not lower them until a
-    compaction counts what is live (`maintenance.live_pages`).
+    `previous.KIND`, `stored.KIND`.  Deletes subtract the same.  GC policies do not lower the totals until a compaction
+    counts what is live (`maintenance.live_pages`).
 
     Args:
         captures: verdict and length of the body in bytes of each.

@@ -87,10 +87,12 @@ class PageDeleter:
             purge: also the anchor texts that its stored versions gave to other pages, and an interrupted compaction's
                 note; the next compaction of all tablets rewrites all segments.
         """
-        captures = self._posted(self._records(row_key))
+        records = list(self._records(row_key))
+        captures = self._posted(records)
         links = self._links(row_key) if purge else {}
         with self._committer.lock:
             plan = self._purging() if purge else Plan()
+            plan.counts = self._uncounted(records, is_whole_row=True)
             plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, links))
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
             plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, captures[:SLICE_POSTINGS]))
@@ -144,10 +146,12 @@ class PageDeleter:
         """Plan the next deletes, as many as go into a commit; gives the rows that change, and takes those that are
         done from what waits."""
         targets: dict[bytes, list[Mutation]] = {}
+        counts: Counter[str] = Counter()
         room = SLICE_POSTINGS
         while waiting and room > 0:
             row_key = waiting.pop()
-            gone, kept = without_crawl(list(self._records(row_key)), label)
+            records = list(self._records(row_key))
+            gone, kept = without_crawl(records, label)
             if not gone and not kept:
                 continue
             times = {record.timestamp for record in gone}
@@ -157,12 +161,29 @@ class PageDeleter:
                 waiting.append(row_key)
             gone = gone[:room]
             room -= len(gone)
+            counts.update(self._uncounted(gone, is_whole_row=len(gone) == len(records)))
             mutations: list[Mutation] = [record.cell() for record in kept]
             mutations += (DeleteCells(CAPTURE_FAMILY, b"", *_moment(record.timestamp)) for record in gone)
             mutations += self.forget(row_key, gone, plan)
             plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, mutations)])
             yield row_key
+        plan.counts = counts
         plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in targets.items()))
+
+    def _uncounted(self, records: Iterable[CaptureRecord], *, is_whole_row: bool) -> Counter[str]:
+        """What a delete of captures adds to the totals of the store: the negative of what their writes added."""
+        written: list[tuple[capture.StoredVerdict, int]] = []
+        visits = 0
+        for record in records:
+            if capture.VISIT in record.columns:
+                visits += 1
+            elif capture.VERDICT in record.columns:
+                with suppress(DocstoreError):  # damaged: the next compaction counts again
+                    verdict = capture.decode_verdict(self._values.fetch(record.columns[capture.VERDICT]))
+                    written.append((verdict, raw_bytes_of(record.columns.get(capture.BODY, INLINE_TAG))))
+        counts = counts_of(written, visits)
+        counts["urls"] = int(is_whole_row and bool(written))
+        return Counter({name: -count for name, count in counts.items()})
 
     def forget(self, row_key: bytes, records: Collection[CaptureRecord], plan: Plan) -> list[DeleteCells]:
         """Take away what captures have beside their records; the caller holds the lock, and changes the records.

@@ -64,6 +64,16 @@ class Browser:
         while self._next().get("method") != "Page.loadEventFired":
             pass
 
+    def follow(self, expression: str) -> None:
+        """Click an element that leads to another page, and wait until that is loaded."""
+        self.value(f"{expression}.click()")
+        self.await_load()
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the page."""
+        return int(self.value("performance.getEntriesByType('navigation')[0].responseStatus"))
+
     def value(self, expression: str) -> Any:
         """What an expression of JavaScript gives; policies of the page do not hold for it."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")

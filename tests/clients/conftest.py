@@ -122,7 +122,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
         folder = tmp_path_factory.mktemp("archive")
         make_store(folder, [*CAPTURES, *HARMFUL, alive]).close()
         with serving(folder / "store", archive_port=0) as served:
-            yield Archive(int(served.addresses.archive_url.rpartition(":")[2]), origin)
+            yield Archive(int(served.server.archive_url.rpartition(":")[2]), origin)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 def test_a_page_is_looked_up_and_compared_by_its_forms_and_links(served: Serving, browser: Browser) -> None:
-    browser.go(served.addresses.url + "/")
+    browser.go(served.server.url + "/")
     assert "rgb" in browser.value("getComputedStyle(document.querySelector('.figures div')).backgroundColor")
     assert browser.value("getComputedStyle(document.querySelector('.figures')).display") == "grid"
     assert browser.value("document.documentElement.scrollWidth <= innerWidth") is True
@@ -60,7 +60,7 @@ def test_a_page_is_looked_up_and_compared_by_its_forms_and_links(served: Serving
 
 def test_a_job_is_started_by_its_form(served: Serving, browser: Browser) -> None:
     """A form without a referrer has `Origin: null`, which is refused: the page's own policy must not make it so."""
-    browser.go(served.addresses.url + "/jobs")
+    browser.go(served.server.url + "/jobs")
     browser.value("document.querySelector('.starts form button').click()")
     browser.await_load()
     assert "report-1" in browser.value("document.querySelector('main').innerText")
@@ -69,7 +69,7 @@ def test_a_job_is_started_by_its_form(served: Serving, browser: Browser) -> None
 def test_a_page_fits_a_narrow_window(served: Serving, browser: Browser) -> None:
     browser.call("Emulation.setDeviceMetricsOverride", width=360, height=700, deviceScaleFactor=1, mobile=False)
     for path in ("/", "/list", "/hosts", "/jobs", "/clusters", "/page?url=https://a.example/other"):
-        browser.go(served.addresses.url + path)
+        browser.go(served.server.url + path)
         assert browser.value("document.documentElement.scrollWidth <= innerWidth") is True, path
 
 
@@ -82,7 +82,7 @@ def test_a_report_fits_a_phone_and_takes_the_colours_of_its_reader(
     path.write_text(report_html(survey(served.store)), encoding="utf-8")
     browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     browser.call("Emulation.setDeviceMetricsOverride", width=360, height=700, deviceScaleFactor=1, mobile=True)
-    for address in (path.as_uri(), served.addresses.url + "/list?verdict=new"):
+    for address in (path.as_uri(), served.server.url + "/list?verdict=new"):
         browser.go(address)
         assert browser.value("document.documentElement.scrollWidth <= innerWidth") is True, address
     browser.go(path.as_uri())
@@ -96,12 +96,12 @@ def test_a_report_fits_a_phone_and_takes_the_colours_of_its_reader(
 
 
 def test_the_report_of_a_server_is_shown_under_its_policy(served: Serving, browser: Browser) -> None:
-    browser.go(served.addresses.url + "/hosts")
+    browser.go(served.server.url + "/hosts")
     browser.value("document.querySelector('main form button').click()")
     browser.await_load()
     while "running" in served.http.get("/v1/jobs").text:
-        browser.go(served.addresses.url + "/jobs")
-    browser.go(served.addresses.url + "/report")
+        browser.go(served.server.url + "/jobs")
+    browser.go(served.server.url + "/report")
     assert browser.value("getComputedStyle(document.querySelector('.figures')).display") == "grid"
     assert "a.example" in browser.value("document.body.innerText")
     assert browser.said == []

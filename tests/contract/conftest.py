@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hbase_cluster import ADDRESSES, emptied_engine
+from hbase_cluster import ADDRESSES, emptied_engine, engine_of_its_own
 from memory_engine import MemoryEngine
 
 from docstore.storage.engine import Engine
@@ -36,3 +37,10 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     made = make(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture(params=ENGINES)
+def engine_of_one_test(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """For a test that leaves much behind in tables that others read."""
+    with engine_of_its_own() if request.param == "hbase" else closing(ENGINES[request.param](tmp_path)) as made:
+        yield made

@@ -54,7 +54,7 @@ INSIDE = {
     "repair",
 } | {"set_computed", "changes"}
 """What tools of this package use of an embedded store; no server gives it away."""
-OUTSIDE = {"about", "losses", "run_job"}
+OUTSIDE = {"about", "lost_commits", "run_job"}
 """What only a server has."""
 
 
@@ -104,7 +104,7 @@ def made(kind: str, folder: Any) -> Iterator[Any]:
             yield opened
     else:
         with serving(folder) as served:
-            url = served.addresses.url if kind == "remote over tcp" else f"unix:{served.addresses.unix}"
+            url = served.server.url if kind == "remote over tcp" else f"unix:{served.server.unix}"
             with connect(url) as connected:
                 yield connected
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from counts import few
+from counts import share
 from pages import changed, page, words
 from stores import contents
 
@@ -50,7 +50,7 @@ from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html"),)
 T0 = 1_700_000_000_000_000
-SAMPLE = few(6, 2)
+SAMPLE = share(6, 2)
 """States of each protocol that are tried where time is short."""
 BLOCK_BYTES = 512
 REFER = dict.fromkeys((VerdictKind.EXACT, VerdictKind.SAME_TEXT, VerdictKind.NEAR), Policy.REFERENCE)

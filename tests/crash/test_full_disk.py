@@ -25,6 +25,7 @@ from docstore.tablets.reserve import LEAST_BYTES, MOST_BYTES, RECOVERY_BYTES, SH
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
+VOCABULARY = words(0, 5000)
 GB = 1 << 30
 
 
@@ -192,8 +193,9 @@ def fill(disk: Path) -> None:
 
 
 def filler(number: int, noise_bytes: int = 8000) -> Page:
-    noise = random.Random(number).randbytes(noise_bytes)
-    return Page(f"https://a.example/{number}", page(words(number, 200)) + noise, 200, HTML, T0)
+    source = random.Random(number)
+    text = source.choices(VOCABULARY, k=200)
+    return Page(f"https://a.example/{number}", page(text) + source.randbytes(noise_bytes), 200, HTML, T0)
 
 
 def load(store: docstore.DocumentStore, pages: Iterator[Page]) -> int:

@@ -75,7 +75,12 @@ def test_records_behind_a_cut_log_are_set_aside_and_named(tmp_path: Path, share:
     path = killed(tmp_path)
     before = all_records(path)
     cut(max((path / "engine").glob("*.log")), share)
+    with docstore.open(path, read_only=True) as store:
+        while_reading = store.opened.lost_commits[0][:2], len(list(check(store.opened)))
+        assert store.opened.set_aside[0].is_in_place
+    assert all_records(path) == before and not (path / "set-aside").exists()
     with docstore.open(path) as store:
+        assert while_reading == (store.opened.lost_commits[0][:2], len(list(check(store.opened))))
         (commits,) = store.opened.lost_commits
         there = sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number))
         assert there % GROUP == 0
@@ -222,6 +227,11 @@ def test_the_last_commit_is_kept_if_leveldbs_log_has_lost_its_end(tmp_path: Path
     before = all_records(path)
     log = max((path / "engine").glob("*.log"))
     os.truncate(log, log.stat().st_size - 1)
+    with docstore.open(path, read_only=True) as store:  # it names them, too, and moves nothing
+        assert list(check(store.opened)) == []
+        (remark,) = store.opened.remarks()
+        assert remark.where == "segments/00000001.seg" and f"{GROUP} bodies and {GROUP} texts" in remark.what
+        assert not (path / "set-aside").exists()
     with docstore.open(path) as store:
         assert sum(store.get(one.url) is not None for number in range(GROUPS) for one in group(number)) == 55
         assert store.opened.lost_commits == () == store.opened.set_aside

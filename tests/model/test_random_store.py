@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from counts import few
+from counts import share
 
 import docstore
 from docstore import GCPolicy, Policy, Schema, VerdictKind
@@ -21,7 +21,7 @@ from tests.model.random_store import Mismatch, replay, run_seed, shortened
 from tests.model.store_model import MOST_MISSED, Ask, Delete, Do, Fetch, Operation, Put, Setting
 from tests.pages import changed, page, words
 
-SEEDS = few(16, 2)
+SEEDS = share(16, 4)
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 DAY = 86_400_000_000
 T0 = 1_700_000_000_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ def renumber(some: Pages, order: np.ndarray) -> Pages:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150, 5), deadline=None)
 @given(graphs(), st.sampled_from(CanonicalPolicy))
 def test_every_member_is_within_the_threshold_of_its_canonical_and_in_one_cluster(graph, policy) -> None:  # type: ignore[no-untyped-def]
     some, first, second, similarity = graph
@@ -67,7 +68,7 @@ def test_every_member_is_within_the_threshold_of_its_canonical_and_in_one_cluste
             assert found.similarity[page] == exact[frozenset((page, canonical))] >= THRESHOLD
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150, 5), deadline=None)
 @given(graphs(), st.sampled_from(CanonicalPolicy))
 def test_no_two_canonicals_are_a_pair_so_clustering_what_is_left_changes_nothing(graph, policy) -> None:  # type: ignore[no-untyped-def]
     some, first, second, similarity = graph
@@ -79,7 +80,7 @@ def test_no_two_canonicals_are_a_pair_so_clustering_what_is_left_changes_nothing
     assert np.array_equal(again.canonical, found.canonical)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150, 5), deadline=None)
 @given(graphs(), st.sampled_from(CanonicalPolicy), st.randoms(use_true_random=False))
 def test_clusters_do_not_depend_on_the_order_of_pages_or_pairs(graph, policy, random) -> None:  # type: ignore[no-untyped-def]
     some, first, second, similarity = graph
@@ -93,7 +94,7 @@ def test_clusters_do_not_depend_on_the_order_of_pages_or_pairs(graph, policy, ra
     assert np.array_equal(turned.similarity[place], found.similarity)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=few(150, 5), deadline=None)
 @given(graphs(), st.sampled_from(CanonicalPolicy), st.randoms(use_true_random=False))
 def test_groups_of_equal_text_cluster_as_all_their_pairs_would(graph, policy, random) -> None:  # type: ignore[no-untyped-def]
     some, first, second, similarity = graph

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from docstore.compiled import docstore_native
 from docstore.dedup.buckets import BUCKET_LIMIT, LOOKS, LOOKS_INSIDE, LOOKS_MOST, LOOKS_NEAR, IndexQuery
 from docstore.dedup.buckets import propose as propose_by
-from docstore.dedup.detector import QueryText, SketchBounds
+from docstore.dedup.detector import QueryText
 from docstore.dedup.kernel import sketches_of_sets
 from docstore.model.capture import sketch_bins
 from docstore.model.sets import Sets
@@ -25,7 +25,7 @@ from tests.reference import fingerprints, postings
 from tests.reference.texts import Texts
 
 SEED = 20261122
-BOUNDS = SketchBounds(0.4 - 0.1, 0.1, 0.8)
+BOUNDS = (0.4 - 0.1, 0.1, 0.8)
 BINS = 256
 
 Keys = np.ndarray

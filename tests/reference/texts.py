@@ -11,7 +11,7 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from docstore.dedup.detector import QueryText, SketchBounds
+from docstore.dedup.detector import QueryText
 from tests.reference.fingerprints import overlap, similarity
 
 Shingles = NDArray[np.uint64]
@@ -32,11 +32,11 @@ class Texts:
 
     Args:
         limit: most sketches held.
-        bounds: by which a sketch rules out a text.
+        bounds: by which a sketch rules out a text: least estimate, its margin, and least share that may be contained.
         limit_bytes: of the sets held; the last one always is.
     """
 
-    def __init__(self, limit: int, bounds: SketchBounds, limit_bytes: int) -> None:
+    def __init__(self, limit: int, bounds: tuple[float, float, float], limit_bytes: int) -> None:
         self._limit = limit
         self._bounds = bounds
         self._sketches: OrderedDict[int, tuple[bytes, int]] = OrderedDict()

@@ -123,7 +123,7 @@ def test_a_command_takes_the_url_of_a_server_and_its_token(
     tokens.chmod(0o600)
     with serving(tmp_path / "store", token_file=tokens) as served:
         served.store.put_page("https://one.example/", BODY, fetched_at=AT)
-        run = Terminal(served.addresses.url, capsys)  # type: ignore[arg-type]
+        run = Terminal(served.server.url, capsys)  # type: ignore[arg-type]
         refused = run("get", "https://one.example/")
         assert refused.code == 3 and "token" in refused.err
         monkeypatch.setenv("DOCSTORE_TOKEN", "reading-token-of-this-test-0001")
@@ -183,7 +183,7 @@ def test_nothing_is_sent_to_a_socket_that_others_could_have_made(folder: Path, t
 def test_a_lock_file_leads_to_sockets_alone(folder: Path, served: Serving, tmp_path: Path) -> None:
     other = tmp_path / "other"
     with open_store(other, create=True):
-        lock_names(other, served.addresses.url)
+        lock_names(other, served.server.url)
         with pytest.raises(docstore.StoreUnavailable):
             open_or_attach(other)
 
@@ -223,6 +223,6 @@ def test_a_store_that_a_plain_process_holds_says_who_and_how_to_serve_it(
 def test_python_says_how_to_ask_the_server(served: Serving, folder: Path) -> None:
     command = [sys.executable, "-c", "import sys, docstore; docstore.open(sys.argv[1])", str(folder)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert f"docstore.connect('unix:{served.addresses.unix}')" in found.stderr
+    assert f"docstore.connect('unix:{served.server.unix}')" in found.stderr
     with open_or_attach(folder) as store:
         assert isinstance(store, RemoteStore) and "https://one.example/" in store

@@ -143,7 +143,7 @@ def test_a_scan_goes_on_where_it_was_cut_off(line: Line, served: Serving) -> Non
 
 
 def test_a_forked_child_has_connections_of_its_own(served: Serving) -> None:
-    with connect(served.addresses.url) as store:
+    with connect(served.server.url) as store:
         store.put_page("https://fork.example/", b"text", fetched_at=AT)
         child = os.fork()
         if child == 0:

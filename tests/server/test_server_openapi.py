@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +34,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 
 def operations(served: Serving) -> list[Any]:
-    schema = schemathesis.openapi.from_url(f"{served.addresses.url}/v1/openapi.json")
+    import schemathesis
+
+    schema = schemathesis.openapi.from_url(f"{served.server.url}/v1/openapi.json")
     return [one.ok() for one in schema.get_all_operations()]
 
 
@@ -58,7 +59,7 @@ def ask_everything(served: Serving, how: settings) -> int:
         def ask(case: Any) -> None:
             if case.path.startswith("/v1/jobs") and case.method.upper() == "POST":
                 return  # what a job does is tested by itself
-            answer = case.call(base_url=served.addresses.url, timeout=30)
+            answer = case.call(base_url=served.server.url, timeout=30)
             accepts(answer.status_code, answer.content)
 
         ask()

@@ -298,7 +298,7 @@ def test_hosts_and_clusters_are_those_of_the_whole_store_once_it_is_counted(tmp_
 def test_the_report_of_a_served_store_is_that_of_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path / "s") as found:
         list(found.store.put_pages([Page(f"https://a.example/{n}", body("Same"), 200, TYPE, TIME) for n in range(3)]))
-        assert main(["report", "--json", "--store", found.addresses.url]) == 0
+        assert main(["report", "--json", "--store", found.server.url]) == 0
         served_figures = json.loads(capsys.readouterr().out)
         own = survey(found.store).asdict()
         for name in ("made", "seconds", "room"):  # times, and files that grow
@@ -465,7 +465,7 @@ def test_texts_of_words_that_repeat_are_compared_in_bounded_time(blank: str) -> 
 def test_every_link_and_form_of_every_page_leads_somewhere(tmp_path: Path) -> None:
     """From the first page through all links and GET forms; of URLs that differ in numbers alone a few are enough."""
     pytest.importorskip("tantivy")
-    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.addresses.url, timeout=60) as client:
+    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.server.url, timeout=60) as client:
         pages = [Page(A, body("First words"), 200, TYPE, TIME), Page(A, body("Second words"), 200, TYPE, TIME + DAY)]
         for n in range(25):
             text = " ".join(f"word{n}x{index} rain" for index in range(60))
@@ -475,7 +475,7 @@ def test_every_link_and_form_of_every_page_leads_somewhere(tmp_path: Path) -> No
         proof = re.search(r'name="proof" value="([0-9a-f]+)"', jobs)[1]  # type: ignore[index]
         for kind in re.findall(r'name="start" value="([a-z]+)"', jobs):
             posted = client.post(
-                "/jobs", data={"proof": proof, "start": kind}, headers={"Origin": served.addresses.url}
+                "/jobs", data={"proof": proof, "start": kind}, headers={"Origin": served.server.url}
             )
             assert posted.status_code == 303, (kind, posted.text)
         assert {"index", "report", "sweep"} <= {job["kind"] for job in client.get("/v1/jobs").json()["jobs"]}
@@ -511,7 +511,7 @@ def test_every_link_and_form_of_every_page_leads_somewhere(tmp_path: Path) -> No
 
 def test_the_search_page_says_what_is_wrong_and_agrees_with_the_store(tmp_path: Path) -> None:
     pytest.importorskip("tantivy")
-    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.addresses.url, timeout=60) as client:
+    with serving(tmp_path / "webtable") as served, httpx.Client(base_url=served.server.url, timeout=60) as client:
         list(served.store.put_pages([Page(A, body("First words"), 200, TYPE, TIME)]))
         assert "docstore index" in client.get("/search?query=rain").text
         served.store.search_index().update()

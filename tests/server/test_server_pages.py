@@ -6,18 +6,22 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import zstandard
 
 import docstore
 from docstore.model.types import Cell, Page, PutResult
+from docstore.reading.collapse import Similar
 from docstore.reading.documents import Document
 from docstore.serving import app as replays
 from docstore.serving.client_calls import ROOM_BYTES
-from docstore.serving.service import SHORT_BYTES
+from docstore.serving.routes import MOST_SIMILAR
+from docstore.serving.service import COMPARERS, SHORT_BYTES
 from docstore.serving.settings import Limits
 from docstore.serving.wire import FrameKind, from_msgpack, read, to_msgpack
 from tests.serving import Serving, frames_of, serving
@@ -187,8 +191,8 @@ def test_what_python_asks_can_be_asked(served: Serving) -> None:
 def test_the_store_is_locked_and_says_where_to_ask(served: Serving, tmp_path: Path) -> None:
     assert served.local.get("/v1").json()["role"] == "admin"
     lock = (Path(served.store.opened.path) / "LOCK").read_text()
-    assert f"unix:{served.addresses.unix}" in lock
-    assert served.addresses.unix.stat().st_mode & 0o777 == 0o600
+    assert f"unix:{served.server.unix}" in lock
+    assert served.server.unix.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_key_makes_a_write_that_is_sent_again_the_same_write(served: Serving) -> None:
@@ -283,7 +287,7 @@ def test_the_archive_has_a_port_of_its_own(tmp_path: Path) -> None:
     with serving(tmp_path / "store", archive_port=0) as served:
         put(served, "https://nine.example/", headers=[["Content-Type", "text/html"]])
         about = served.http.get("/v1").json()
-        assert about["archive"] == served.addresses.archive_url != served.addresses.url
+        assert about["archive"] == served.server.archive_url != served.server.url
         with served.client() as client:
             found = client.get(f"{about['archive']}/web/20231114221320id_/https://nine.example/")
             assert found.status_code == 200 and found.content == BODY
@@ -346,7 +350,7 @@ def test_results_in_parts_are_the_results_of_one_call(tmp_path: Path, limits: Li
         whole = one.store.collapse(urls)
         assert whole == [f"https://{name}.example/" for name in ("a", "none", "b", "d")]
 
-        with docstore.connect(one.addresses.url) as store:
+        with docstore.connect(one.server.url) as store:
             assert store.collapse(iter(urls)) == whole
             assert store.collapse([]) == []
             assert store.snippets(iter(urls), "x1") == one.store.snippets(urls, "x1")
@@ -361,7 +365,7 @@ def test_tasks_of_an_event_loop_share_the_client_in_threads(served: Serving) -> 
     urls = [f"https://tasks.example/{number}" for number in range(20)]
 
     async def work() -> tuple[list[PutResult], Document | None]:
-        store = await asyncio.to_thread(docstore.connect, served.addresses.url)
+        store = await asyncio.to_thread(docstore.connect, served.server.url)
         with store:
             results = await asyncio.gather(*(store.put_page_async(url, BODY, fetched_at=AT) for url in urls))
             return results, await asyncio.to_thread(store.get, urls[-1])
@@ -397,3 +401,35 @@ def test_a_wrong_path_or_method_is_named(served: Serving) -> None:
         "HEAD",
         "DELETE",
     }
+
+
+def test_no_request_waits_for_a_page_that_is_analysed_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on, working = threading.Event(), threading.Semaphore(0)
+    with serving(tmp_path / "s") as one, ThreadPoolExecutor(COMPARERS) as pool:
+        put(one, "https://a.example/")
+        similar = one.store.similar
+
+        def slow_or_quick(page: bytes, **options: Any) -> list[Similar]:
+            if page == b"slow":
+                working.release()
+                assert may_go_on.wait(60)
+            return similar(page, **options)
+
+        def ask(body: str) -> httpx.Response:
+            return one.http.post("/v1/similar", json={"body": body})
+
+        monkeypatch.setattr(one.store, "similar", slow_or_quick)
+        slow = [pool.submit(ask, "slow") for _ in range(COMPARERS - 1)]
+        assert all([working.acquire(timeout=60) for _ in slow])
+        assert ask(BODY.decode()).json()["similar"]
+        assert one.http.get("/v1/page", params={"url": "https://a.example/"}).status_code == 200
+        slow.append(pool.submit(ask, "slow"))
+        assert working.acquire(timeout=60)
+        assert ask("quick").status_code == 429, "so many are compared that it would wait"
+        may_go_on.set()
+        assert {each.result().status_code for each in slow} == {200}
+
+
+def test_similar_pages_are_asked_for_within_bounds(served: Serving) -> None:
+    answer = served.http.post("/v1/similar", json={"body": "x", "limit": MOST_SIMILAR + 1})
+    assert answer.status_code == 400 and f"at most {MOST_SIMILAR}" in answer.text

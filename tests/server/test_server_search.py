@@ -19,7 +19,7 @@ PAGE = f"<title>Ponies & co</title><p>{STORY}".encode()
 
 
 def test_a_served_store_is_indexed_and_searched(tmp_path: Path) -> None:
-    with serving(tmp_path / "store") as running, connect(running.addresses.url) as store:
+    with serving(tmp_path / "store") as running, connect(running.server.url) as store:
         for host in ("a", "b"):
             store.put_page(f"https://{host}.example/pony", PAGE, headers=HTML)
         with pytest.raises(InvalidArgument, match="docstore index"):

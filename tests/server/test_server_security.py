@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import zstandard
 
+from docstore.cli.main import main
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.types import Page
 from docstore.serving.request import Role, Tokens
 from docstore.serving.routes import CELLS, JOBS, OPERATIONS, PAGES, WHOLE
+from docstore.serving.service import KINDS
 from docstore.serving.settings import Limits, Settings
 from tests.serving import Serving, serving
 
@@ -170,12 +172,11 @@ NOT_READ = {
             ("POST", "/v1/page"), ("PUT", "/v1/page"), ("DELETE", "/v1/page"), ("POST", "/v1/pages"),
             ("POST", "/v1/verdicts"), ("POST", "/v1/anchors"), ("POST", "/v1/cells/apply"),
             ("POST", "/v1/cells/check-and-mutate"), ("POST", "/v1/cells/read-modify-write"), ("POST", "/v1/notes"),
+            ("POST", "/v1/jobs"), ("DELETE", "/v1/jobs/{name}"),
         ],
         Role.WRITE,
     ),
-    **dict.fromkeys(
-        [("POST", "/v1/lost/acknowledge"), ("POST", "/v1/jobs"), ("DELETE", "/v1/jobs/{name}")], Role.ADMIN
-    ),
+    ("POST", "/v1/lost/acknowledge"): Role.ADMIN,
     ("GET", "/healthz"): Role.NONE,
 }  # fmt: skip
 """What each route that is not for readers needs, said here once more."""
@@ -253,6 +254,26 @@ def test_purge_needs_more_than_delete(guarded: Serving) -> None:
     assert guarded.http.delete("/v1/page", params={"url": asked["url"]}, headers=headers).status_code == 200
 
 
+def test_a_job_but_the_count_of_duplicates_needs_the_role_admin(guarded: Serving) -> None:
+    headers = {"authorization": f"Bearer {WRITE}"}
+    for kind in KINDS:
+        answer = guarded.http.post("/v1/jobs", json={"kind": kind, "options": {"none": 1}}, headers=headers)
+        assert answer.status_code == (400 if kind == "dedup-stats" else 403), kind
+    job = guarded.local.post("/v1/jobs", json={"kind": "check"}).json()["id"]
+    assert guarded.http.delete(f"/v1/jobs/{job}", headers=headers).status_code == 403
+    assert guarded.http.delete("/v1/jobs/none", headers=headers).status_code == 404
+
+
+def test_a_crawler_with_a_token_to_write_asks_for_its_frontier(
+    guarded: Serving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Page("https://links.example/", b'<p>One <a href="/next">page</a>.', 200, (("Content-Type", "text/html"),))
+    list(guarded.store.put_pages([page], anchors=True))
+    monkeypatch.setenv("DOCSTORE_TOKEN", WRITE)
+    assert main(["frontier", "--host", "links.example", "--store", guarded.addresses.url]) == 0
+    assert capsys.readouterr().out == "https://links.example/next\n"
+
+
 def test_no_token_is_in_the_log(guarded: Serving) -> None:
     guarded.http.get("/v1/stats", headers={"authorization": f"Bearer {READ}"})
     guarded.http.get("/v1/stats", headers={"authorization": "Bearer wrong-token-of-somebody"})
@@ -299,7 +320,7 @@ def test_nobody_listens_to_the_world_without_tokens(tmp_path: Path) -> None:
 def test_a_port_or_socket_that_is_taken_is_refused(served: Serving, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="taken"), serving(tmp_path / "one", port=served.port):
         pass
-    with pytest.raises(StoreUnavailable, match="listens"), serving(tmp_path / "two", unix=served.addresses.unix):
+    with pytest.raises(StoreUnavailable, match="listens"), serving(tmp_path / "two", unix=served.server.unix):
         pass
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InvalidArgument, match="no socket"), serving(tmp_path / "three", unix=tmp_path / "file"):

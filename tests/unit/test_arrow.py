@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from cli_case import Terminal, article, html, python
+from counts import share
 from stores import damage_record, damage_value
 from warc_records import record
 
@@ -645,15 +646,16 @@ def test_headers_may_be_a_map_and_rows_without_a_body_have_text() -> None:
 
 def test_a_body_that_many_rows_repeat_is_in_memory_once() -> None:
     body = os.urandom(1 << 20)
-    bodies = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), pa.array([body]))
-    table = pa.table({"url": [f"https://a.example/{n}" for n in range(300)], "body": bodies})
+    rows = share(300, 3)
+    bodies = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([body]))
+    table = pa.table({"url": [f"https://a.example/{n}" for n in range(rows)], "body": bodies})
     stream = written(table, use_dictionary=True, dictionary_pagesize_limit=4 << 20)
     assert len(stream.getvalue()) < 2 << 20
     pool = pa.proxy_memory_pool(pa.default_memory_pool())
     before = pa.default_memory_pool()
     pa.set_memory_pool(pool)
     try:
-        assert sum(isinstance(entry, PageEntry) and entry.page.body == body for entry in read(stream)) == 300
+        assert sum(isinstance(entry, PageEntry) and entry.page.body == body for entry in read(stream)) == rows
     finally:
         pa.set_memory_pool(before)
     assert pool.max_memory() < 64 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -145,7 +146,7 @@ def test_every_label_stands_for_its_encoding_in_any_case() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from([None, "", *(f"text/html; charset={name}" for name in LABELS)]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=few(400, 5), deadline=None)
 def test_any_body_is_decoded(body: bytes, content_type: str | None) -> None:
     decoded = decode(body, content_type)
     assert decoded.encoding in LABELS
@@ -177,7 +178,7 @@ PARTS += ["</script>", "http-equiv", "httpequiv", "=content-type", " content='te
 
 
 @given(st.lists(st.sampled_from(PARTS)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300, 5), deadline=None)
 def test_late_declarations_are_found_by_native_code_as_by_the_reference(parts: list[str]) -> None:
     for head in ("<!--" + " " * 1024 + "-->", ""):
         body = (head + "".join(parts)).encode("latin-1")

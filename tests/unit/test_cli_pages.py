@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_case import Terminal, article, html
+from cli_case import Answer, Terminal, article, html
 
 import docstore
 from docstore.cli import output
@@ -159,6 +159,25 @@ def test_put_of_a_304_needs_no_body_and_confirms(run: Terminal, put) -> None:  #
     assert [one["timestamp"] for one in run("history", URL, "--json").objects()] == [JUNE, MAY]
 
 
+def test_put_says_that_a_policy_hides_the_capture_at_once(run: Terminal, tmp_path: Path) -> None:
+    policies = ("--captures", "max_versions=2", "--bodies", "max_versions=1")
+    few = run.on(tmp_path / "few")
+    assert few("init", *policies).code == 0
+
+    def put(body: str, time: str, *words: str) -> Answer:
+        (tmp_path / "page").write_text(body)
+        return few("put", URL, str(tmp_path / "page"), "--fetched-at", time, *words)
+
+    assert put("<p>third", "2024-05-03").err == ""
+    assert "hides the body of this capture already" in put("<p>second", "2024-05-02").err
+    hidden = put("<p>first", "2024-05-01")
+    assert hidden.code == 0 and "hides this capture already; `docstore history URL`" in hidden.err
+    assert put("<p>zeroth", "2024-04-30", "--json").object()["hidden"] == "capture"
+    assert put("<p>fourth", "2024-05-04", "--json").object()["hidden"] == ""
+    rejected = put("<p>fourth", "2024-05-05", "--status", "304", "--json").object()
+    assert (rejected["stored"], rejected["hidden"]) == ("confirmed", "")
+
+
 def test_put_refuses_a_url_that_cannot_be_stored(run: Terminal, tmp_path: Path) -> None:
     page = tmp_path / "page"
     page.write_bytes(b"x")
@@ -241,11 +260,16 @@ def test_get_column_prints_one_value_or_a_family(run: Terminal, put) -> None:  #
     with docstore.open(run.store) as store:
         store.add_anchor(URL, "https://x.example/", "see one", seen_at=1_714_521_600_000_000)
         store.add_anchor(URL, "https://y.example/", "a\tb", seen_at=1_714_521_600_000_000)
+        page = store.get(URL)
+        assert page is not None and page.newest.checksum is not None
+        shown = page.newest.checksum.hex()
     assert run("get", URL, "--column", "http:type").out == "text/html"
     listed = run("get", URL, "--column", "anchor:").out
     assert listed == f"https://x.example/\t{MAY}\tsee one\nhttps://y.example/\t{MAY}\ta b\n"
     assert run("get", URL, "--column", "anchor:https://x.example/", "--json").object()["value"] == "see one"
     assert run("get", URL, "--column", "anchor:https://z.example/").code == 1
+    assert run("get", URL, "--column", "dedup:checksum").out == f"{shown}\n"
+    assert shown in [line.split("\t")[2] for line in run("get", URL, "--column", "dedup:").out.splitlines()]
     undeclared = run("get", URL, "--column", "nowhere:")
     assert undeclared.code == 2
     assert "nowhere" in undeclared.err
@@ -647,8 +671,10 @@ def test_stats_count_what_is_live_after_delete_and_compact(
     before = run("stats", "--json").object()["totals"]
     assert run("compact").code == 0 and run("stats", "--json").object()["totals"] == before
     assert run("delete", "https://a.example/three", "--yes").code == 0
+    at_once = run("stats", "--json").object()["totals"]
     assert run("compact").code == 0
     after = run("stats", "--json").object()["totals"]
+    assert at_once == after
     assert {name: after.get(name, 0) for name in before if name != "doubtful_text"} == {
         "urls": 2, "captures": 2, "visits": 0, "verdict.new": 1, "verdict.exact": 1, "previous.none": 2,
         "stored.body": 1, "stored.rejected": 1, "body_bytes": len(html("One", article(1))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,18 @@ def test_sweep_applies_a_policy_and_says_what_it_did(terminal: Terminal) -> None
     assert done.object()["applied"] == {"exact": 1, "near": 1}
     assert "apply" in done.err
     assert len(terminal("dups", "--rejected", "--json").objects()) == 2
-    assert "applied" not in terminal("sweep", "--apply", "reject").out
+    assert re.search("^applied +no change$", terminal("sweep", "--apply", "reject").out, re.MULTILINE)
+    assert "applied" not in terminal("sweep").out
+
+
+def test_a_policy_that_is_applied_after_a_sweep_says_which_pages_it_changed(terminal: Terminal) -> None:
+    terminal("sweep")
+    first, second = (terminal("sweep", "--apply", "reference").out for _ in range(2))
+    assert re.search("^applied +1 exact  [0-9]+ bytes", first, re.MULTILINE)
+    assert re.search("^applied +no change$", second, re.MULTILINE)
+    assert re.search("^left .*1 already stored by reference", second, re.MULTILINE)
+    for out in (first, second):
+        assert re.search("^changed clusters +of 0 pages$", out, re.MULTILINE)
 
 
 def test_sweep_refuses_what_makes_no_sense(terminal: Terminal) -> None:

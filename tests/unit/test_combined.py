@@ -2,6 +2,7 @@ import random
 from pathlib import Path
 
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from processor_time import least_seconds
@@ -154,7 +155,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=40).map("".join))
-@settings(max_examples=200)
+@settings(max_examples=few(200, 5))
 def test_chosen_blocks_are_of_the_page_in_order_and_none_only_without_text(page: str) -> None:
     markup = split(page)
     blocks = outline(markup).blocks

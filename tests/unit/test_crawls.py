@@ -281,6 +281,29 @@ def test_a_prefix_bounds_the_delete(two: docstore.DocumentStore) -> None:
     assert crawls(two, OTHER) == {0: "first"} and crawls(two, THIRD) == {1: "second"}
 
 
+def test_totals_are_right_after_a_delete_without_a_compaction(store: docstore.DocumentStore) -> None:
+    put(store, URL, TEXT, 1, "spring")
+    put(store, URL, ANOTHER, 2, "summer")
+    visit(store, 3, "autumn")
+    put(store, URL, ANOTHER, 4, "winter")
+    put(store, OTHER, TEXT, 5, "summer")
+    put(store, OTHER, TEXT, 6, "summer", policies={"exact": "reject-any"})
+    put(store, THIRD, TEXT, 7, "spring", policies={"exact": "reference"})
+    put(store, THIRD, b"too short", 8, "spring")
+    for delete in (
+        lambda: store.delete_crawl("summer"),
+        lambda: store.delete(URL),
+        lambda: put(store, URL, TEXT, 9),
+        lambda: store.delete_crawl("spring"),
+        lambda: store.delete(URL, purge=True),
+    ):
+        delete()
+        totals = store.stats()["totals"]
+        store.compact()
+        assert totals == store.stats()["totals"]
+    assert totals == {}
+
+
 def test_pages_that_were_rejected_for_a_deleted_one_are_orphans(store: docstore.DocumentStore) -> None:
     reject = {VerdictKind.EXACT: Policy.REJECT_ANY}
     put(store, URL, TEXT, 0, "first")

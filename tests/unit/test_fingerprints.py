@@ -9,6 +9,7 @@ import zlib
 import mmh3
 import numpy as np
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -194,11 +195,11 @@ def test_pairs_within_some_bits_are_those_of_brute_force(count: int, bits: int) 
 def test_fingerprints_that_differ_in_few_bits_share_a_table_whatever_the_blocks(bits: int, intact: int) -> None:
     if bits + intact > 64:
         return
-    masks = [int(mask) for mask in measures.block_masks(bits, min(intact, 64 - bits))]
+    masks = np.array(measures.block_masks(bits, min(intact, 64 - bits)), np.uint64)
     chooser = random.Random(bits * 10 + intact)
     for _ in range(200):
-        apart = sum(1 << bit for bit in chooser.sample(range(64), bits))
-        assert any(apart & mask == 0 for mask in masks)
+        apart = np.uint64(sum(1 << bit for bit in chooser.sample(range(64), bits)))
+        assert np.any(masks & apart == 0)
 
 
 def test_more_fingerprints_are_compared_in_smaller_buckets() -> None:
@@ -280,7 +281,7 @@ def _minima_by_hand(values: list[int]) -> list[int]:
 
 
 @given(SETS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=few(60, 3), deadline=None)
 def test_minima_are_densified_as_stated(values: np.ndarray) -> None:
     assert fingerprints.minima(values).tolist() == _minima_by_hand(values.tolist())
 
@@ -293,12 +294,12 @@ def _pair(chooser: random.Random, size: int, jaccard: float) -> tuple[np.ndarray
 
 @pytest.mark.parametrize("size", [46, 100, 250])
 def test_bands_miss_few_pairs_at_the_threshold(size: int) -> None:
-    chooser = random.Random(20)
+    chooser, pairs = random.Random(20), few(1500, 5)
     missed = 0
-    for _ in range(1500):
+    for _ in range(pairs):
         first, second = (fingerprints.band_keys(fingerprints.minima(part)) for part in _pair(chooser, size, 0.8))
         missed += not np.any(first == second)
-    assert missed <= 0.01 * 1500
+    assert missed <= 0.01 * pairs
 
 
 def test_bands_of_unlike_texts_do_not_meet() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import brotli
 import pytest
 import zstandard
+from counts import share
 from warc_records import DATE, HTML, MICROS, message, numbered, packings, page, reasons, record, run, urls
 
 from docstore.archives import entries as limits
@@ -323,9 +324,10 @@ def test_archive_of_bombs_is_read_within_bounded_memory(pack: Callable[[bytes], 
 )
 def test_reading_stops_in_a_bomb_at_the_limit_and_continues_after_it(packer: Callable[[], Any], fill: bytes) -> None:
     """Zeros are the body of a record that is too long; blanks follow a record, and letters follow one."""
-    begin = {b"\0": record(b"", length=300_000_000)[:-4], b" ": numbered(1)[0], b"x": numbered(1)[0]}[fill]
+    megabytes = share(300, 5)
+    begin = {b"\0": record(b"", length=megabytes * 1_000_000)[:-4], b" ": numbered(1)[0], b"x": numbered(1)[0]}[fill]
     pack = packer()
-    members = pack.compress(begin) + b"".join(pack.compress(fill * 1_000_000) for _ in range(300)) + pack.flush()
+    members = pack.compress(begin) + b"".join(pack.compress(fill * 1_000_000) for _ in range(megabytes)) + pack.flush()
     packed = packer()
     members += packed.compress(numbered(3)[2]) + packed.flush()
     found = list(read(io.BytesIO(members), ReadOptions(1_000_000)))

@@ -317,7 +317,7 @@ def beside(cluster: MemoryCluster, run: Callable[[int], bool], step: int) -> Ite
         number += step
 
 
-@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
 def test_pages_written_during_any_step_of_maintenance_are_not_lost(cluster: MemoryCluster, step: int) -> None:
     def run(number: int) -> bool:
         was_done = at_write(cluster, number, lambda: put(*AGAIN) and None)

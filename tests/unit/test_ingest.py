@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from counts import stride
 from pages import page, words
 from warc_records import DATE as RECORD_DATE
 from warc_records import HTML, message, record
@@ -179,10 +180,10 @@ def test_progress_and_streams(store: docstore.DocumentStore) -> None:
 
 
 def test_shared_samples_are_ingested_and_nothing_is_stored_twice(store: docstore.DocumentStore) -> None:
-    paths = sorted(str(path) for path in samples().iterdir() if path.suffix != ".tsv")
+    paths = sorted(str(path) for path in samples().iterdir() if path.suffix != ".tsv")[:: stride(3)]
     first = ingest(store, paths)
-    assert first.pages > 1500
-    assert first.error_count > 100
+    assert first.pages > 1500 // stride(6)
+    assert first.error_count > 100 // stride(6)
     assert all(error.file and error.reason and error.offset >= 0 for error in first.errors)
     assert list(check(store.opened)) == []
     again = ingest(store, paths, IngestOptions(threads=1))

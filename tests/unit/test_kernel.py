@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from blake3 import blake3
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -173,7 +174,7 @@ def test_overlap_counts_shared_shingles() -> None:
     st.binary(max_size=300),
     st.sampled_from([None, "text/html", "text/html; charset=gbk", "x", "text/html;charset=utf-16be"]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300, 5), deadline=None)
 def test_any_body_is_analysed(body: bytes, content_type: str | None) -> None:
     analysis = Kernel().analyse(body, content_type, links=True)
     assert len(analysis.body_checksum) == 33

@@ -272,7 +272,7 @@ def test_a_newer_version_goes_by_its_own_verdict_and_a_rejected_page_is_listed(s
 
 def test_a_served_store_gives_the_same_answers(tmp_path: Path) -> None:
     open_store(tmp_path / "store", create=True, schema=Schema()).close()
-    with serving(tmp_path / "store") as served, connect(served.addresses.url) as remote:
+    with serving(tmp_path / "store") as served, connect(served.server.url) as remote:
         fill(remote)
         local = served.store
         assert compared(remote, A, NEAR) == compared(local, A, NEAR)

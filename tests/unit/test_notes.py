@@ -23,7 +23,7 @@ from docstore.model.format import CAPTURE_FAMILY
 from docstore.model.types import ColumnFamily
 from docstore.notes.annotate import Annotator, annotate, find_annotator, load_annotator
 from docstore.notes.links import frontier, host_table, read_graph
-from docstore.notes.words import EntityFinder, key_phrases, stop_words
+from docstore.notes.words import entity_finder, key_phrases, stop_words
 from docstore.reading.documents import Document, Section, outline_of
 from docstore.reports.check import check
 from docstore.store import DocumentStore
@@ -286,6 +286,29 @@ def test_stop_words_are_the_most_frequent_of_each_language_in_the_store(store: D
     assert (report.written, report.failed) == (24, 0)
 
 
+@pytest.mark.parametrize(
+    ("stop", "phrase"),
+    [
+        ("এবং তারা তাদের", "নদী সেতু"),
+        ("और उनके लिए", "नदी पुल"),
+        ("그리고 그러나 우리", "강 다리"),
+        ("هذه التي على", "نهر جسر"),
+    ],
+    ids=["Bengali", "Hindi", "Korean", "Arabic"],
+)
+def test_listed_stop_words_bound_no_key_phrase(store: DocumentStore, stop: str, phrase: str) -> None:
+    first, second, third = stop.split()
+    filler = [f"{a}{b}" for a in "aeiou" for b in "nst"]
+    lines = []
+    for number in range(30):
+        subject = f"{second} {phrase} {third}" if number % 3 == 0 else f"river {filler[number % 7]} water"
+        near = f"mirror {first}" if number % 3 == 0 else "boat bridge"
+        lines.append(f"{filler[number % 13]} {subject} {filler[(number + 5) % 13]} {near} {filler[number % 5]}.")
+    put(store, URL, "One page, which has none of these words.")
+    found = [words for words, _ in key_phrases(" ".join(lines), stop_words(store)[""] | {*filler})]
+    assert phrase in found and not {*stop.split()} & {word for words in found for word in words.split()}
+
+
 def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_path: Path) -> None:
     cities = tmp_path / "cities"
     cities.write_text("# cities\nNew York\n\nNew York City\nঢাকা\n서울\n北京\nनई दिल्ली\nYork\n", encoding="utf-8")
@@ -300,7 +323,7 @@ def test_entities_are_the_longest_names_of_the_lists(store: DocumentStore, tmp_p
     cities.write_text("York\n", encoding="utf-8")
     changed = find_annotator("entities", store, {"city": cities})
     assert changed.version != annotator.version and annotate(store, changed).written == 1
-    assert EntityFinder(["", "a b"]).find(["a", "a", "b"]) == [["a b", 1, 1]]
+    assert entity_finder(["", "a b"])(["a", "a", "b"]) == [["a b", 1, 1]]
 
 
 def test_an_outline_is_cut_at_the_headings_of_the_page(

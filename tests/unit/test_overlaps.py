@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ def test_shared_members_are_those_of_plain_sets(wide: bool, count: object) -> No
     assert count(sets, second[::-1], first[::-1]).tolist() == expected[::-1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(200, 5), deadline=None)
 @given(
     st.lists(
         st.sets(st.one_of(st.integers(0, 9), st.integers(0, 9).map(lambda n: n << 60), st.integers(0, 2**64 - 1))),

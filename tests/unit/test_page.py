@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,7 +94,7 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS, st.lists(st.tuples(st.integers(0, 15), st.sampled_from(sorted(INLINE)), st.booleans()), max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300, 5), deadline=None)
 def test_inline_tags_change_no_word(pieces: list[str], inserted: list[tuple[int, str, bool]]) -> None:
     more = list(pieces)
     for place, name, is_end in inserted:
@@ -104,7 +105,7 @@ def test_inline_tags_change_no_word(pieces: list[str], inserted: list[tuple[int,
 
 
 @given(st.text(alphabet="<>/!-='\" \nab&;#\0é", max_size=80))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=few(400, 5), deadline=None)
 def test_any_source_is_read(source: str) -> None:
     page = read(source, links=True)
     assert page.main == "\n".join(" ".join(line.split()) for line in page.main.split("\n") if line)

@@ -108,11 +108,12 @@ def test_a_pruned_run_lacks_removed_texts_and_full_buckets_stay_full(limit: int,
     every = np.unique(keys)
     before = found_in([run], every)
     live = np.sort(table[:: max(1, 100 // left)][:left]) if left else table[:0]
+    alive = set(live.tolist())
     for _ in range(2):  # a second time changes nothing
         run = Run(np.frombuffer(b"".join(pruned_parts(run, live, limit)), np.uint8))
         assert not run.damaged_parts()
         assert run.texts == len(live) + min(limit, 100 - len(live))
-        stay = [[text for text in texts if text in live] for texts in before]
+        stay = [[text for text in texts if text in alive] for texts in before]
         gone = [RUN_TEXT_GONE] * limit
         expected = [(its + gone)[:limit] if len(was) >= limit else its for was, its in zip(before, stay, strict=True)]
         assert found_in([run], every) == expected
@@ -133,7 +134,8 @@ def test_runs_that_lost_most_of_their_keys_are_merged_and_pruned_again(left: int
     expected = expected_of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     roomy = {key: texts for key, texts in expected.items() if len(texts) < LIST_LIMIT}
     asked = np.array(list(roomy), np.uint64)
-    stay = [[text for text in texts if text in live] for texts in roomy.values()]
+    alive = set(live.tolist())
+    stay = [[text for text in texts if text in alive] for texts in roomy.values()]
     assert found_in([merged], asked) == found_in([runs_left[0], again], asked) == stay
 
 

@@ -1,6 +1,7 @@
 """The default rule: what is never content goes first, noscript counts in shells, lists are kept, nothing is lost."""
 
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -191,7 +192,7 @@ PIECES = (
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=few(100, 5), deadline=None)
 def test_main_text_is_lines_of_the_visible_text_or_of_noscript(pieces: list[str]) -> None:
     markup = split("".join(pieces))
     shown = visible(markup).split("\n") + [

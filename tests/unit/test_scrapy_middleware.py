@@ -496,8 +496,8 @@ def test_crawlers_share_a_served_store(tmp_path: Path) -> None:
     tokens.chmod(0o600)
     with serving(tmp_path / "s", token_file=tokens) as served:
         with pytest.raises(StoreUnavailable, match="token"):
-            Crawl(Path(served.addresses.url), {"DOCSTORE_STORE": served.addresses.url})
-        settings = {"DOCSTORE_STORE": served.addresses.url, "DOCSTORE_TOKEN": "writing-writing-writing"}
+            Crawl(Path(served.server.url), {"DOCSTORE_STORE": served.server.url})
+        settings = {"DOCSTORE_STORE": served.server.url, "DOCSTORE_TOKEN": "writing-writing-writing"}
         session = Crawl(tmp_path, {**settings, "DOCSTORE_FOLLOW_DUPLICATES": "never"})
         assert len(session.links(answer(A))) == 2
         assert session.links(answer(B)) == []

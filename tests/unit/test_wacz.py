@@ -109,7 +109,7 @@ def test_a_wrong_checksum_of_a_plain_file_is_reported() -> None:
         (packed({"archive/a.warc": b"x"}, package=False), "a zip file without datapackage.json"),
         (packed({"pages/pages.jsonl": b"x"}), "a WACZ file without records"),
         (packed({"a.wacz": packed({"archive/a.warc.gz": WARC})}, zipfile.ZIP_DEFLATED), "unzip the outer file first"),
-        (packed({"archive/a.txt": b"some text"}), "not a WARC or ARC or TREC Web"),
+        (packed({"archive/a.txt": b"some text"}), "not a WARC or ARC or TREC Web or JSON Lines"),
         (packed({"archive/a.warc": b"x" * 100}, zipfile.ZIP_BZIP2), "zip compression 12 is not supported"),
         (packed({"archive/a.warc": b"x" * 100}, zipfile.ZIP_LZMA), "zip compression 14 is not supported"),
     ],

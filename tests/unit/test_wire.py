@@ -10,6 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 import zstandard
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ from docstore.reading.documents import Capture, Document
 from docstore.reading.snippet import Passage, Snippet
 from docstore.serving import wire as shapes
 from docstore.serving.messages import count_values
+from docstore.serving.request import Refusal, absent, failure
 from docstore.storage.reports import BackupReport, CompactionReport
 from docstore.storage.unreadable import Unreadable
 from tests.serving import frames_of
@@ -185,7 +187,7 @@ anything = st.recursive(
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_whatever_comes_is_a_value_or_refused(kind: Any) -> None:
     @given(anything)
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=few(60), deadline=None)
     def check(given_data: Any) -> None:
         try:
             shapes.read(kind, given_data)
@@ -196,7 +198,7 @@ def test_whatever_comes_is_a_value_or_refused(kind: Any) -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=few(100, 5), deadline=None)
 def test_any_bytes_are_a_message_or_refused(raw: bytes) -> None:
     for media_type in (*shapes.MEDIA_TYPES, "text/html"):
         with contextlib.suppress(InvalidArgument):
@@ -259,7 +261,7 @@ def test_what_cannot_be_sent_is_refused_before_it_is_sent() -> None:
 
 
 @given(st.lists(st.lists(small, max_size=5), max_size=5), st.booleans(), st.integers(1, 40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=few(100, 5), deadline=None)
 def test_a_stream_comes_back_however_it_is_cut_into_pieces(groups: list[list[bytes]], packed: bool, step: int) -> None:
     raw = b"".join(shapes.encode_items([b"x" * 300, *group], compress=packed) for group in groups)
     count = sum(len(group) + 1 for group in groups)
@@ -295,7 +297,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
 
 
 @given(st.binary(max_size=100))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=few(100, 5), deadline=None)
 def test_any_bytes_are_a_stream_or_refused(raw: bytes) -> None:
     with pytest.raises((InvalidArgument, StoreUnavailable)):
         frames_of(raw)
@@ -342,6 +344,15 @@ def test_an_error_keeps_its_number() -> None:
     assert back.errno == 28
 
 
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 429, 503])
+def test_only_the_absence_of_a_page_has_the_exit_code_of_nothing_found(status: int) -> None:
+    refusal = Refusal(status, "no")
+    code = failure(refusal)[1]["error"]["exit_code"]
+    assert code == (3 if status in (401, 403, 429, 503) else 2)
+    assert failure(KeyError())[1]["error"]["exit_code"] == 3
+    assert failure(absent("https://a.example/"))[1]["error"]["exit_code"] == 1
+
+
 def test_what_is_no_error_of_ours_says_nothing_of_itself() -> None:
     fields = shapes.error_fields(KeyError("/secret/path"))
     assert "secret" not in str(fields)
@@ -351,7 +362,7 @@ def test_what_is_no_error_of_ours_says_nothing_of_itself() -> None:
 
 
 @given(anything)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=few(200, 5), deadline=None)
 def test_an_answer_that_is_no_error_is_an_error_all_the_same(given_data: Any) -> None:
     assert isinstance(shapes.error_of(given_data), DocstoreError)
     assert isinstance(shapes.error_of({"error": given_data}), DocstoreError)

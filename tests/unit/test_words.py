@@ -9,6 +9,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from counts import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +58,7 @@ def test_kelvin_sign_and_dotted_capital_i_fold_by_unicode() -> None:
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500, 5), deadline=None)
 def test_ascii_texts_and_others_are_cut_alike(text: str) -> None:
     assert words(text) == units(fold(text))
 
@@ -65,13 +66,13 @@ def test_ascii_texts_and_others_are_cut_alike(text: str) -> None:
 @given(
     st.text(alphabet="aZ9_ é\u0301ß中ก\u0e31ড\u09bc\u00ad\u200b\u200d\U0001f600\U00020000Ꭰ\u1e9e\u0344(-", max_size=30)
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=few(500, 5), deadline=None)
 def test_ascii_texts_and_others_are_cut_alike_with_hard_neighbours(text: str) -> None:
     assert words(text) == units(fold(text))
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=few(300, 5), deadline=None)
 def test_words_of_words_are_the_same_words(text: str) -> None:
     once = words(text)
     assert words(" ".join(once)) == once

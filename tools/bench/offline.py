@@ -1,21 +1,17 @@
 """Work on a whole store that nobody waits for: `sweep`, `compact` and `check`, on all cores.
 
-usage: python -m tools.bench.offline STORE [--works sweep compact check] [--other TREE] [--rounds N]
+usage: python -m tools.bench.offline STORE [--works sweep compact check] [--rounds N]
 
-Each run is a process of its own on a fresh copy of the store, so that nothing is cached but files.  With --other the
-code of another checkout, which has its own native code, runs in turns with this one: on a busy machine only their
-ratios say something, and of those the ones of processor time more than the ones of wall time.
+Each run is a process of its own on a fresh copy of the store, so that nothing is cached but files.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
@@ -45,37 +41,26 @@ print(json.dumps([seconds, used, pages, raw_bytes / 1e6, memory]))
 """
 
 
-def run(tree: str, store: Path, work: str) -> list[float]:
+def run(store: Path, work: str) -> list[float]:
     """Wall and processor seconds, pages, megabytes of raw values, and most memory in MB."""
     with tempfile.TemporaryDirectory(prefix="docstore-offline-") as folder:
         copy = Path(folder) / "store"
         shutil.copytree(store, copy)
         command = [sys.executable, "-c", SCRIPT, str(copy), work]
-        environment = {**os.environ, "PYTHONPATH": tree}
-        done = subprocess.run(command, check=True, capture_output=True, cwd=tree, env=environment)
+        done = subprocess.run(command, check=True, capture_output=True)
     found: list[float] = json.loads(done.stdout)
     return found
 
 
-def main(store: Path, *, works: tuple[str, ...] = WORKS, other: str = "", rounds: int = 3) -> Section:
+def main(store: Path, *, works: tuple[str, ...] = WORKS, rounds: int = 3) -> Section:
     """Time work on a store; medians of the rounds.  `best` is `compact --level best`."""
-    command = f"python -m tools.bench.offline STORE{' --other TREE' if other else ''}"
-    columns = ("work", "code", "wall s", "processor s", "a second of wall time", "MB of memory")
-    section = Section("Work on a whole store, all cores", command, columns)
-    trees = {"this": str(Path.cwd()), **({"other": str(Path(other).resolve())} if other else {})}
+    columns = ("work", "wall s", "processor s", "a second of wall time", "MB of memory")
+    section = Section("Work on a whole store, all cores", "python -m tools.bench.offline STORE", columns)
     for work in works:
-        runs: dict[str, list[list[float]]] = defaultdict(list)
-        for _ in range(rounds):
-            for name, tree in trees.items():
-                runs[name].append(run(tree, store.resolve(), work))
-        for name, found in runs.items():
-            seconds, used, pages, megabytes, memory = (median(column) for column in zip(*found, strict=True))
-            rate = f"{megabytes / seconds:.1f} MB" if megabytes else f"{pages / seconds:,.0f} pages"
-            section.rows.append((work, name, f"{seconds:.2f}", f"{used:.2f}", rate, f"{memory:.0f}"))
-        if other:
-            pairs = list(zip(runs["this"], runs["other"], strict=True))
-            wall, used = (median([mine[column] / theirs[column] for mine, theirs in pairs]) for column in (0, 1))
-            section.rows.append((work, "this / other", f"{wall:.2f}", f"{used:.2f}", "", ""))
+        runs = [run(store, work) for _ in range(rounds)]
+        seconds, used, pages, megabytes, memory = (median(column) for column in zip(*runs, strict=True))
+        rate = f"{megabytes / seconds:.1f} MB" if megabytes else f"{pages / seconds:,.0f} pages"
+        section.rows.append((work, f"{seconds:.2f}", f"{used:.2f}", rate, f"{memory:.0f}"))
     return section
 
 

@@ -69,12 +69,10 @@ SPEED_CONNECTIONS = (1, 4, 64)
 
 
 @contextlib.contextmanager
-def served(
-    folder: Path, *options: str, python: str = sys.executable
-) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
+def served(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
     """A server in a process of its own; gives it, its URL and that of its archive API."""
     command = ["-m", "docstore.cli", "serve", "--store", str(folder), "--create", "--port", "0", *options]
-    with _listens([python, *command], folder.parent) as (process, listening):
+    with _listens([sys.executable, *command], folder.parent) as (process, listening):
         yield process, listening["url"], listening.get("archive", "")
 
 
@@ -267,13 +265,9 @@ def archive(*, corpus: Path, limit: int | None = None, seconds: int = 10) -> Sec
     return section
 
 
-def speed(*, corpus: Path, seconds: int = 5, other: str = "") -> Section:
-    """Reads at full speed and what each takes of the server's processor; in turns with another version, by its Python.
-
-    Every page of the corpus is asked for, at random; the other version makes a store of its own.
-    """
-    heads = ["what", "connections", "requests/s", "p50 ms", "p99 ms", "server's CPU us"]
-    heads += ["of the other version", "ratio"] if other else []
+def speed(*, corpus: Path, seconds: int = 5) -> Section:
+    """Reads at full speed, of pages at random, and what each takes of the server's processor."""
+    heads = ("what", "connections", "requests/s", "p50 ms", "p99 ms", "server's CPU us")
     section = Section("Reads of a server at full speed", f"{COMMAND} speed --corpus DIR", heads)
     pages = load_pages(corpus)
     asked = [quote(url, safe="") for url in {page.url for page in pages if page.url.startswith("http")}]
@@ -282,42 +276,32 @@ def speed(*, corpus: Path, seconds: int = 5, other: str = "") -> Section:
         "GET /v1/page": [f"/v1/page?url={url}" for url in asked],
         "CDX look-up": [f"/web/cdx?url={url}" for url in asked],
     }
-    pythons = [sys.executable, *([other] if other else [])]
-    found: dict[tuple[str, int, str], list[tuple[float, Sequence[str]]]] = {}
+    found: dict[tuple[str, int], list[tuple[float, Sequence[str]]]] = {}
     with tempfile.TemporaryDirectory() as name:
-        for number, python in enumerate(pythons):
-            command = [python, "-m", "docstore.cli", "ingest", "--create", "--no-progress", "--store", f"s{number}"]
-            command += [str(path.resolve()) for path in sorted(corpus.glob("*.warc.gz"))]
-            subprocess.run(command, cwd=name, check=True, capture_output=True)
+        with docstore.open(Path(name) / "store", create=True, durability="none") as store:
+            list(store.put_pages(pages))
 
-        def measure(process: subprocess.Popen[bytes], url: str, what: str, python: str) -> None:
+        def measure(process: subprocess.Popen[bytes], url: str, what: str) -> None:
             for connections in SPEED_CONNECTIONS:
                 load(Path(name), url, paths[what], 1, connections)  # unmeasured
                 before = processor_seconds(process.pid)
                 shown = load(Path(name), url, paths[what], seconds, connections)
                 used = processor_seconds(process.pid) - before
                 microseconds = used / (float(shown[0].replace(",", "")) * seconds) * 1e6
-                found.setdefault((what, connections, python), []).append((microseconds, shown))
+                found.setdefault((what, connections), []).append((microseconds, shown))
 
         for _ in range(ROUNDS):
-            for number, python in enumerate(pythons):
-                options = ("--archive-port", "0")
-                with served(Path(name) / f"s{number}", *options, python=python) as (process, url, archive_url):
-                    for what in paths:
-                        measure(process, archive_url if what.startswith("CDX") else url, what, python)
+            with served(Path(name) / "store", "--archive-port", "0") as (process, url, archive_url):
+                for what in paths:
+                    measure(process, archive_url if what.startswith("CDX") else url, what)
         bare = "uvicorn alone, a body of the mean length"
         paths[bare] = ["/"]
         length = sum(len(page.body) for page in pages) // len(pages)
         with _listens([sys.executable, "-c", BARE, str(length)], Path(name)) as (process, listening):
-            measure(process, listening["url"], bare, sys.executable)
-    for (what, connections, python), measured in found.items():
-        if python != sys.executable:
-            continue
+            measure(process, listening["url"], bare)
+    for (what, connections), measured in found.items():
         used, shown = sorted(measured)[len(measured) // 2]
-        cells = [what, str(connections), *shown[:3], f"{used:.0f}"]
-        if before := found.get((what, connections, other)):
-            cells += [f"{median([one for one, _ in before]):.0f}", f"{used / median([one for one, _ in before]):.2f}"]
-        section.rows.append(cells + [""] * (len(heads) - len(cells)))
+        section.rows.append((what, str(connections), *shown[:3], f"{used:.0f}"))
     section.notes.append(
         f"{len(asked)} pages; wrk for {seconds} s a cell, the median of {ROUNDS} rounds by the server's processor "
         "time, which is of user and system mode. The client ran on the same machine."

@@ -113,7 +113,7 @@ def _list(kind: str, title: str, number: int, total: int, teaser: Callable[[str,
     return page(title, f"{sentences(title, 7)} {teasers}", {**links, "/": "Home"})
 
 
-def sessions(*, sticky: bool = False) -> Site:
+def sessions(articles: int = SHORT_SITE, *, sticky: bool = False) -> Site:
     """See the module; each answer has an id of its own, if it is sticky each URL."""
     ids = count(1)
 
@@ -121,10 +121,10 @@ def sessions(*, sticky: bool = False) -> Site:
         origin = f"{path} {query.get('sid', '')}" if sticky else str(next(ids))
         session = sha256(origin.encode()).hexdigest()[:16]
         number = path.removeprefix("/article/")
-        if path != "/" and not (number.isdigit() and int(number) < SHORT_SITE):
+        if path != "/" and not (number.isdigit() and int(number) < articles):
             return Answer("<title>Not found</title>", 404)
         here = -1 if path == "/" else int(number)
-        near = [(here + step) % SHORT_SITE for step in range(1, 9)]
+        near = [(here + step) % articles for step in range(1, 9)]
         links = {f"/article/{index}?sid={session}": f"Article {index}" for index in near}
         links[f"/?sid={session}"] = "Home"
         title = "home" if here < 0 else f"article {here}"

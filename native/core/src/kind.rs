@@ -1,4 +1,6 @@
-//! What is HTML: `is_html` of `docstore/text/readers.py`.
+//! The first bytes of a body, and whether it is HTML: the rules at the head of `docstore/text/readers.py`.
+
+use std::borrow::Cow;
 
 use crate::charset;
 
@@ -22,29 +24,41 @@ pub fn is_html(body: &[u8], content_type: &str) -> bool {
     if !media_type.is_empty() && !is_any(&HTML_TYPES) && !is_any(&XML_TYPES) {
         return false;
     }
-    if is_list_behind_warnings(&body[..body.len().min(WARNINGS_BYTES)]) {
-        return false;
-    }
-    let head = &body[..body.len().min(HEAD_BYTES)];
+    begins_as_html(&head(body), media_type.is_empty(), is_any(&HTML_TYPES))
+}
+
+/// Length of the messages of PHP that stand before a feed or site map; 0 if there are none.
+pub fn warnings_bytes(body: &[u8]) -> usize {
+    let head = &body[..body.len().min(WARNINGS_BYTES)];
+    let Some(line) = memchr::memmem::find(head, b" on line ") else { return 0 };
+    let first = memchr::memchr_iter(b'<', head).find(|&at| begins_list(&head[at..]));
+    first.filter(|&start| line < start).unwrap_or(0)
+}
+
+/// Whether a feed or site map begins here, perhaps with a declaration of XML.
+fn begins_list(head: &[u8]) -> bool {
+    let is_declaration = head.len() > 5 && head[..5].eq_ignore_ascii_case(b"<?xml");
+    let rest = match head.iter().position(|&byte| byte == b'>') {
+        Some(end) if is_declaration => after_blanks(&head[end + 1..]),
+        _ => head,
+    };
+    let is_root = |name: &&[u8]| {
+        let ends = rest.get(1 + name.len()).is_some_and(|byte| matches!(byte, b'\t'..=b'\r' | b' ' | b'>'));
+        ends && rest[0] == b'<' && rest[1..=name.len()].eq_ignore_ascii_case(name)
+    };
+    WARNED_ROOTS.iter().any(is_root)
+}
+
+/// The first bytes of a body, behind messages of PHP; of UTF-16 without its mark and its zeros.
+pub fn head(body: &[u8]) -> Cow<'_, [u8]> {
+    let start = warnings_bytes(body);
+    let head = &body[start..body.len().min(WARNINGS_BYTES).min(start + HEAD_BYTES)];
     let has_mark = head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff");
     if has_mark || (head.contains(&0) && charset::wide(head).is_some()) {
         let text = &head[if has_mark { 2 } else { 0 }..];
-        let without_zeros: Vec<u8> = text.iter().copied().filter(|&byte| byte != 0).collect();
-        return begins_as_html(&without_zeros, media_type.is_empty(), is_any(&HTML_TYPES));
+        return text.iter().copied().filter(|&byte| byte != 0).collect();
     }
-    begins_as_html(head, media_type.is_empty(), is_any(&HTML_TYPES))
-}
-
-/// Whether messages of PHP stand before a feed or site map.
-fn is_list_behind_warnings(head: &[u8]) -> bool {
-    let Some(line) = memchr::memmem::find(head, b" on line ") else { return false };
-    let mut openings = memchr::memchr_iter(b'<', head).map(|at| (at, &head[at + 1..]));
-    let is_list = |name: &&[u8], rest: &[u8]| {
-        let ends = rest.get(name.len()).is_some_and(|byte| matches!(byte, b'\t'..=b'\r' | b' ' | b'>'));
-        ends && rest[..name.len()].eq_ignore_ascii_case(name)
-    };
-    let first = openings.find(|(_, rest)| WARNED_ROOTS.iter().any(|name| is_list(name, rest)));
-    first.is_some_and(|(at, _)| line < at)
+    Cow::Borrowed(head)
 }
 
 fn begins_as_html(head: &[u8], is_untyped: bool, is_typed_html: bool) -> bool {
@@ -58,7 +72,7 @@ fn begins_as_html(head: &[u8], is_untyped: bool, is_typed_html: bool) -> bool {
     if head.contains(&0) || root.eq_ignore_ascii_case(b"svg") {
         return false;
     }
-    let Some(behind) = after_blanks(head).strip_prefix(b"<") else { return false };
+    let Some(behind) = after_mark(head).strip_prefix(b"<") else { return false };
     let begins_xml = behind.len() >= 4 && behind[..4].eq_ignore_ascii_case(b"?xml");
     match behind.first() {
         Some(byte) if byte.is_ascii_alphabetic() || *byte == b'!' => true,
@@ -66,15 +80,18 @@ fn begins_as_html(head: &[u8], is_untyped: bool, is_typed_html: bool) -> bool {
     }
 }
 
+fn after_mark(head: &[u8]) -> &[u8] {
+    after_blanks(head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head))
+}
+
 fn after_blanks(head: &[u8]) -> &[u8] {
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let blanks = head.iter().take_while(|byte| matches!(byte, b'\t'..=b'\r' | b' ')).count();
     &head[blanks..]
 }
 
 /// Local name of the first element, after instructions, comments and declarations.
-fn root(head: &[u8]) -> Option<&[u8]> {
-    let mut rest = after_blanks(head);
+pub fn root(head: &[u8]) -> Option<&[u8]> {
+    let mut rest = after_mark(head);
     while let Some(behind) = rest.strip_prefix(b"<") {
         let (begin, end): (usize, &[u8]) = match behind {
             [b'?', ..] => (1, b"?>"),
@@ -83,9 +100,7 @@ fn root(head: &[u8]) -> Option<&[u8]> {
             _ => break,
         };
         let at = memchr::memmem::find(&behind[begin..], end)?;
-        rest = &behind[begin + at + end.len()..];
-        let blanks = rest.iter().take_while(|byte| matches!(byte, b'\t'..=b'\r' | b' ')).count();
-        rest = &rest[blanks..];
+        rest = after_blanks(&behind[begin + at + end.len()..]);
     }
     let name = rest.strip_prefix(b"<")?;
     let begins = |part: &[u8]| part.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');

@@ -126,6 +126,11 @@ impl Postings {
     fn views(&self) -> PyResult<Vec<slices::Run<'_>>> {
         self.runs.iter().map(|run| run.get().run()).collect()
     }
+
+    /// Postings that no run has, those of a batch last.
+    fn tables<'a>(&'a self, batch: &'a Option<PyRef<'_, Self>>) -> Vec<&'a Recent> {
+        [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect()
+    }
 }
 
 #[pymethods]
@@ -189,9 +194,8 @@ impl Postings {
         batch: Option<PyRef<'py, Self>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let mixed: Vec<u64> = keys.to_vec(python)?.into_iter().map(mix_key).collect();
-        let tables: Vec<_> =
-            [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
-        let (owners, texts) = postings::find(&self.views()?, &tables, &mixed, limit).map_err(damaged)?;
+        let (owners, texts) =
+            postings::find(&self.views()?, &self.tables(&batch), &mixed, limit).map_err(damaged)?;
         Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
     }
 
@@ -204,9 +208,7 @@ impl Postings {
         looks: LookLimits,
         batch: Option<PyRef<'py, Self>>,
     ) -> PyResult<Proposal<'py>> {
-        let tables: Vec<_> =
-            [Some(&self.recent), batch.as_ref().map(|batch| &batch.recent)].into_iter().flatten().collect();
-        let views = self.views()?;
+        let (views, tables) = (self.views()?, self.tables(&batch));
         answered(python, asked, looks, |asked, looks| {
             postings::propose(&views, &tables, asked, limit, looks).map_err(damaged)
         })

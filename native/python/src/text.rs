@@ -11,7 +11,7 @@ use docstore_kernel::words::{self, Words};
 use docstore_kernel::{bytes, charset, kind, Extractor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::{detached, KEPT_BODY_BYTES};
 
@@ -86,6 +86,20 @@ fn is_unspaced(character: &Bound<'_, PyString>) -> bool {
 #[pyfunction]
 fn is_html(body: &[u8], content_type: &Bound<'_, PyString>) -> bool {
     kind::is_html(body, &content_type.to_string_lossy())
+}
+
+/// Length of the messages of PHP that stand before a feed or site map.
+#[pyfunction]
+fn warnings_bytes(body: &[u8]) -> usize {
+    kind::warnings_bytes(body)
+}
+
+/// The first bytes of a body as markup is looked for in them, and the name of its root element in lower case.
+#[pyfunction]
+fn head_and_root<'py>(python: Python<'py>, body: &[u8]) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
+    let head = kind::head(body);
+    let root = kind::root(&head).unwrap_or_default().to_ascii_lowercase();
+    (PyBytes::new(python, &head), PyBytes::new(python, &root))
 }
 
 /// The encoding of a body, and the text of its first `TEXT_LIMIT_BYTES`.
@@ -198,6 +212,8 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(has_words, module)?)?;
     module.add_function(wrap_pyfunction!(is_unspaced, module)?)?;
     module.add_function(wrap_pyfunction!(is_html, module)?)?;
+    module.add_function(wrap_pyfunction!(warnings_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(head_and_root, module)?)?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     module.add_function(wrap_pyfunction!(fold_lines, module)?)?;
     module.add_function(wrap_pyfunction!(visible_text, module)?)?;
