@@ -43,7 +43,7 @@ from docstore.model.types import (
 )
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
-from docstore.reading.documents import Document, DocumentReader
+from docstore.reading.documents import MARKDOWN_FAMILIES, Document, DocumentReader
 from docstore.storage.table import Table, declared_families
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -596,6 +596,17 @@ class DocumentStore:
     def anchors(self, url: str) -> Iterator[Cell]:
         """Anchor texts of links to a page: cells whose qualifier is the linking URL; read in slices."""
         return self.cells.slices(self.cells.row_key(url), families=("anchor",))
+
+    @checked
+    def markdown(self, url: str, *, at: Time | None = None) -> str | None:
+        """The main text of a page as Markdown; None if there is no such page.
+
+        Args:
+            url: of the page.
+            at: the page as of this time: microseconds since 1970, or a datetime with a time zone.
+        """
+        found = self.get(url, at=at, families=MARKDOWN_FAMILIES)
+        return None if found is None else found.markdown
 
     @checked
     def similar(self, page: bytes | str, *, threshold: float | None = None, limit: int = 10) -> list[Similar]:

@@ -2,8 +2,8 @@
 
     python -m tools.bench.markdown PACKAGES [--sites DIR]
 
-PACKAGES is a folder of sdists (``pip download --no-deps --no-binary :all: NAME ...``).  Their Markdown documents are
-made into full pages in four ways: by MkDocs with Material, by Sphinx with MyST (Furo), and by markdown-it in a plain
+PACKAGES is a folder of sdists (``pip download --no-deps --no-binary :all: NAME ...``).  Their Markdown documents, and
+those in which installed packages describe themselves, are made into full pages in four ways: by MkDocs with Material, by Sphinx with MyST (Furo), and by markdown-it in a plain
 template and in one with the markup of Docusaurus; under --sites, if given, and not made again.  What each extractor
 gives is read with markdown-it and compared with the source: F1 of the multisets of headings (level and words), blocks of
 code (exact), cells of tables, list items (their own words), and links to other sites (words and address).  Pages on
@@ -26,6 +26,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -35,9 +36,12 @@ from tools.bench.harness import Section, run_commands
 
 KINDS: Final = ("headings", "code", "cells", "items", "links")
 KERNEL: Final = Kernel("scored")
-URL: Final = "https://docs.example/page/"
+SITE: Final = "https://docs.example/"
+URL: Final = f"{SITE}page/"
 TYPE: Final = "text/html; charset=utf-8"
 LEAST_WORDS: Final = 80
+MOST_DOCUMENTS: Final = 12
+"""Of a package."""
 NAV: Final = "".join(f'<li class="menu__list-item"><a class="menu__link" href="/{n}/">Page {n}</a></li>' for n in range(12))
 PLAIN: Final = """<!doctype html><html><head><title>{title}</title></head><body><div id="header"><h1><a href="/">Docs</a>
 </h1><ul>{nav}</ul></div><div id="content">{body}</div><div id="footer"><p>Copyright by the authors. <a
@@ -71,16 +75,21 @@ class Rendered(NamedTuple):
 
 
 def documents(packages: Path) -> Iterator[tuple[str, str]]:
-    """Package and text of each Markdown document that is long enough and has no syntax of one generator alone."""
+    """Package and text of each Markdown document that is long enough; without HTML, roles and syntax of one generator."""
+    found = [(one.name, one.read_text("METADATA") or "") for one in distributions() if "markdown" in (one.metadata["Description-Content-Type"] or "")]
+    texts = [(name, text.partition("\n\n")[2]) for name, text in found]
     for path in sorted(packages.glob("*.tar.gz")):
         with tarfile.open(path) as archive:
-            members = [one for one in archive if re.search(r"/(docs?/.*|README)\.md$", one.name) and one.isfile()]
-            for member in sorted(members, key=lambda one: one.name)[:12]:
+            members = [one for one in archive if re.search(r"/docs?/.*\.md$", one.name) and one.isfile()]
+            for member in sorted(members, key=lambda one: one.name)[:MOST_DOCUMENTS]:
                 stream = archive.extractfile(member)
-                text = re.sub(r"\A---\n.*?\n---\n", "", stream.read().decode("utf-8", "replace") if stream else "", flags=re.S)
-                special = re.search(r"(?m)^\s*(:::|!!!|\?\?\?|===|```\{|--8<--|%|\$\$|<)|\{[%{:]|\[\^|\{\w+\}`", text)
-                if not special and len(text.split()) >= LEAST_WORDS:
-                    yield path.name.rpartition("-")[0], text
+                texts.append((path.name.rpartition("-")[0], stream.read().decode("utf-8", "replace") if stream else ""))
+    for name, text in sorted(texts):
+        text = re.sub(r"\A---\n.*?\n---\n|(?m:^\s*<.*$|^\[!\[.*$)|<!--.*?-->|\{[\w:]+\}(?=`)", "", text, flags=re.S).strip()
+        text = text if text.startswith("# ") else f"# About {name}\n\n{text}"
+        special = re.search(r"(?m)^\s*(:::|!!!|\?\?\?|===|```+\{|--8<--|%|\$\$|\|?:?-+:? *$)|\{[%{]|\[\^", text)
+        if not special and len(text.split()) >= LEAST_WORDS and "\n# " not in re.sub(r"(?s)```.*?```", "", text):
+            yield re.sub("[-_.]+", "-", name.lower()), text
 
 
 def build(found: list[tuple[str, str]], site: Path) -> None:
@@ -151,7 +160,7 @@ def parts(markdown: str) -> dict[str, Counter[Any]]:
             text, label = text + content, label + content
             if one.type == "link_open":
                 label, address = "", str(one.attrs.get("href", ""))
-            elif one.type == "link_close" and address.startswith("http") and not address.startswith(URL):
+            elif one.type == "link_close" and address.startswith("http") and not address.startswith(SITE):
                 found["links"][words(label), address.rstrip("/")] += 1
         if text := words(text):
             if around[1] in ("td", "th"):

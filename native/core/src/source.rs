@@ -80,14 +80,13 @@ impl Source {
     }
 
     /// The page as Markdown, of the blocks that are its main text; None if no extractor gives this main text.
-    pub fn markdown(&self, url: &str, text: &str) -> Option<String> {
+    pub fn markdown(&self, rule: &mut Scored, url: &str, text: &str) -> Option<String> {
         let source = self.text.as_bytes();
         let mut flow = Flow::default();
         let written = |kept: &[usize], page: &Outline, noscript: bool| {
             let kept: Vec<_> = kept.iter().map(|&number| page.blocks[number].pieces.clone()).collect();
             markdown(source, &self.tags, &kept, noscript, url, self.base().as_deref())
         };
-        let mut rule = Scored::default();
         let (kept, reading) = rule.main(source, &self.tags, &mut flow);
         if flow.bytes() == text.as_bytes() {
             return Some(written(&kept, &rule.combined().page, reading.noscript));

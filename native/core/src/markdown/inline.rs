@@ -382,7 +382,8 @@ fn may_open(pieces: &[Piece], number: usize, mark: usize, before: Option<char>) 
     let (piece, last) = (&pieces[number], &pieces[pieces[number].reach[mark]]);
     let behind = pieces.get(piece.reach[mark] + 1).map_or(' ', first_of);
     let is_word = |piece: &Piece, each: Option<char>| {
-        piece.is_plain() && piece.link == 0 && each.is_some_and(char::is_alphanumeric)
+        let is_bare = piece.is_plain() && piece.link == 0 && piece.style == MARKS[mark].0;
+        is_bare && each.is_some_and(char::is_alphanumeric)
     };
     (is_word(piece, piece.text.chars().next()) || before.is_none_or(is_apart))
         && (is_word(last, last.text.chars().next_back()) || is_apart(behind))

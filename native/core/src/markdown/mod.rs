@@ -165,7 +165,7 @@ pub fn markdown(
         counts: vec![0; KNOWN],
         ..Writer::default()
     };
-    writer.inline.keeps_formulas = ["athjax", "athJax", "arithmatex", "katex"].into_iter().any(has);
+    writer.inline.keeps_formulas = ["athjax", "athJax", "atex"].into_iter().any(has);
     writer.read(noscript);
     writer.out
 }
