@@ -243,9 +243,7 @@ def run_export(args: argparse.Namespace) -> int:
         on_progress = (lambda done: show(done.captures)) if show else None
         if args.format == PARQUET:
             layout = "markdown" if args.markdown else args.layout or "full"
-            report = arrow.write_parquet(
-                store, stream, selection, layout=layout, keep=keep, on_progress=on_progress
-            )
+            report = arrow.write_parquet(store, stream, selection, layout=layout, keep=keep, on_progress=on_progress)
         else:
             writer = WRITERS[args.format](stream, args.body)
             if args.markdown:

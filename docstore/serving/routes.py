@@ -511,8 +511,8 @@ async def urls(
 
 
 PAGES: Final[list[Route]] = [
-    put_page, put_body, put_pages, put_verdicts, get_page, has_page, get_body, get_markdown, delete_page, get_pages, history,
-    validators, anchors, add_anchor, similar, snippets, search, collapse, find, rejected, orphans, urls,
+    put_page, put_body, put_pages, put_verdicts, get_page, has_page, get_body, get_markdown, delete_page, get_pages,
+    history, validators, anchors, add_anchor, similar, snippets, search, collapse, find, rejected, orphans, urls,
 ]  # fmt: skip
 
 

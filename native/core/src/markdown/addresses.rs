@@ -39,11 +39,8 @@ impl Base {
 
     /// An absolute address; None if it leads to no page.
     pub fn resolve(&self, reference: &str) -> Option<String> {
-        let reference: String = reference
-            .trim_matches(|each: char| each <= ' ' || is_space(each))
-            .chars()
-            .filter(|each| !matches!(each, '\t' | '\n' | '\r'))
-            .collect();
+        let reference = reference.trim_matches(|each: char| each <= ' ' || is_space(each));
+        let reference = reference.replace(['\t', '\n', '\r'], "");
         let mut made =
             String::with_capacity(self.scheme.len() + self.authority.len() + self.path.len() + reference.len());
         if let Some(end) = scheme_end(&reference) {
@@ -111,8 +108,12 @@ fn push_path(path: &str, made: &mut String) {
 
 /// Append what an address may hold as it is, and percent-encode the rest.
 fn encode(text: &str, made: &mut String) {
+    let may_stay = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'`' | b'\\' | b'|');
+    if text.bytes().all(may_stay) {
+        return made.push_str(text);
+    }
     for byte in text.bytes() {
-        if byte.is_ascii_graphic() && !matches!(byte, b'"' | b'<' | b'>' | b'`' | b'\\' | b'|') {
+        if may_stay(byte) {
             made.push(byte.into());
         } else {
             made.push('%');

@@ -2,7 +2,7 @@
 //!
 //! Text is gathered in runs of the same style, so that marks come out nested however they were nested in the page.
 
-use crate::page::is_space;
+use crate::bytes::{is_space, is_wide_space, sequence_length};
 use crate::references::decode;
 
 /// Styles of text, as bits.
@@ -158,16 +158,16 @@ impl Inline {
     /// Gather text; character references count, white space is folded.
     pub fn push(&mut self, source: &[u8], style: u8, link: u32) {
         let mut decoded = Vec::new();
-        if source.contains(&b'&') {
+        if memchr::memchr(b'&', source).is_some() {
             decode(source, false, &mut decoded);
         }
-        let text = std::str::from_utf8(if decoded.is_empty() { source } else { &decoded }).unwrap_or_default();
-        let mut has_begun = false;
-        for (number, word) in text.split(is_space).enumerate() {
-            if number != 0 {
+        let text = if decoded.is_empty() { source } else { &decoded };
+        let (mut place, mut has_begun) = (0, false);
+        while let Some(&byte) = text.get(place) {
+            let length = sequence_length(byte);
+            if is_space(byte) || (length > 1 && is_wide_space(&text[place..(place + length).min(text.len())])) {
                 self.gap(style);
-            }
-            if word.is_empty() {
+                place += length;
                 continue;
             }
             if !has_begun {
@@ -176,7 +176,13 @@ impl Inline {
             } else if self.gap.take().is_some() {
                 self.text.push(b' ');
             }
-            self.text.extend_from_slice(word.as_bytes());
+            // Up to what is, or may begin, white space.
+            let may_end = |&byte: &u8| byte <= b' ' || matches!(byte, 0xc2 | 0xe1..=0xe3);
+            let start = place;
+            place += length;
+            place += text[place.min(text.len())..].iter().position(may_end).unwrap_or(text.len());
+            place = place.min(text.len());
+            self.text.extend_from_slice(&text[start..place]);
         }
         if has_begun {
             self.end();

@@ -28,14 +28,11 @@ const MOST_NUMBER: u64 = 999_999_999;
 
 const HEADINGS: [u32; 6] = [NAME_H1, NAME_H2, NAME_H3, NAME_H4, NAME_H5, NAME_H6];
 /// Elements before which an open heading ends, beside headings.
-const END_HEADINGS: [u32; 8] =
-    [NAME_P, NAME_UL, NAME_OL, NAME_DL, NAME_TABLE, NAME_PRE, NAME_SECTION, NAME_BLOCKQUOTE];
+const END_HEADINGS: [u32; 8] = [NAME_P, NAME_UL, NAME_OL, NAME_DL, NAME_TABLE, NAME_PRE, NAME_SECTION, NAME_BLOCKQUOTE];
 /// Elements of which the end tag of another element outside closes none.
-const TABLE_PARTS: [u32; 8] =
-    [NAME_TABLE, NAME_THEAD, NAME_TBODY, NAME_TFOOT, NAME_TR, NAME_TD, NAME_TH, NAME_CAPTION];
+const TABLE_PARTS: [u32; 8] = [NAME_TABLE, NAME_THEAD, NAME_TBODY, NAME_TFOOT, NAME_TR, NAME_TD, NAME_TH, NAME_CAPTION];
 /// Words in classes of line numbers.
-const GUTTERS: [&str; 8] =
-    ["linenos", "lineno", "linenumber", "line-number", "lnt", "ln", "gutter", "hljs-ln-numbers"];
+const GUTTERS: [&str; 8] = ["linenos", "lineno", "linenumber", "line-number", "lnt", "ln", "gutter", "hljs-ln-numbers"];
 /// Words that stand in classes in the place of a language.
 const NO_LANGUAGES: [&str; 8] =
     ["default", "none", "text", "plaintext", "notranslate", "source", "nohighlight", "highlight"];
@@ -51,7 +48,11 @@ enum End {
     Formula,
     Annotation,
     List,
-    Cell { is_head: bool, columns: usize, rows: usize },
+    Cell {
+        is_head: bool,
+        columns: usize,
+        rows: usize,
+    },
     Row,
     Table,
 }
@@ -131,7 +132,9 @@ struct Writer<'a> {
     last: Vec<(u32, char)>,
     is_last_paragraph: bool,
     style: u8,
+    /// The number of the open link's tag, plus one; and of the link used last, with its number in `Inline::links`.
     link: u32,
+    last_link: (u32, u32),
     heading: u8,
     skipped: usize,
     code: Option<Code>,
@@ -284,7 +287,8 @@ impl Writer<'_> {
                 code.left_out.push(start..code.text.len());
             }
         } else if is_kept {
-            self.inline.push(source, self.style, self.link);
+            let link = self.used_link();
+            self.inline.push(source, self.style, link);
         }
     }
 
@@ -389,7 +393,8 @@ impl Writer<'_> {
         let Some(formula) = self.formula.take().filter(|formula| formula.is_kept) else { return };
         let tex = fold_line(&formula.tex);
         if tex.is_empty() {
-            self.inline.push(formula.shown.replace('&', "&amp;").as_bytes(), self.style, self.link);
+            let link = self.used_link();
+            self.inline.push(formula.shown.replace('&', "&amp;").as_bytes(), self.style, link);
         } else {
             self.push_formula(&tex, formula.is_display);
         }
@@ -607,13 +612,23 @@ impl Writer<'_> {
 
     fn start_link(&mut self, number: usize, attributes: &[u8]) {
         self.close(&[NAME_A], &TABLE_PARTS);
-        let [href] = values(attributes, ["href"]);
-        let has_fragment = href.as_ref().is_some_and(|href| href.contains('#'));
+        let has_fragment = attributes.contains(&b'#');
         self.push(NAME_A, number, if has_fragment { End::Sign(self.inline.len()) } else { End::Nothing });
-        self.link = 0;
-        if let Some(address) = href.and_then(|href| self.base.resolve(&href)) {
-            self.inline.links.push(address);
-            self.link = self.inline.links.len() as u32;
+        self.link = number as u32 + 1;
+    }
+
+    /// The number of the link at hand in `Inline::links`, whose address is resolved when it is used.
+    fn used_link(&mut self) -> u32 {
+        if self.link != 0 && self.last_link.0 != self.link {
+            let [href] = values(self.tags[self.link as usize - 1].attributes(self.source), ["href"]);
+            let address = href.and_then(|href| self.base.resolve(&href));
+            self.inline.links.extend(address.clone());
+            self.last_link = (self.link, address.map_or(0, |_| self.inline.links.len() as u32));
+        }
+        if self.link == 0 {
+            0
+        } else {
+            self.last_link.1
         }
     }
 
@@ -696,7 +711,8 @@ impl Writer<'_> {
             }
         } else if !alt.is_empty() {
             let address = [src, late].into_iter().flatten().find_map(|address| self.base.resolve(&address));
-            self.inline.push_image(&alt, &address.unwrap_or_default(), self.link);
+            let link = self.used_link();
+            self.inline.push_image(&alt, &address.unwrap_or_default(), link);
         }
         self.inline.gap(self.style);
     }
