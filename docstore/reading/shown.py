@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from docstore.model.capture import content_type_of
 from docstore.model.plain import iso, shown
-from docstore.model.types import Headers
+
+if TYPE_CHECKING:
+    from docstore.model.types import Headers
 
 SIGN_CHARACTERS = "\u00b6\u00a7\U0001f517\uf0c1\u200b"
 SIGNS = re.compile(f"(?m)[{SIGN_CHARACTERS}]+$|^[{SIGN_CHARACTERS}]+[ \u00a0]*(?=[^\\W\\d])")
@@ -55,7 +56,8 @@ def markdown_of(url: str, row_key: bytes, body: bytes, headers: Headers, text: s
         headers: of the response.
         text: main text as stored.
     """
-    from docstore.compiled import docstore_native  # here: `--help` prints without it
+    from docstore.compiled import docstore_native  # here: `--help` prints without them
+    from docstore.model.capture import content_type_of
 
     content_type = content_type_of(headers, row_key)
     if text and body and content_type.partition(";")[0].lower() in MARKDOWN_TYPES:

@@ -51,7 +51,7 @@ def shown(text: str) -> str:
         ("<p>a<p>b<div>c</div>d", "a\n\nb\n\nc\n\nd"),
         ("a<x-y>b</x-y>c", "a\n\nb\n\nc"),
         ("a<br>b<br><br>c<br>", "a\\\nb\n\nc"),
-        ("<b>a</b>b <i>c </i>d <b><i>e</i></b><s>f</s>", "**a**b *c* d ***e***~~f~~"),
+        ("<b>a</b>b <i>c </i>d <b><i>e</i></b> <s>f</s>", "**a**b *c* d ***e*** ~~f~~"),
         ("<b>(a)</b>b x<b>(c)</b> y <b>(d)</b>", "(a)b x(c) y **(d)**"),
         ("<b>a <i>b</b> c</i>", "**a *b*** c"),
         ("<code>a`b</code> <kbd>c|</kbd><code>`</code>", "``a`b`` `` c|` ``"),

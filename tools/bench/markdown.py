@@ -37,10 +37,10 @@ KERNEL: Final = Kernel("scored")
 SITE: Final = "https://docs.example/"
 NAV: Final = "".join(f'<li class="menu__list-item"><a href="/{number}/">Page {number}</a></li>' for number in range(12))
 FRAMES: Final = {
-    "plain": '<div id="header"><a href="/">Docs</a><ul>{nav}</ul></div><div id="content">{body}</div><div id="footer">'
-    '<p>Copyright by the authors. <a href="https://host.example/terms">Terms</a></div>',
-    "docusaurus": '<nav class="navbar"><a href="https://host.example/repo">GitHub</a></nav><aside><nav class="menu"><ul>'
-    '{nav}</ul></nav></aside><main><article><div class="theme-doc-markdown markdown">{body}</div><footer><a '
+    "plain": '<div id="header"><a href="/">Docs</a><ul>{nav}</ul></div><div id="content">{body}</div>'
+    '<div id="footer"><p>Copyright by the authors. <a href="https://host.example/terms">Terms</a></div>',
+    "docusaurus": '<nav class="navbar"><a href="https://host.example/repo">GitHub</a></nav><aside><nav class="menu">'
+    '<ul>{nav}</ul></nav></aside><main><article><div class="theme-doc-markdown markdown">{body}</div><footer><a '
     'href="https://host.example/edit">Edit this page</a></footer></article></main><footer class="footer">Copyright</footer>',
 }
 CODE: Final = (
@@ -49,7 +49,7 @@ CODE: Final = (
 MKDOCS: Final = """site_name: Docs
 theme: material
 plugins: []
-markdown_extensions: [tables, attr_list, pymdownx.superfences, pymdownx.magiclink, {toc: {permalink: true}}]
+markdown_extensions: [tables, attr_list, pymdownx.superfences, {toc: {permalink: true}}]
 """
 SPHINX: Final = 'extensions = ["myst_parser"]\nhtml_theme = "furo"\nsuppress_warnings = ["myst", "toc", "ref"]\n'
 PLACES: Final = {"mkdocs": "mkdocs/site", "sphinx": "sphinx/site", "plain": "plain", "docusaurus": "docusaurus"}
@@ -185,7 +185,7 @@ def main(packages: Path, *, sites: Path, half: str = "odd") -> Section:
     ratios = []
     for _ in range(9):
         began = time.process_time()
-        for body, text in texts:
+        for body, _ in texts:
             KERNEL.analyse(body, TYPE)
         between = time.process_time()
         for body, text in texts:
