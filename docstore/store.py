@@ -599,12 +599,7 @@ class DocumentStore:
 
     @checked
     def markdown(self, url: str, *, at: Time | None = None) -> str | None:
-        """The main text of a page as Markdown; None if there is no such page.
-
-        Args:
-            url: of the page.
-            at: the page as of this time: microseconds since 1970, or a datetime with a time zone.
-        """
+        """The main text of a page as Markdown, as of a time (see `get`); None if there is no such page."""
         found = self.get(url, at=at, families=MARKDOWN_FAMILIES)
         return None if found is None else found.markdown
 
@@ -625,13 +620,10 @@ class DocumentStore:
     ) -> Snippet | None:
         """The passages of a page that answer a query, or its description or beginning; None if it has no text.
 
-        Reads only the `text` family.
-
         Args:
-            url: of the page.
+            url, at: of the page, as in `get`; only the family `text` is read.
             query: words; case and accents are ignored.
             length: most characters shown, without ellipses and marks.
-            at: the page as of this time: microseconds since 1970, or a datetime with a time zone.
         """
         return self.snippets([url], query, length=length, at=at)[0]
 
@@ -647,11 +639,8 @@ class DocumentStore:
 
     @checked
     def search_index(self, index: str | Path | None = None) -> SearchIndex:
-        """The search index of this store, which its `update` makes; needs the extra `docstore[search]`.
-
-        Args:
-            index: its folder; None for `search` in the store's folder.
-        """
+        """The search index of this store in a folder (None: `search` in the store's), which its `update` makes; needs
+        the extra `docstore[search]`."""
         from docstore.search.index import SearchIndex
 
         self._check_open()

@@ -320,11 +320,7 @@ CCINDEX: Final = (
 """The layout `ccindex`: names and types of Common Crawl's columnar index with its partitions."""
 
 MARKDOWN: Final = Column(
-    "markdown",
-    TEXT,
-    "main text as Markdown",
-    lambda one: one.capture.markdown(one.row_key) or None,
-    ("text", "http", "page"),
+    "markdown", TEXT, "main text as Markdown", lambda one: one.capture.markdown(one.row_key), ("text", "http", "page")
 )
 LAYOUTS: Final = {"full": FULL, "fineweb": FINEWEB, "ccindex": CCINDEX, "markdown": (*FULL, MARKDOWN)}
 """By name; `markdown` is `full` and a column that is made on reading."""

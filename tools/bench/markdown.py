@@ -21,7 +21,7 @@ import sys
 import tarfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import distributions
 from pathlib import Path
@@ -41,7 +41,7 @@ FRAMES: Final = {
     '<div id="footer"><p>Copyright by the authors. <a href="https://host.example/terms">Terms</a></div>',
     "docusaurus": '<nav class="navbar"><a href="https://host.example/repo">GitHub</a></nav><aside><nav class="menu">'
     '<ul>{nav}</ul></nav></aside><main><article><div class="theme-doc-markdown markdown">{body}</div><footer><a '
-    'href="https://host.example/edit">Edit this page</a></footer></article></main><footer class="footer">Copyright</footer>',
+    'href="https://host.example/edit">Edit this page</a></footer></article></main><footer>Copyright</footer>',
 }
 CODE: Final = (
     r'<div class="\1 codeBlockContainer_x"><pre class="prism-code \1"><code>{}</code></pre><button></button></div>'

@@ -213,10 +213,13 @@ impl Inline {
     /// What was gathered as Markdown; lines end only in a paragraph.
     pub fn write(&self, place: Place, out: &mut String) {
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
+        if let ([Run { kind: Kind::Text, style: 0, link: 0, .. }], true) = (&self.runs[..], self.is_plain()) {
+            return out.push_str(text.trim_matches(' '));
+        }
         let pieces = self.pieces(text, place);
         let begin = out.len();
         // Open marks, outermost first, and up to which piece a mark is not to be opened.
-        let mut open: Vec<usize> = Vec::with_capacity(LINK + 1);
+        let mut open: Vec<usize> = Vec::new();
         let mut refused = [0; LINK];
         for (number, piece) in pieces.iter().enumerate() {
             let before = number.checked_sub(1).map(|before| &pieces[before]);
@@ -265,6 +268,11 @@ impl Inline {
         while let Some(mark) = open.pop() {
             self.close(mark, last, out);
         }
+    }
+
+    /// Whether nothing has to be escaped.
+    fn is_plain(&self) -> bool {
+        !self.text.iter().any(|&byte| SPECIAL[usize::from(byte)])
     }
 
     fn close(&self, mark: usize, link: u32, out: &mut String) {
@@ -397,17 +405,24 @@ fn may_open(pieces: &[Piece], number: usize, mark: usize, before: Option<char>) 
 
 /// A span of code whose fence is longer than any in its text.
 fn push_code(text: &str, in_cell: bool, out: &mut String) {
-    let fence = "`".repeat(longest_run(text, b'`') + 1);
+    let fence = longest_run(text, b'`') + 1;
+    let padding = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     // Spans that touch would be one.
-    if out.ends_with('`') {
-        out.push(' ');
+    out.push_str(if out.ends_with('`') { " " } else { "" });
+    out.extend(std::iter::repeat_n('`', fence));
+    out.push_str(padding);
+    for (number, part) in text.split('|').enumerate() {
+        out.push_str(if number == 0 {
+            ""
+        } else if in_cell {
+            "\\|"
+        } else {
+            "|"
+        });
+        out.push_str(part);
     }
-    let is_padded = text.starts_with('`') || text.ends_with('`');
-    out.push_str(&fence);
-    out.push_str(if is_padded { " " } else { "" });
-    out.push_str(&if in_cell { text.replace('|', "\\|") } else { text.to_owned() });
-    out.push_str(if is_padded { " " } else { "" });
-    out.push_str(&fence);
+    out.push_str(padding);
+    out.extend(std::iter::repeat_n('`', fence));
 }
 
 /// The length of the longest run of a byte.
