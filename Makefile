@@ -15,7 +15,7 @@ export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 endif
 
-.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster test-matrix native-test lint size bench site clean
+.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -49,9 +49,6 @@ $(VENV)/.spark: $(STAMP)
 test-cluster: $(STAMP) $(VENV)/.spark  ## tests on an HBase cluster and a Spark cluster (needs a JDK 17 and Maven; at most 25 minutes)
 	sh tools/test_cluster.sh tests/cluster tests/contract -k "cluster or hbase"
 
-test-matrix:  ## the engine and crash suites, and the mirror tests, under each of PYTHONS that is there
-	sh tools/test_matrix.sh $(PYTHONS)
-
 wheel:  ## sdist and wheel into dist/, checked; needs cargo (PROCESSORS="x86_64 aarch64": rustup target add, first)
 	sh tools/wheel.sh build $(PYTHON) $(PROCESSORS)
 
@@ -80,4 +77,4 @@ site: $(VENV)/.docs  ## build the site of docs/ in build/site; a broken link is 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .venv-clients .venv-matrix .venv-wheel .demo-store build dist *.egg-info
+	rm -rf $(VENV) .venv-clients .venv-wheel .demo-store build dist *.egg-info

@@ -22,7 +22,7 @@ CEILINGS = {
     "lines of code of docstore/": 39_180,
     "lines of code of the core": 28_275,
     "files of docstore/": 182,
-    "classes": 445,
+    "classes": 430,
     "record types": 212,
     "calls of import_module": 5,
     "files of a put": 38,
@@ -32,7 +32,7 @@ CEILINGS = {
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
     "lines of Rust": 14_230,
-    "lines of tools/": 8_355,
+    "lines of tools/": 8_300,
 }
 
 

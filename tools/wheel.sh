@@ -9,7 +9,7 @@
 set -eu
 largest_bytes=8000000
 tests=${TESTS:-tests/unit/test_store.py tests/unit/test_sample_crawl.py
-    tests/property/test_native_records.py tests/property/test_native_mirror.py}
+    tests/property/test_native_records.py tests/property/test_native_mirror.py tests/property/test_engine_model.py}
 page=https://www.boost.org/doc/libs/1_81_0/doc/html/crc.html
 root=$PWD
 made=$root/.venv-wheel

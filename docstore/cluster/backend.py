@@ -17,7 +17,7 @@ from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITER
 from docstore.cluster.commit import SlotCommitter, totals
 from docstore.cluster.engine import HBaseEngine
 from docstore.cluster.upkeep import StoreUpkeep
-from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows, KnownScopes
+from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
 from docstore.model.types import Condition, Durability, Schema, SetCell
@@ -269,7 +269,8 @@ class Layout:
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             chunks = ChunkRows(client, self._namespace)
             # HBase splits regions itself: all small sites share the sample of one tablet.
-            dictionaries = SiteDictionaries(DictionaryRows(chunks), KnownScopes(engine).read_row, lambda row_key: 0)
+            rows = DictionaryRows(engine, chunks)
+            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0)
             return HBaseBackend(
                 self._address,
                 client,

@@ -150,10 +150,13 @@ REFRESH_SECONDS: Final = 60.0
 
 
 class DictionaryRows:
-    """Dictionaries by checksum; see `Contents`."""
+    """Dictionaries by checksum, see `Contents`; and which dictionary each site uses."""
 
-    def __init__(self, chunks: ChunkRows) -> None:
+    def __init__(self, engine: Engine, chunks: ChunkRows) -> None:
+        self._engine = engine
         self._chunks = chunks
+        self._scopes: dict[bytes, list[Cell]] = {}
+        self._refreshed: float | None = None
 
     def sync(self) -> None:
         """See `Contents`: each write is durable."""
@@ -180,26 +183,18 @@ class DictionaryRows:
             raise CorruptionError("not the dictionary of this name", path=where)
         return content
 
+    def scope(self, table: str, row_key: bytes) -> Sequence[Cell]:
+        """The row that names the dictionary of a site, from a cache that is read again every REFRESH_SECONDS.
 
-class KnownScopes:
-    """A cache of which dictionary a site uses, refreshed as a whole every REFRESH_SECONDS.
-
-    It saves one call for each page of a site without a dictionary.  If another process has made one for the site in the
-    meantime, this process makes a second one: that costs only bytes.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._rows: dict[bytes, list[Cell]] = {}
-        self._refreshed: float | None = None
-
-    def read_row(self, table: str, row_key: bytes) -> Sequence[Cell]:
+        It saves one call for each page of a site without a dictionary.  If another process has made one for the site in
+        the meantime, this process makes a second one: that costs only bytes.
+        """
         now = time.monotonic()
         if self._refreshed is None or now - self._refreshed > REFRESH_SECONDS:
             self._refreshed = now
             rows = self._engine.scan(table, DICTIONARY_ROW_PREFIX, DICTIONARY_ROW_PREFIX + b"\xff")
-            self._rows = {row.row_key: row.cells for row in islice(rows, MAX_CACHED_SCOPES)}
-        return self._rows.get(row_key, ())
+            self._scopes = {row.row_key: row.cells for row in islice(rows, MAX_CACHED_SCOPES)}
+        return self._scopes.get(row_key, ())
 
 
 # --- values

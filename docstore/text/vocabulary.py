@@ -230,7 +230,7 @@ def _feed(reading: _Reading, vocabulary: Vocabulary, source: str, first_line: in
         no_network=True,
         load_dtd=False,
     )
-    names = {prefix: name for name, prefix in reversed(vocabulary.namespaces.items()) if prefix}
+    names = {prefix: name for name, prefix in reversed(list(vocabulary.namespaces.items())) if prefix}
     declared = " ".join(f'xmlns:{prefix}="{escape(name)}"' for prefix, name in names.items())
     encoded = f"<wrapper {declared}>{source}</wrapper>".encode()
     try:

@@ -94,14 +94,14 @@ def browser(served: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """A browser, after each job was started by its form."""
     with browsing(tmp_path_factory.mktemp("profile")) as found:
         found.call("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
-        found.go(served.addresses.url + "/search?query=harbour")
+        found.go(served.server.url + "/search?query=harbour")
         found.follow("document.querySelector('.notice a')")
         assert found.value("location.pathname") == "/jobs", "a search without an index leads to the jobs"
         for number in range(found.value("document.querySelectorAll('.starts form').length")):
             submit(found, f"document.querySelectorAll('.starts form')[{number}]")
             assert found.status == 200
             while "running" in served.http.get("/v1/jobs").text:
-                found.go(served.addresses.url + "/jobs")
+                found.go(served.server.url + "/jobs")
         assert [one["state"] for one in served.http.get("/v1/jobs").json()["jobs"]] == ["done"] * 5
         yield found
 
@@ -129,7 +129,7 @@ def text_of(browser: Browser, selector: str) -> str:
 
 
 def test_every_link_leads_to_a_view_that_looks_right(served: Serving, browser: Browser) -> None:
-    base = served.addresses.url
+    base = served.server.url
     waiting, seen, shapes = [base + "/", base + "/search?query=harbour"], set[str](), Counter[object]()
     paths = set()
     while waiting:
@@ -156,7 +156,7 @@ def test_every_link_leads_to_a_view_that_looks_right(served: Serving, browser: B
 
 
 def test_every_form_takes_what_its_fields_say_and_shows_it_again(served: Serving, browser: Browser) -> None:
-    base = served.addresses.url
+    base = served.server.url
     for view in ("/", "/list", "/hosts", "/clusters", "/search"):  # the fixture sends those of /jobs
         browser.go(base + view)
         for number in range(0 if view == "/" else 1, browser.value("document.forms.length")):  # 0 is on each view
@@ -173,7 +173,7 @@ def test_every_form_takes_what_its_fields_say_and_shows_it_again(served: Serving
 
 def test_the_results_of_a_search_go_on_with_its_words_and_filters(served: Serving, browser: Browser) -> None:
     wanted = {"query": "harbour chapter", "host": "one.example", "lang": "en", "since": "2024-01-02"}
-    browser.go(served.addresses.url + "/search")
+    browser.go(served.server.url + "/search")
     for name, value in wanted.items():
         browser.value(f"document.querySelector('main [name={name}]').value = {json.dumps(value)}")
     browser.follow("document.querySelector('main form button')")
@@ -198,7 +198,7 @@ def test_the_results_of_a_search_go_on_with_its_words_and_filters(served: Servin
 
 
 def test_a_comparison_shows_the_similarity_of_its_cluster(served: Serving, browser: Browser) -> None:
-    browser.go(served.addresses.url + "/clusters")
+    browser.go(served.server.url + "/clusters")
     similarity = text_of(browser, ".member .quiet")
     browser.follow("document.querySelector('.member a:last-child')")
     assert 0.8 < float(similarity) < 1
@@ -209,11 +209,11 @@ def test_the_figures_are_those_of_the_command_line(
     served: Serving, browser: Browser, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def run(*words: str) -> dict[str, object]:
-        assert main([*words, "--json", "--store", served.addresses.url]) == 0
+        assert main([*words, "--json", "--store", served.server.url]) == 0
         found: dict[str, object] = json.loads(capsys.readouterr().out)
         return found
 
-    browser.go(served.addresses.url + "/")
+    browser.go(served.server.url + "/")
     totals: dict[str, int] = run("stats")["totals"]  # type: ignore[assignment]
     urls, captures = map(int, re.findall(r"(?m)^\d+$", text_of(browser, ".figures")))
     assert (urls, captures) == (totals["urls"], totals["captures"])
@@ -223,5 +223,5 @@ def test_the_figures_are_those_of_the_command_line(
         assert shown[name] == totals.get(f"verdict.{name}", 0), name
     assert shown["Rejected"] == totals["stored.rejected"] == 1
     dedup = run("stats", "--dedup")
-    browser.go(served.addresses.url + "/clusters")
+    browser.go(served.server.url + "/clusters")
     assert f"the last sweep put {dedup['clustered']} pages there" in text_of(browser, "main")

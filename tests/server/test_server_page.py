@@ -474,9 +474,7 @@ def test_every_link_and_form_of_every_page_leads_somewhere(tmp_path: Path) -> No
         jobs = client.get("/jobs").text
         proof = re.search(r'name="proof" value="([0-9a-f]+)"', jobs)[1]  # type: ignore[index]
         for kind in re.findall(r'name="start" value="([a-z]+)"', jobs):
-            posted = client.post(
-                "/jobs", data={"proof": proof, "start": kind}, headers={"Origin": served.server.url}
-            )
+            posted = client.post("/jobs", data={"proof": proof, "start": kind}, headers={"Origin": served.server.url})
             assert posted.status_code == 303, (kind, posted.text)
         assert {"index", "report", "sweep"} <= {job["kind"] for job in client.get("/v1/jobs").json()["jobs"]}
         for job in client.get("/v1/jobs").json()["jobs"]:

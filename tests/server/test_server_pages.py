@@ -430,7 +430,7 @@ def test_no_request_waits_for_a_page_that_is_analysed_for_long(tmp_path: Path, m
 
         monkeypatch.setattr(one.store, "similar", slow_or_quick)
         slow = [pool.submit(ask, "slow") for _ in range(COMPARERS - 1)]
-        assert all([working.acquire(timeout=60) for _ in slow])
+        assert all(working.acquire(timeout=60) for _ in slow)
         assert ask(BODY.decode()).json()["similar"]
         assert one.http.get("/v1/page", params={"url": "https://a.example/"}).status_code == 200
         slow.append(pool.submit(ask, "slow"))

@@ -270,7 +270,7 @@ def test_a_crawler_with_a_token_to_write_asks_for_its_frontier(
     page = Page("https://links.example/", b'<p>One <a href="/next">page</a>.', 200, (("Content-Type", "text/html"),))
     list(guarded.store.put_pages([page], anchors=True))
     monkeypatch.setenv("DOCSTORE_TOKEN", WRITE)
-    assert main(["frontier", "--host", "links.example", "--store", guarded.addresses.url]) == 0
+    assert main(["frontier", "--host", "links.example", "--store", guarded.server.url]) == 0
     assert capsys.readouterr().out == "https://links.example/next\n"
 
 

@@ -355,6 +355,17 @@ def test_counts_are_exact_if_sessions_write_after_the_fold(cluster: MemoryCluste
         assert totals()["captures"] == 7
 
 
+def test_a_session_that_deletes_what_another_one_wrote_counts_below_zero(cluster: MemoryCluster) -> None:
+    with open_store() as one, open_store() as two:
+        list(one.put_pages([capture(f"one{number}", number, number) for number in range(3)]))
+        for url in [row.url for row in one.cells.scan(limit=2)]:
+            assert two.delete(url)
+        assert (totals()["captures"], totals()["urls"]) == (1, 1)
+        compact()
+        list(two.put_pages([capture("two", 9, 9)]))
+        assert (totals()["captures"], totals()["urls"]) == (2, 2)
+
+
 def test_a_session_of_any_name_counts(cluster: MemoryCluster) -> None:
     with open_store() as store:
         for session in (b"\x00" * 8, b"-foldee.", b"\xff" * 8):
