@@ -7,7 +7,7 @@ those in which installed packages describe themselves, are made into pages in DI
 Material, by Sphinx with MyST and Furo, and by markdown-it in a plain template and in one with the markup of Docusaurus.
 What each extractor gives is read with markdown-it and compared with the source: F1 of headings (level and words), code
 (exact), cells of tables, list items (their own words), and links to other sites (words and address).  Pages on which
-the generator shows another number of blocks of code or of tables than the source has are left out.
+the generator shows another number of blocks of code, tables or headings of a level than the source has are left out.
 
 Packages with an even number in order of name were looked at while this was written, the odd ones only at the end.
 Peers: trafilatura's Markdown, html2text over trafilatura's HTML, markdownify over that of readability-lxml.
@@ -54,7 +54,7 @@ markdown_extensions: [tables, attr_list, pymdownx.superfences, {toc: {permalink:
 SPHINX: Final = 'extensions = ["myst_parser"]\nhtml_theme = "furo"\nsuppress_warnings = ["myst", "toc", "ref"]\n'
 PLACES: Final = {"mkdocs": "mkdocs/site", "sphinx": "sphinx/site", "plain": "plain", "docusaurus": "docusaurus"}
 HTML_AND_ROLES: Final = r"\A---\n.*?\n---\n|(?m:^\s*<.*$|^\[!\[.*$)|<!--.*?-->|\{[\w:]+\}(?=`)"
-SPECIAL: Final = r"(?m)^\s*(:::|!!!|\?\?\?|===|```+\{|--8<--|%|\$\$|\|?:?-+:? *$)|\{[%{]|\[\^|\n# (?=.*)"
+SPECIAL: Final = r"(?m)^\s*(:::|!!!|\?\?\?|===|```+\{|--8<--|%|\$\$)|\{[%{]|\[\^|\n# (?=.*)"
 
 
 def documents(packages: Path) -> list[tuple[str, str]]:
@@ -122,6 +122,7 @@ def parts(markdown: str) -> dict[str, Counter[Any]]:
         if token.type in ("fence", "code_block"):
             found["code"][token.content.strip("\n").rstrip()] += 1
         found["tables"][""] += token.type == "table_open"
+        found[token.tag][""] += token.type == "heading_open"
         around = [around[1], token.tag] if token.nesting == 1 else around
         label, text, address = "", "", ""
         for one in token.children or ():
@@ -161,8 +162,8 @@ def main(packages: Path, *, sites: Path, half: str = "odd") -> Section:
         (one, place) for one in enumerate(found) for place in PLACES.items()
     ):
         body, wanted = (sites / folder / f"p{number}.html").read_bytes(), parts(source)
-        shown = [len(re.findall(pattern, body)) for pattern in (b"<pre", b"<table")]
-        if name in chosen and shown == [wanted["code"].total(), wanted["tables"].total()]:
+        shown = [len(re.findall(pattern, body)) for pattern in (b"<pre", b"<table", b"<h2", b"<h3")]
+        if name in chosen and shown == [wanted[kind].total() for kind in ("code", "tables", "h2", "h3")]:
             pages.append((generator, wanted, body))
     about = f"Markdown: {len(pages)} pages of {len(chosen)} packages, {half} half"
     section = Section(about, f"python -m tools.bench.markdown PACKAGES --sites DIR --half {half}", ["F1 of", *KINDS])
