@@ -73,8 +73,11 @@ def documents(packages: Path) -> list[tuple[str, str]]:
         for name, text in texts
     ]
     titled = [(name, text if text.startswith("# ") else f"# About {name}\n\n{text}") for name, text in made]
-    is_fit = lambda text: not re.search(SPECIAL, re.sub(r"(?ms)^```\w*$.*?^```$", "", text)) and len(text.split()) > 80  # noqa: E731
-    return sorted({(name, text) for name, text in titled if is_fit(text)})
+    return sorted({(name, text) for name, text in titled if is_general(text) and len(text.split()) > 80})
+
+
+def is_general(text: str) -> bool:
+    return not re.search(SPECIAL, re.sub(r"(?ms)^```\w*$.*?^```$", "", text))
 
 
 def build(found: list[tuple[str, str]], site: Path) -> None:
