@@ -15,7 +15,7 @@ export CARGO_HOME := $(CURDIR)/$(VENV)/rust/cargo
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 endif
 
-.PHONY: help demo wheel test-wheel test test-all test-clients test-cluster native-test lint size bench site clean
+.PHONY: help demo wheel test-wheel test test-all crash-states soak test-clients test-cluster native-test lint size bench site clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,12 @@ test: $(STAMP)  ## set up, run the tests
 
 test-all: $(STAMP) native-test  ## set up, run every test, the slow ones too
 	DOCSTORE_EXAMPLES=all $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=30 --durations-min=3
+
+crash-states: $(STAMP)  ## what a crash may leave, of every protocol on disk: 10,000 states, 20 minutes (SEED=0)
+	$(BIN)/python -m tests.crash.states --states 10000 --seed $(or $(SEED),0)
+
+soak: $(STAMP)  ## kills, stops, full disks and upkeep against ledgers outside the store (MINUTES=30 SEED=0)
+	$(BIN)/python -m tests.crash.soak --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)
 
 test-clients: $(STAMP)  ## web archive clients and a browser against the archive face; installs the clients, at most 10 minutes
 	timeout 600 $(BIN)/python -m pytest -q -rs tests/clients

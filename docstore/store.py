@@ -457,10 +457,10 @@ class DocumentStore:
         """Give stored duplicates the state that a write policy would have given them; see `DuplicateApplier.apply`."""
         self._check_open()
         self.opened.check_writable()
-        if self._committer.fills_slots:
+        if self._committer.many_writers:
             raise InvalidArgument(
-                "duplicates cannot be changed in a store on HBase, because several processes write it; copy it to a "
-                "store in a directory"
+                "duplicates cannot be changed in a store that several processes write, as they do on HBase; copy it to "
+                "a store in a directory"
             )
         from docstore.writing.applying import DuplicateApplier
 

@@ -6,7 +6,6 @@ from docstore.dedup.buckets import Buckets, NewPostings
 from docstore.dedup.index import HashIndex
 from docstore.model.types import Durability
 from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Stage, apply
 
 
 def commit_postings(
@@ -22,9 +21,9 @@ def commit_postings(
         known: the outcome of the commit is known.
         is_applied: it was applied.
     """
-    plan = Plan().write(Stage.POSTINGS, [*new.mutations(), *buckets.log(new)])
+    rows = [*new.mutations(), *buckets.log(new)]
     if is_applied:
-        apply(engine, plan, Durability.SYNC)
-    buckets.follow(plan, known)
+        engine.mutate_rows(rows, Durability.SYNC)
+    buckets.follow(rows, known)
     for index in indexes:
-        index.follow(plan, known)
+        index.follow(rows, known)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from memory_engine import MemoryEngine
 
 from docstore.model.errors import InvalidArgument
-from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, Mutation, RowMutations, Schema, SetCell
 from docstore.storage.bases import BaseRows, NewPage
-from docstore.storage.engine import Engine, RunStorage
-from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.port import Backend, Follower
 from docstore.storage.reports import Problem
 from docstore.storage.unreadable import UnreadableValues
@@ -75,13 +73,12 @@ def totals(engine: Engine) -> dict[str, int]:
 class MemoryCommitter:
     """See `Committer`."""
 
-    fills_slots = False
+    many_writers = False
 
     def __init__(self, engine: Engine, durability: Durability) -> None:
         self.lock = threading.RLock()
         self.commits = 0
         self.followers: set[Follower] = set()
-        self.lost: Collection[PagePointer] = ()
         self.durability = durability
         self._engine = engine
 
@@ -93,17 +90,14 @@ class MemoryCommitter:
                 now = Counter(totals(self._engine))
                 now.update(plan.counts)
                 cell = SetCell("m", b"", 0, json.dumps(now).encode())
-                plan.write(Stage.COUNTS, [RowMutations("meta", b"totals", [cell])])
-            apply(self._engine, plan, self.durability)
+                plan.rows.append(RowMutations("meta", b"totals", [cell]))
+            self._engine.mutate_rows(plan.rows, self.durability)
             known = True
         finally:
             for follower in self.followers:
-                follower(plan, known)
+                follower(plan.rows, known)
 
     def drop_placed(self) -> None:
-        pass
-
-    def wait(self) -> None:
         pass
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
@@ -130,6 +124,9 @@ class MemoryBackend:
 
     def committer(self, durability: Durability) -> MemoryCommitter:
         return MemoryCommitter(self.engine, durability)
+
+    def group_writer(self, table: object, committer: object, clock: object) -> None:
+        pass
 
     def overlay(self) -> Backend:
         raise InvalidArgument("no layer")

@@ -132,7 +132,7 @@ def _select(row: _Row, spec: ReadSpec) -> tuple[list[Cell], bool]:
 class MemoryEngine:
     """Cells in this process's memory, gone with it."""
 
-    caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES, atomic_batches=True)
+    caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES)
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

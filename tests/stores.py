@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from docstore.model.capture import Column
 from docstore.model.format import CODEC_ZSTD_BODY, CODEC_ZSTD_DICTIONARY
 from docstore.model.types import Durability
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.codec import ValueCodec
@@ -107,4 +107,4 @@ def change_capture(store: DocumentStore, url: str, values: Mapping[Column, bytes
                 columns[column] = store.opened.values.append(row_key, column, old.timestamp, raw)
         row = store.table.replacement(row_key, old, old._replace(columns=columns))
         assert row is not None
-        store.committer.commit(Plan().write(Stage.PAGES, [row]))
+        store.committer.commit(Plan([row]))

@@ -36,6 +36,7 @@ from docstore.cli.arguments import parser_of
 from docstore.cli.main import COMMANDS, Command, main
 from docstore.model import format as disk_format
 from tools.make_cli_reference import reference
+from tools.size import statements
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -178,7 +179,7 @@ def defined() -> set[str]:
     """Names of classes, functions and module constants of the package and its tests."""
     names: set[str] = set()
     for path in [*(ROOT / "docstore").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     names.add(node.name)

@@ -6,8 +6,8 @@ Aims: 39,000 lines of code, 185 files, 430 classes, 20 calls of `import_module`,
 tools, at .98 of the speed of a write or more, and with the same verdicts.  They were 42,223 lines of code, 203 files,
 465 classes, 130 calls, 12,877 lines of Rust and 9,192 of tools.
 
-Of "right answers", which may take 900 lines of code, 6 files, 10 classes and 900 lines of Rust, some 400 lines and 220
-of Rust are in these figures.
+Of "right answers", which may take 900 lines of code, 6 files, 10 classes and 900 lines of Rust, some 700 lines
+and 1,170 of Rust are in these figures; 70 lines of tools/ are the recorder of verdicts.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 39_180,
-    "lines of code of the core": 28_275,
+    "lines of code of docstore/": 39_480,
+    "lines of code of the core": 28_335,
     "files of docstore/": 182,
-    "classes": 430,
-    "record types": 212,
+    "classes": 429,
+    "record types": 209,
     "calls of import_module": 5,
-    "files of a put": 38,
-    "classes of a put": 51,
+    "files of a put": 37,
+    "classes of a put": 48,
     "functions of a put": 229,
     "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
-    "lines of Rust": 14_230,
-    "lines of tools/": 8_300,
+    "lines of Rust": 15_400,
+    "lines of tools/": 8_370,
 }
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import sys
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.reference import blocks, scored, tokens
+from tests.reference import blocks, left_out, scored, tokens
 from tests.reference.blocks import MARK_SCORES, MARKS
 from tests.reference.scored import SCORES
 from tests.reference.tokens import _NAMED as NAMED_REFERENCES
@@ -198,6 +199,10 @@ FLAGS = {
     "HEADING": blocks.HEADINGS,
     "DECLARING": frozenset({"html", "title", "meta", "link"}),
     "LINKING": frozenset({"a", "area"}),
+    "LEFT_OUT": left_out.NAMES,
+    "RUBY": left_out.RUBY,
+    "CHILDLESS": left_out.CHILDLESS,
+    "HEAD": left_out.HEADS,
 }
 
 
@@ -211,7 +216,7 @@ def known_names() -> list[str]:
     """Tag names that have a number, in the order of their numbers."""
     known = set(COMMON_NAMES.split()).union(*FLAGS.values())
     known |= {name.removeprefix("/") for name in blocks._KINDS if name}
-    known |= {*blocks.CLOSES, *blocks._TAGS}
+    known |= {*blocks.CLOSES, *blocks._TAGS, *left_out.IMPLIED}
     names = sorted(known)
     if len(names) > 250:
         raise SystemExit("a name's number is a byte, and 255 is the unknown one")
@@ -233,6 +238,14 @@ def names_module() -> str:
         f"\npub const KNOWN: usize = {len(names)};\n",
     ]
 
+    def closing(title: str, closes: Mapping[str, frozenset[str]]) -> str:
+        """A table of start tags and the elements on top that they close."""
+        rows = [
+            f"(NAME_{constant(name)}, &[{', '.join(f'NAME_{constant(each)}' for each in sorted(closed))}])"
+            for name, closed in sorted(closes.items())
+        ]
+        return array(title, "(u32, &[u32])", rows)
+
     flags = [" | ".join(flag for flag, members in FLAGS.items() if name in members) or "0" for name in names]
     lines += [
         array("NAMES", "&str", [f'"{name}"' for name in names]),
@@ -246,14 +259,8 @@ def names_module() -> str:
         "\n/// What the tag's name itself says of its content.",
         array("TAG_EVIDENCE", "u8", [str(blocks._TAGS.get(name, 0)) for name in names]),
         "\n/// A start tag and the elements on top that it closes.",
-        array(
-            "CLOSES",
-            "(u32, &[u32])",
-            [
-                f"(NAME_{constant(name)}, &[{', '.join(f'NAME_{constant(each)}' for each in sorted(closed))}])"
-                for name, closed in sorted(blocks.CLOSES.items())
-            ],
-        ),
+        closing("CLOSES", blocks.CLOSES),
+        closing("IMPLIED", left_out.IMPLIED),
         array("ROLES", "(&str, u8)", [f'("{role}", {bits})' for role, bits in sorted(blocks._ROLES.items())]),
         array("HINT_WORDS", "&str", [f'"{word}"' for word in sorted(blocks.HINT_WORDS)]),
         array("ADVERT_WORDS", "&str", [f'"{word}"' for word in sorted(blocks.ADVERT_WORDS)]),
@@ -355,7 +362,8 @@ def scorecard_module() -> str:
 def stamps_module() -> str:
     """The words of dates, times and counts."""
     head = HEAD.format(what="Words of dates, times and counts; ascending.")
-    tables = (("SIGN_WORDS", scored.SIGN_WORDS), ("BESIDE_WORDS", scored.BESIDE_WORDS))
+    kinds = ("DATE_WORDS", "COUNT_WORDS", "TOLD_WORDS", "BESIDE_WORDS")
+    tables = [(kind, getattr(scored, kind)) for kind in kinds]
     return head + "".join(array(name, "&str", [f'"{word}"' for word in sorted(words)]) for name, words in tables)
 
 

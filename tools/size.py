@@ -23,6 +23,7 @@ import sys
 import tempfile
 import tokenize
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -67,16 +68,22 @@ def lines_of_code(paths: list[Path]) -> int:
 @functools.cache
 def _code_lines(path: Path) -> int:
     """How many lines of a file hold code.  A string that stands alone as a statement is a docstring."""
-    source = path.read_bytes()
     lines: set[int] = set()
-    for token in tokenize.tokenize(io.BytesIO(source).readline):
+    for token in tokenize.tokenize(io.BytesIO(source := path.read_bytes()).readline):
         if token.type not in _NOT_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str())):
-                lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    for node in statements(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every statement of a tree, nested ones too.  Expressions, which are most of a tree, are left out."""
+    for field in ("body", "handlers", "cases", "orelse", "finalbody"):
+        for inner in getattr(tree, field, ()):
+            yield inner
+            yield from statements(inner)
 
 
 def calls_of(name: str, paths: list[Path]) -> int:
@@ -100,7 +107,7 @@ def _name(node: ast.expr) -> str:
 def classes_of(paths: list[Path]) -> tuple[int, int]:
     """Classes, and record types among them."""
     nodes = [
-        node for path in paths for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.ClassDef)
+        node for path in paths for node in statements(ast.parse(path.read_bytes())) if isinstance(node, ast.ClassDef)
     ]
     records = [node for node in nodes if RECORDS.intersection(map(_name, (*node.bases, *node.decorator_list)))]
     return len(nodes), len(records)

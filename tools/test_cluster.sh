@@ -58,6 +58,5 @@ if [ "$started" -ne 0 ]; then
 fi
 echo "$said"
 DOCSTORE_HBASE=$(cluster addresses)
-export DOCSTORE_HBASE
-export DOCSTORE_EXAMPLES=all
+export DOCSTORE_HBASE DOCSTORE_EXAMPLES=all
 "$python" -m pytest -q -p no:xdist "$@"

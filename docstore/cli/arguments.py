@@ -367,7 +367,7 @@ def replaced(path: Path, is_wanted: Callable[[], object] = lambda: True) -> Iter
         StorageError: the disk is full, or failed.
     """
     from docstore.backends import store_exists
-    from docstore.storage.files import storage_error
+    from docstore.storage.files import Files, storage_error
 
     path = path.resolve()
     if any(store_exists(str(parent)) for parent in path.parents):
@@ -388,6 +388,7 @@ def replaced(path: Path, is_wanted: Callable[[], object] = lambda: True) -> Iter
                 os.fsync(stream.fileno())
         if is_file and is_wanted():
             partial.replace(path)
+            Files().sync_folder(path.parent)
         elif is_file:
             partial.unlink()
     except BaseException as error:

@@ -151,9 +151,14 @@ DEFAULT_STORE = "webtable"
 STORE_VARIABLE = "DOCSTORE_STORE"
 
 
+_OUT_OF_MEMORY = ("start new thread", "failed to map segment", "annot allocate memory")
+"""What a thread that cannot begin, and a library that cannot be loaded, say if there is no memory for them."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `docstore` with these arguments (None: those of the process); -> exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for numpy: no matrix is multiplied, and threads take memory
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -169,6 +174,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         # The store's own I/O raises StorageError; this is an output file or stdout.
         report_error(f"cannot read or write: {error}")
+        return StorageError.exit_code
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in _OUT_OF_MEMORY):
+            raise
+        report_error(
+            "there is not enough memory: raise the limit (ulimit -v), or stop other programs; what was acknowledged is "
+            "stored"
+        )
         return StorageError.exit_code
     return code
 

@@ -1,9 +1,10 @@
-"""The commit point of a writer on HBase, next to other writers: claims of bodies, then one conditional write per page.
+"""The commit point of a writer on HBase, next to other writers: rows one after another, and groups of pages.
 
-A new page first claims its body.  Then it fills its slot with one conditional mutation that also writes the page:
-capture record, body and text, all or none.  If another process was faster, the page is in `lost`: the writer judges it
-again, and then sees the other page.  All claims of a plan are made together, then its slots are filled in rounds: a
-page comes after the pages that its verdict names.
+`commit` writes a plan row by row; neighbouring rows that need no order among themselves share a call.  `commit_group`
+writes pages.  A new page first claims its body.  Then it fills its slot with one conditional mutation that also writes
+the page: capture record, body and text, all or none.  If another process was faster, the page is lost: the writer
+judges it again, and then sees the other page.  All claims of a group are made together, then its slots are filled in
+rounds: a page comes after the pages that its verdict names.
 
 The slot is a column of its own, not the record, for two reasons: a condition of HBase applies to the newest version of
 a column, while a page may have any timestamp; and the slot stays, with a fence, when the record is deleted.
@@ -18,8 +19,8 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgpack
 
@@ -32,14 +33,32 @@ from docstore.model.errors import CommitUnknown, StorageError, StoreUnavailable
 from docstore.model.format import COUNTS_FOLDED_ROW, COUNTS_ROW
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Durability, RowMutations, SetCell
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Slot, Stage
+from docstore.storage.engine import Engine, Plan
+from docstore.storage.port import Follower
 
 Result = TypeVar("Result")
 
 LEASE_SECONDS: Final = 10.0
 FIRST_PAUSE_SECONDS: Final = 0.01
 LONGEST_PAUSE_SECONDS: Final = 0.5
+
+
+class Slot(NamedTuple):
+    """A page of a group, written only if its slot is free (see `cluster.protocol`).
+
+    Attributes:
+        pointer: its row and time.
+        row: the mutation.
+        claim: names its body, which only one page may claim as new; b"" if the page is not new.
+        rewrites: it replaces the record of its own row at this time.
+        needs: pages of the group that its verdict names.
+    """
+
+    pointer: PagePointer
+    row: RowMutations
+    claim: bytes
+    rewrites: bool
+    needs: frozenset[PagePointer]
 
 
 class SlotCommitter:
@@ -53,7 +72,7 @@ class SlotCommitter:
         check_writable: refuses writes if the store is open for reading.
     """
 
-    fills_slots = True
+    many_writers = True
 
     def __init__(
         self,
@@ -65,9 +84,8 @@ class SlotCommitter:
     ) -> None:
         self.lock = threading.RLock()
         self.commits = 0
-        self.followers: set[Callable[[Plan, bool], None]] = set()
+        self.followers: set[Follower] = set()
         self.durability = durability
-        self.lost: Collection[PagePointer] = ()
         self._engine = engine
         self._values = values
         self._check_writable = check_writable
@@ -83,53 +101,89 @@ class SlotCommitter:
         self._pause = FIRST_PAUSE_SECONDS
 
     def commit(self, plan: Plan) -> None:
-        """See `Committer`: pages that another process wrote first are in `lost`."""
-        self.lost = ()
-        if not plan:
-            return
+        """See `Committer`."""
+        self.commit_group(plan, [])
+
+    def commit_group(self, plan: Plan, slots: Sequence[Slot], visits: Sequence[RowMutations] = ()) -> set[PagePointer]:
+        """Write pages, and the rows around them.
+
+        Args:
+            plan: rows that go before the pages, and what is added to the counts.  If there are pages, these rows need
+                no order, because nothing uses them before their page exists.
+            slots: the pages.
+            visits: rows that go after them.
+        Returns:
+            The pages that were not written, because another process won them, their body or a page that they name.
+        Raises:
+            StorageError: nothing was applied.
+            CommitUnknown: a part may be applied; the same write again is safe.
+        """
+        rows = [*plan.rows, *(slot.row for slot in slots), *visits]
+        if not rows and not plan.counts:
+            return set()
         self._check_writable()
         self.commits += 1
         known = False
         try:
-            self._write(plan)
+            lost = self._write(plan, slots, visits)
             known = True
         finally:
             self._values.drop_placed()
             if plan.counts:
                 self._counts.follow(known)
+            self._engine.drop_ahead((row.table, row.row_key) for row in rows)
             for follower in self.followers:
-                follower(plan, known)
+                follower(rows, known)
+        return lost
 
-    def _write(self, plan: Plan) -> None:
-        plan.write(Stage.ALLOCATION, self._values.mutations())
+    def _write(self, plan: Plan, slots: Sequence[Slot], visits: Sequence[RowMutations]) -> set[PagePointer]:
+        lost: set[PagePointer] = set()
+        before = [*self._values.mutations(), *plan.rows]
+        after = list(visits)
         if plan.counts:
-            plan.write(Stage.COUNTS, self._counts.rows(plan.counts))
-        rounds = list(plan.slots())
-        tokens = {slot.pointer: next(self._tokens) for slots in rounds for slot in slots}
-        lost = self._prepare(plan, [slot for slots in rounds for slot in slots if slot.claim], tokens)
+            after += self._counts.rows(plan.counts)
+        if not slots:
+            self._write_in_order([*before, *after])
+            return lost
+        tokens = {slot.pointer: next(self._tokens) for slot in slots}
+        lost |= self._prepare(before, [slot for slot in slots if slot.claim], tokens)
         try:
-            for slots in rounds:
-                lost.update(slot.pointer for slot in slots if slot.needs & lost)
-                lost.update(self._fill([(slot, tokens[slot.pointer]) for slot in slots if slot.pointer not in lost]))
+            for together in _rounds(slots):
+                lost.update(slot.pointer for slot in together if slot.needs & lost)
+                waiting = [(slot, tokens[slot.pointer]) for slot in together if slot.pointer not in lost]
+                lost.update(self._fill(waiting))
         except (StorageError, StoreUnavailable) as error:
             raise CommitUnknown("some pages of a group were written; the same write again completes it") from error
-        self.lost = lost
-        if rounds and not lost:
+        if not lost:
             self._expected.clear()
             self._overruled.clear()
             self._pending_since.clear()
-        for rows in plan.stages(Stage.PAGES):
-            try:
-                self._engine.mutate_rows([self._values.with_values(row) for row in rows], self.durability)
-            except StorageError as error:
-                raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
+        self._write_in_order(after, is_begun=True)
+        return lost
 
-    def _prepare(self, plan: Plan, new: Sequence[Slot], tokens: Mapping[PagePointer, str]) -> set[PagePointer]:
+    def _write_in_order(self, rows: Sequence[RowMutations], *, is_begun: bool = False) -> None:
+        """Write rows one after another; neighbours that need no order share a call.
+
+        Args:
+            rows: in the order of a plan.
+            is_begun: a part of the commit is written already.
+        """
+        for together in _without_order(rows):
+            try:
+                self._engine.mutate_rows([self._values.with_values(row) for row in together], self.durability)
+            except StorageError as error:
+                if not is_begun:
+                    raise
+                raise CommitUnknown("a part of a commit was written; the same write again completes it") from error
+            is_begun = True
+
+    def _prepare(
+        self, rows: Sequence[RowMutations], new: Sequence[Slot], tokens: Mapping[PagePointer, str]
+    ) -> set[PagePointer]:
         """Write the rows that precede pages, and claim the bodies of new pages, in parallel; -> lost pages.
 
         No order is needed, because nothing uses these rows and claims before their page exists.
         """
-        rows = [row for stage in plan.stages(end=Stage.PAGES) for row in stage]
         lost: set[PagePointer] = set()
 
         def write_rows() -> None:
@@ -213,6 +267,7 @@ class SlotCommitter:
         self._values.drop_placed()
 
     def wait(self) -> None:
+        """Wait a moment before lost pages are judged again."""
         if self._pending_since:
             time.sleep(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
@@ -222,6 +277,28 @@ class SlotCommitter:
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer`: the cluster's disks need no reserve."""
         return work()
+
+
+def _rounds(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
+    """Slots that can be filled together: each after those that it needs."""
+    rounds: dict[PagePointer, int] = {}
+    for slot in slots:
+        rounds[slot.pointer] = 1 + max((rounds.get(page, 0) for page in slot.needs), default=0)
+    for number in sorted(set(rounds.values())):
+        yield [slot for slot in slots if rounds[slot.pointer] == number]
+
+
+def _without_order(rows: Sequence[RowMutations]) -> Iterator[list[RowMutations]]:
+    """Neighbouring rows of one table that only put cells, or that only delete; of pages, only those that put."""
+
+    def deletes(row: RowMutations) -> bool:
+        return not all(isinstance(mutation, SetCell) for mutation in row.mutations)
+
+    for (table, is_delete), together in itertools.groupby(rows, lambda row: (row.table, deletes(row))):
+        if table == "pages" and is_delete:
+            yield from ([row] for row in together)
+        else:
+            yield list(together)
 
 
 # --- counts: one row for each writer session, with absolute values: a repeated write counts once

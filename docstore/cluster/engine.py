@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from docstore.cluster import client as thrift
 from docstore.cluster.client import GETS_A_CALL, Answer, Client, HBaseCell, Item, Unknown, batches, messages
@@ -57,7 +57,6 @@ from docstore.model.types import (
 from docstore.storage.engine import (
     EVERYTHING,
     Caps,
-    FirstQualifiers,
     ScannedRow,
     check_bare,
     check_mutations,
@@ -67,6 +66,14 @@ from docstore.storage.engine import (
 )
 
 ALL_VERSIONS: Final = (1 << 31) - 1
+
+
+class FirstQualifiers(NamedTuple):
+    """Arguments of `qualifiers_of_rows`."""
+
+    table: str
+    row_keys: Sequence[bytes]
+    limit: int
 
 
 def requests_of(table: str, row: bytes, spec: ReadSpec) -> list[Any]:
@@ -284,7 +291,7 @@ class HBaseEngine:
         session: name of this writer, unique in the store.
     """
 
-    caps = Caps(single_writer=False, largest_cell_bytes=LARGEST_CELL_BYTES, atomic_batches=False)
+    caps = Caps(single_writer=False, largest_cell_bytes=LARGEST_CELL_BYTES, reads_wait=True)
 
     def __init__(self, client: Client, namespace: str, session: bytes) -> None:
         self._client = client
@@ -347,6 +354,13 @@ class HBaseEngine:
     def read_ahead(
         self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], with_qualifiers: FirstQualifiers | None = None
     ) -> None:
+        """Read many rows in few calls: they answer reads of the same thread until it calls `forget_ahead`.
+
+        Args:
+            table: of the rows.
+            reads: row keys and specs for `read_row`; a spec of only one timestamp also answers its parts.
+            with_qualifiers: rows to read in the same calls, for `qualifiers_of_rows`.
+        """
         self._check(table)
         missing = [read for read in dict.fromkeys(reads) if self._ahead.get(table, *read) is None]
         rows, qualifiers = self._read_together(table, missing, with_qualifiers)
@@ -357,9 +371,11 @@ class HBaseEngine:
             cached.update(zip(with_qualifiers.row_keys, qualifiers, strict=True))
 
     def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
+        """Drop what was read ahead of rows, given by table and row key."""
         self._ahead.drop(rows)
 
     def forget_ahead(self) -> None:
+        """Drop all that was read ahead."""
         self._ahead.clear()
 
     def newest(self, table: str, row_key: bytes, family: str, qualifier: bytes) -> Cell | None:

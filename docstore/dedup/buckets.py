@@ -23,7 +23,6 @@ from docstore.model.format import POSTING_BAND, TEXT_NUMBER_BYTES
 from docstore.model.sets import Keys, Numbers
 from docstore.model.types import RowMutations, SetCell
 from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan
 
 TABLE: Final = "postings"
 FAMILY: Final = "p"
@@ -95,15 +94,13 @@ class NewPostings:
     Attributes:
         rows: its additions to rows of the table: qualifiers in order, each once.
         recent: texts that it posts, if buckets are not rows; None if there are none.
-        ahead: committed rows of buckets, prefetched for its pages.
     """
 
-    __slots__ = ("ahead", "recent", "rows")
+    __slots__ = ("recent", "rows")
 
     def __init__(self) -> None:
         self.rows: dict[bytes, list[bytes]] = {}
         self.recent: docstore_native.Postings | None = None
-        self.ahead: dict[bytes, list[bytes]] = {}
 
     def add(self, qualifier: bytes, row_keys: Iterable[bytes]) -> None:
         """Add a posting to rows."""
@@ -153,14 +150,6 @@ class Buckets(Protocol):
         """
         return propose(query, lambda keys: self.find(keys, new))
 
-    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """The rows that `prepare` reads for pages."""
-        return []
-
-    def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """Prefetch for the pages of a batch that are looked up next."""
-        return
-
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """Add a text to the postings of a batch.
 
@@ -175,7 +164,7 @@ class Buckets(Protocol):
         """Mutations to write with a batch in addition to its rows."""
         return []
 
-    def follow(self, plan: Plan, known: bool) -> None:
+    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
         """After a commit: look-ups include its postings; see `Committer.followers`."""
         return
 
@@ -214,53 +203,28 @@ class RowBuckets(Buckets):
 
     def find(self, keys: Keys, new: NewPostings = NOTHING_NEW) -> tuple[Numbers, Keys]:
         """See `Buckets`."""
-        buckets = self._read([_row_key(key) for key in keys.tolist()], new)
+        buckets = self._read([row_key_of(key) for key in keys.tolist()], new)
         owner = np.repeat(np.arange(len(buckets)), [len(texts) for texts in buckets])
         return owner, np.array([int.from_bytes(text, "big") for texts in buckets for text in texts], np.uint64)
 
     def _read(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
         """The first texts of rows, including those of the batch."""
-        missing = [row_key for row_key in row_keys if row_key not in new.ahead]
-        read = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT) if missing else []
-        stored = new.ahead | dict(zip(missing, read, strict=True)) if missing else new.ahead
         added = [new.rows.get(row_key, ()) for row_key in row_keys]
         return [
-            sorted({*stored[row_key], *more})[:BUCKET_LIMIT] if more else stored[row_key]
-            for row_key, more in zip(row_keys, added, strict=True)
+            sorted({*texts, *more})[:BUCKET_LIMIT] if more else texts
+            for texts, more in zip(self.stored(row_keys, new), added, strict=True)
         ]
+
+    def stored(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
+        """The first texts of committed rows, for a look-up of a page of a batch."""
+        return self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
 
     def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
         """See `Buckets`."""
         number = text.to_bytes(TEXT_NUMBER_BYTES, "big")
-        row_keys = [_row_key(key) for part in keys for key in part.tolist()]
+        row_keys = [row_key_of(key) for part in keys for key in part.tolist()]
         read = zip(row_keys, self._read(row_keys, new), strict=True)
         new.add(number, [row_key for row_key, texts in read if len(texts) < BUCKET_LIMIT])
-
-
-class BandBuckets(RowBuckets):
-    """Rows only for the bands, read together for a group: for engines on which each row costs a call.
-
-    Other fingerprints are not looked up, so a text that is contained in a longer page is not found.
-    """
-
-    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """See `Buckets`."""
-        keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
-        return [_row_key(key) for key in sorted(keys)]
-
-    def prepare(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """See `Buckets`."""
-        row_keys = self.rows_of(queries)
-        read = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-        new.ahead = dict(zip(row_keys, read, strict=True))
-
-    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """See `Buckets`."""
-        return super().propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), new)
-
-    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
-        """See `Buckets`; without fingerprints, which are the second keys."""
-        super().post(new, text, keys[0], *keys[2:])
 
 
 class LayeredBuckets:
@@ -273,8 +237,6 @@ class LayeredBuckets:
         self.log = upper.log
         self.follow = upper.follow
         self.texts_in_order = lower.texts_in_order
-        self.rows_of = upper.rows_of
-        self.prepare = upper.prepare
         self.begin_prune = upper.begin_prune
         self.prune = upper.prune
         self.close = upper.close
@@ -311,5 +273,6 @@ def first_of_each(owner: Numbers, texts: Keys, limit: int = BUCKET_LIMIT) -> tup
     return (owner, texts) if keep.all() else (owner[keep], texts[keep])
 
 
-def _row_key(key: int) -> bytes:
+def row_key_of(key: int) -> bytes:
+    """The row of a bucket."""
     return _KIND + key.to_bytes(8, "big")

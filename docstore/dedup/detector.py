@@ -4,7 +4,7 @@ Fingerprints propose, exact comparison decides: every similarity here is compute
 page has postings only while it has its own body, so any page in the index can be compared, if it is live.  The verdict
 is the first that holds of exact, same_text, near, contained, similar, new.  Among several pages: highest similarity,
 then oldest, then row key; without those that titles set apart.  Committed rows are read by `StoredPages`; the writer's
-`GroupPages` sees those in flight, too.
+`View` also has the pages of its batch.
 """
 
 from __future__ import annotations
@@ -119,11 +119,9 @@ class StoredPages:
     """Reads committed pages for verdicts: live versions only.  Not thread-safe.
 
     Attributes:
-        visibility_unknown: a page was requested whose liveness depends on a commit; never, as all are committed.
         postings: of pages that are not committed: none.
     """
 
-    visibility_unknown = False
     postings = NOTHING_NEW
 
     def __init__(self, table: Table, values: Values) -> None:
@@ -179,11 +177,15 @@ class StoredPages:
         found = self.capture(pointer)
         return None if found is None else found.columns.get(column)
 
-    def stands(self, pointer: PagePointer) -> bool:
+    def newest(self, row_key: bytes) -> LiveCapture | None:
+        """The newest live page of a row."""
+        return self._table.newest_capture(row_key)
+
+    def is_current(self, pointer: PagePointer) -> bool:
         """Whether a version is live and what its URL shows today: nothing newer there has other bytes or another status
         class."""
         page = self.page(pointer)
-        newest = None if page is None else self._table.newest_capture(pointer.row_key)
+        newest = None if page is None else self.newest(pointer.row_key)
         if page is None or newest is None:
             return False
         if newest.timestamp == pointer.timestamp:
@@ -329,7 +331,7 @@ class Detector:
         bounds = (RELATIVE_SIMILARITY - SKETCH_MARGIN, SKETCH_MARGIN, LIKELY_CONTAINED)
         self._texts = docstore_native.Texts(MAX_CACHED_SKETCHES, bounds, SHINGLE_CACHE_BYTES)
 
-    def asked(self, analysis: Analysis, numbers: list[int]) -> list[int]:
+    def candidates_to_read(self, analysis: Analysis, numbers: list[int]) -> list[int]:
         """Of the texts proposed for a page, most of those whose pages will be read: their sketches are not cached, or
         do not rule out a similarity."""
         least = RELATIVE_SIMILARITY - SKETCH_MARGIN
@@ -353,25 +355,25 @@ class Detector:
         has_body = self._has_body(body, checksum, status)
         text = analysis.text_checksum, analysis.title, bool(analysis.entries)
         while True:
-            contains = relative = None
+            contains = nearest = None
             same = self._index.oldest_with_body(checksum, row_key, has_body, condition, self._pages.postings)
             if same is not None:
-                verdict, relative = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
+                verdict, nearest = _verdict(VerdictKind.EXACT, same, 1.0, counts=(1, 1)), same
             elif not analysis.has_text:
                 verdict = _verdict(VerdictKind.NEW, reason=analysis.no_text)
             elif not text_compares(status):
                 verdict = _verdict(VerdictKind.NEW, reason="status")
             elif word_count >= MIN_SAME_TEXT_WORDS and (same := self._oldest_titled(row_key, *text)) is not None:
-                verdict, relative = _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), same
+                verdict, nearest = _verdict(VerdictKind.SAME_TEXT, same, 1.0, counts=(1, 1)), same
             elif word_count >= MIN_NEAR_WORDS:
-                verdict, contains, relative = self._similar_text(row_key, body, analysis)
+                verdict, contains, nearest = self._similar_text(row_key, body, analysis)
             else:
                 verdict = _verdict(VerdictKind.NEW, reason="short_text")
             if (of := verdict.of) is None or self._pages.is_readable(of):
                 break
         if not verdict.reason and verdict.kind is not VerdictKind.EXACT and is_doubtful(analysis):
             verdict = verdict._replace(reason=REASON_DOUBTFUL)
-        return verdict, contains, relative
+        return verdict, contains, nearest
 
     def judge_against(self, of: PagePointer, body: bytes, analysis: Analysis, *, status: int) -> StoredVerdict:
         """Judge a page against one live page of another row: exact, same_text, near, contained, or new; see `judge`.
@@ -629,11 +631,9 @@ class Detector:
         """A test whether a page is live, has this body, and is compared with pages of this status."""
         alone = decides_alone(checksum)
 
-        def fits(pointer: PagePointer) -> bool | None:
+        def fits(pointer: PagePointer) -> bool:
             page = self._pages.page(pointer)
-            if page is None:
-                return None if self._pages.visibility_unknown else False
-            if page.checksum != checksum or not bodies_compare(status, page.status):
+            if page is None or page.checksum != checksum or not bodies_compare(status, page.status):
                 return False
             return alone or self._pages.body(pointer) == body
 
@@ -685,11 +685,11 @@ class Detector:
         With a checksum: and whether it has this very text, under a title with the same words.
         """
 
-        def fits(pointer: PagePointer) -> bool | None:
+        def fits(pointer: PagePointer) -> bool:
             page = self._pages.page(pointer)
-            if page is None:
-                return None if self._pages.visibility_unknown else False
-            if text_number(page.text_checksum) != number or (is_list is not None and page.is_list != is_list):
+            if page is None or text_number(page.text_checksum) != number:
+                return False
+            if is_list is not None and page.is_list != is_list:
                 return False
             if not text_compares(page.status):
                 return False  # an error page may have the body of a good one
@@ -704,7 +704,7 @@ class Detector:
         reason = REASON_CROWDED if proposal.is_crowded else ""
         if not matches:
             return _verdict(VerdictKind.NEW, reason=reason, counts=counts), None, None
-        relative = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
+        nearest = matches[0].pointer if matches[0].jaccard >= RELATIVE_SIMILARITY else None
         matches, apart = self.by_titles(row_key, body, analysis, matches, self._least, until_one_stands=True)
         smaller = [match for match in matches if match.contains >= self._thresholds.contained]
         contains = min(smaller, key=lambda match: (-match.contains, match.pointer)).pointer if smaller else None
@@ -715,7 +715,7 @@ class Detector:
             apart_kind, apart_of, apart_similarity = self._strongest(apart)
             if apart_kind in DUPLICATES or (kind is VerdictKind.NEW and apart_of is not None):
                 kind, of, similarity, reason = VerdictKind.NEW, apart_of, apart_similarity, REASON_TITLE_MISMATCH
-        return _verdict(kind, of, similarity, reason, contains, counts), contains, relative
+        return _verdict(kind, of, similarity, reason, contains, counts), contains, nearest
 
     def _strongest(self, matches: list[Match]) -> tuple[VerdictKind, PagePointer | None, float]:
         """The first verdict that holds for matches, most similar first; the page that it names, and its similarity."""
@@ -766,10 +766,8 @@ class Detector:
                     break
                 page = None
         if pointer is None or page is None:
-            if not pages.visibility_unknown:
-                any_page = self._index.oldest_with_text(name, b"", self._has_text(name), new=new)
-                if any_page is None:
-                    self._index.note_gone(number)
+            if self._index.oldest_with_text(name, b"", self._has_text(name), new=new) is None:
+                self._index.note_gone(number)
             return None
         if unlike is not None:
             self._texts.put(number, page.sketch, page.shingle_count)

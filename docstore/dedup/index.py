@@ -60,8 +60,7 @@ from docstore.model.pointers import PagePointer, body_head, normal_digest, text_
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, Position, ReadSpec, RowMutations, SetCell
 from docstore.storage.cache import LruCache
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Engine, Plan
 
 POINTER_SLICE = 64
 """Page pointers in the first read; the pages of a body that thousands of URLs share are read in slices."""
@@ -87,8 +86,8 @@ _MOST_KEY = (1 << 64) - 1
 REMOVED_AT_ONCE = 256
 """Postings verified again and removed while the lock is taken once: a few milliseconds."""
 
-Fits: TypeAlias = Callable[[PagePointer], bool | None]
-"""Whether a page fits; None if only the commit of the group in flight decides."""
+Fits: TypeAlias = Callable[[PagePointer], bool]
+"""Whether a page fits."""
 IsLive: TypeAlias = Callable[[PagePointer, bytes], bool]
 """Whether a page's version is live, and (if a body is named) has a body checksum with this prefix."""
 Posting: TypeAlias = tuple[bytes, bytes]
@@ -140,22 +139,23 @@ def page_of(posting_row: bytes, qualifier: bytes) -> PagePointer:
     return PagePointer(TIMESTAMP_MAX - pointer.timestamp, pointer.row_key) if is_name else pointer
 
 
-def _titled_row(number: bytes, title: str) -> bytes:
+def titled_row(number: bytes, title: str) -> bytes:
     """The row of the pages with a text and the words of a title; it follows that of the text."""
     return posting_rows(b"", b"\0" + number, title)[2]
 
 
-def _index_query(analysis: Analysis) -> IndexQuery:
+def text_row(number: int) -> bytes:
+    """The row of the pages with a text."""
+    return _TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big")
+
+
+def index_query(analysis: Analysis) -> IndexQuery:
+    """What a page asks the index."""
     number = int.from_bytes(text_number(analysis.text_checksum), "big")
     return _new_tuple(IndexQuery, (analysis.band_keys, analysis.fingerprints, analysis.runs, number, 0))
 
 
-def _near(pages: Iterable[Analysis]) -> list[Analysis]:
-    """Pages whose texts are looked up by their keys."""
-    return [analysis for analysis in pages if analysis.text_checksum and len(analysis.band_keys)]
-
-
-def _first_rows(pages: list[Analysis]) -> list[bytes]:
+def first_rows(pages: Sequence[Analysis]) -> list[bytes]:
     """The rows of the bodies and texts of pages, in order, each once."""
     rows = {_BODY + body_head(analysis.body_checksum) for analysis in pages}
     rows |= {_TEXT + text_number(analysis.text_checksum) for analysis in pages if analysis.text_checksum}
@@ -210,7 +210,7 @@ class Oldest:
         self._second = self._next_of_another_row(self._first)
 
     def find(self, row_key: bytes, fits: Fits, new: Iterable[PagePointer] = ()) -> PagePointer | None:
-        """The oldest page that fits and is not of this row; None if there is none, or only the commit decides.
+        """The oldest page that fits and is not of this row; None if there is none.
 
         Args:
             row_key: pages of this row are skipped.
@@ -223,15 +223,13 @@ class Oldest:
             is_other = self._first.row_key != row_key
             page = self._first if is_other else self._second
             while newest < page:
-                fit = fits(newest)
-                if fit is not False:
-                    return newest if fit else None
+                if fits(newest):
+                    return newest
                 newest = next(news, _END)
             if page is _END:
                 return None
-            fit = fits(page)
-            if fit is not False:
-                return page if fit else None
+            if fits(page):
+                return page
             if is_other:
                 self._pass_first()
             else:
@@ -314,7 +312,7 @@ class HashIndex:
 
     def pages_with_title(self, number: bytes, title: str) -> Iterator[PagePointer]:
         """Pages whose text has this number, and whose title has these words, oldest first; the caller verifies each."""
-        return self._pages_of(_titled_row(number, title))
+        return self._pages_of(titled_row(number, title))
 
     def _pages_of(
         self, row: bytes, new: NewPostings = NOTHING_NEW, after: PagePointer | None = None
@@ -401,7 +399,7 @@ class HashIndex:
         """
         if not self._first(_TEXT + number, new):
             return None  # for most pages; the row has been read already
-        return self._oldest_of(_titled_row(number, title), row_key, fits, condition, new)
+        return self._oldest_of(titled_row(number, title), row_key, fits, condition, new)
 
     def _oldest_of(
         self, row: bytes, row_key: bytes, fits: Fits, condition: Hashable, new: NewPostings
@@ -449,43 +447,10 @@ class HashIndex:
         """Prefetch the rows of texts and bodies of the pages that are judged next, if rows are cached."""
         self._absent.clear()
         if self._rows is not None:
-            self._read_together(_first_rows(list(analyses)))
+            self.read_rows(first_rows(list(analyses)))
 
-    def rows_of(self, analyses: Iterable[Analysis]) -> list[bytes]:
-        """Rows of postings that judging these pages reads first."""
-        pages = list(analyses)
-        return _first_rows(pages) + self._buckets.rows_of(map(_index_query, _near(pages)))
-
-    def read_together(
-        self, analyses: Sequence[Analysis], asked: Callable[[Analysis, list[int]], list[int]], new: NewPostings
-    ) -> list[PagePointer]:
-        """Read in few calls the index rows for judging these pages; -> the pages that they lead to.
-
-        Args:
-            analyses: of pages for which `prepare` was called.
-            asked: for a page and the texts that are proposed for it, those whose pages will be read.
-            new: of the batch that these pages begin.
-        """
-        near = _near(analyses)
-        self._buckets.prepare(map(_index_query, near), new)
-        numbers = dict.fromkeys(
-            number for analysis in near for number in asked(analysis, self.propose(analysis, new).numbers)
-        )
-        rows = [_TEXT + number.to_bytes(TEXT_NUMBER_BYTES, "big") for number in numbers]
-        self._read_together(rows)
-        titled: dict[bytes, None] = {}
-        for analysis in analyses:
-            rows.append(_BODY + body_head(analysis.body_checksum))
-            if analysis.text_checksum:
-                number = text_number(analysis.text_checksum)
-                rows.append(_TEXT + number)
-                if self._first(_TEXT + number, new):
-                    titled[_titled_row(number, analysis.title)] = None
-        self._read_together(titled)
-        firsts = (self._first(row, new)[:1] for row in dict.fromkeys((*rows, *titled)))
-        return [_pointer(qualifier) for qualifiers in firsts for qualifier in qualifiers]
-
-    def _read_together(self, row_keys: Iterable[bytes]) -> None:
+    def read_rows(self, row_keys: Iterable[bytes]) -> None:
+        """Read rows that are not cached, in one call; only for an index with caches."""
         rows = self._rows
         assert rows is not None
         missing = [row_key for row_key in rows.missing(row_keys) if row_key not in self._absent]
@@ -497,7 +462,7 @@ class HashIndex:
                 self._absent.add(row_key)
 
     def clear(self) -> None:
-        """Clear the caches, because other processes write; they are valid for one group of pages."""
+        """Clear the caches: other processes may have written, or a batch that look-ups included was dropped."""
         if self._rows is not None:
             self._rows.clear()
         self._absent.clear()
@@ -512,7 +477,7 @@ class HashIndex:
         state = len(new.rows), self.gone_seen
         if last is not None and last[0] is analysis and last[1] is new and last[2] == state:
             return last[3]
-        query = _index_query(analysis)
+        query = index_query(analysis)
         proposal = self._buckets.propose(query, new)
         while self.gone_seen:
             left = [number for number in proposal.numbers if not self._is_gone(number, new)]
@@ -533,6 +498,11 @@ class HashIndex:
         """Record that a text has no live page, so that it is not proposed until a page with it is posted."""
         self._gone.put(number, True)
         self.gone_seen += 1
+
+    def first_pages(self, row_keys: Iterable[bytes], new: NewPostings) -> list[PagePointer]:
+        """The oldest page of each row that has one; of a body, a text, or a text with a title."""
+        firsts = (self._first(row_key, new)[:1] for row_key in row_keys)
+        return [_pointer(qualifier) for qualifiers in firsts for qualifier in qualifiers]
 
     def _first(self, row_key: bytes, new: NewPostings) -> Sequence[bytes]:
         """The first POINTER_SLICE qualifiers of a row; not to be changed."""
@@ -568,10 +538,10 @@ class HashIndex:
         """Mutations to write with a batch."""
         return new.mutations() + self._buckets.log(new)
 
-    def follow(self, plan: Plan, known: bool) -> None:
+    def follow(self, written: Sequence[RowMutations], known: bool) -> None:
         """After a commit: update the cached postings that it changed; see `Committer.followers`."""
         rows, absent = self._rows, self._absent
-        for table, row_key, mutations in plan.changed(Stage.POSTINGS):
+        for table, row_key, mutations in written:
             if table != TABLE or row_key[0] not in _CACHED_KINDS:
                 continue
             cached = None if rows is None else rows.get(row_key)
@@ -684,7 +654,7 @@ class Pruner:
             with self._lock:
                 gone = [posting for posting in postings[start : start + REMOVED_AT_ONCE] if is_gone(posting)]
                 rows = (RowMutations(TABLE, key, (DeleteCells(FAMILY, qualifier),)) for key, qualifier in gone)
-                self._commit(Plan().remove(Stage.POSTINGS, rows))
+                self._commit(Plan(rows))
             removed += len(gone)
         return removed
 

@@ -52,7 +52,6 @@ from docstore.model.sets import Keys, Numbers
 from docstore.model.types import Cell, DeleteRow, Durability, Mutation, RowMutations, SetCell
 from docstore.storage.engine import Engine, ScannedRow
 from docstore.storage.files import Files
-from docstore.storage.plan import Plan, Stage, apply
 
 Texts: TypeAlias = Iterable[IndexQuery]
 """Texts with their keys."""
@@ -457,11 +456,9 @@ class RunBuckets(Buckets):
                 storage.close()
             log = _log_row(levels.end, levels.postings.log(levels.end, RUN_LOG_CELL_TEXTS))
             old = {row.row_key for row in self._log_rows()}
-            plan = Plan()
-            plan.write(Stage.POSTINGS, [log._replace(mutations=[DeleteRow(), *log.mutations])])
-            plan.remove(Stage.POSTINGS, (RowMutations(TABLE, key, [DeleteRow()]) for key in old - {log.row_key}))
-            plan.remove(Stage.NUMBERS, [RowMutations(TABLE, RUN_REBUILD_ROW, [DeleteRow()])])  # last
-            apply(self._engine, plan, Durability.SYNC)
+            rows = [log._replace(mutations=[DeleteRow(), *log.mutations])]
+            rows += (RowMutations(TABLE, key, [DeleteRow()]) for key in (*(old - {log.row_key}), RUN_REBUILD_ROW))
+            self._engine.mutate_rows(rows, Durability.SYNC)
             self._storage = RunFiles(self._folder, self._files)
             self._open()
             return total
@@ -577,11 +574,11 @@ class RunBuckets(Buckets):
         posted = docstore_native.Postings() if new.recent is None else new.recent
         return [_log_row(self._next, posted.log(self._durable_end, RUN_LOG_CELL_TEXTS))]
 
-    def follow(self, plan: Plan, known: bool) -> None:
+    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
         """See `Buckets`: the row of the log has the postings of the commit."""
-        rows = [row for row in plan.changed(Stage.POSTINGS) if row.table == TABLE]
+        of_log = [row for row in rows if row.table == TABLE and row.row_key.startswith(RUN_LOG_PREFIX)]
         with self._lock:
-            for row in rows:
+            for row in of_log:
                 number = _log_number(row.row_key)
                 if number == self._following:  # an interrupt stopped this: postings may be missing in memory
                     self._recover(_RETRY_TEXTS + 1)

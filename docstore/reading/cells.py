@@ -29,8 +29,7 @@ from docstore.model.types import (
     SetCell,
     checked_spec,
 )
-from docstore.storage.engine import ScannedRow
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan, ScannedRow
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table, changed
 from docstore.storage.values import READ_AHEAD_BYTES, raw_bytes_of
 
@@ -295,10 +294,10 @@ class CellStore:
         """Rows that are changed while this is open; None if others may change them: another process, or their age."""
         rows: set[bytes] = set()
 
-        def follow(plan: Plan, _: bool) -> None:
-            rows.update(row.row_key for row in plan.changed(Stage.PAGES))
+        def follow(written: Sequence[RowMutations], _: bool) -> None:
+            rows.update(row.row_key for row in written if row.table == "pages")
 
-        if self._committer.fills_slots or self._table.ages_captures:
+        if self._committer.many_writers or self._table.ages_captures:
             yield None
             return
         with self._committer.lock:
@@ -354,8 +353,7 @@ class CellStore:
     # --- pieces
 
     def _commit(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
-        placed = [RowMutations("pages", key, self._placed(key, mutations)) for key, mutations in rows]
-        self._committer.commit(Plan().write(Stage.PAGES, placed))
+        self._committer.commit(Plan(RowMutations("pages", key, self._placed(key, given)) for key, given in rows))
 
     def _compact_deleted(self, rows: Sequence[tuple[bytes, Sequence[Mutation]]]) -> None:
         """After a delete: see `Engine.compact_deleted`; the caller holds no lock, other writers go on."""

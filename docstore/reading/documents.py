@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, repeat
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -410,8 +409,11 @@ class DocumentReader:
         for one in self._table.captures(row_key):
             if one.shows_page or one.kind == CAPTURE_REJECTED:
                 shown = fields_shown(("http", "dedup") if one.shows_page else ("dedup",))
-                looks = chain((one,), map(self._table.capture_at, repeat(row_key), repeat(one.timestamp)))
-                read = through_moves(looks.__next__, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
+                try:
+                    read = self._bounded(one, shown)
+                except CorruptionError:  # compaction may have moved a value meanwhile
+                    look = partial(self._table.capture_at, row_key, one.timestamp)
+                    read = through_moves(look, lambda now, one=one, shown=shown: self._bounded(now or one, shown))  # type: ignore[misc]
                 found.append(Document(row_key, (read,)))
         return found
 
@@ -542,8 +544,11 @@ class DocumentReader:
         )
 
     def _bounded(self, found: LiveCapture, shown: _Shown) -> Capture:
+        is_bounded = self._most_bytes < MOST_BYTES
+        if self._values.shares_values and not is_bounded:
+            return assemble(found, shown, self._values.fetch)
         needed = _needed(found, shown)
-        if sum(map(raw_bytes_of, needed)) > self._most_bytes:
+        if is_bounded and sum(map(raw_bytes_of, needed)) > self._most_bytes:
             raise TakesLong
         if self._values.shares_values:
             return assemble(found, shown, self._values.fetch)
@@ -617,9 +622,10 @@ def fields_shown(families: tuple[str, ...] | None) -> _Shown:
 def assemble(found: LiveCapture, shown: _Shown, fetch_value: Callable[[bytes], bytes]) -> Capture:
     """A capture as a document shows it: what native code is to give, and what is done where it gives nothing."""
     fields = [found.timestamp, *shown.fields[1:]]
-    for column, (index, how) in shown.columns.items():
-        cell_value = found.columns.get(column)
-        if cell_value is not None and not is_absent(cell_value):
+    columns = shown.columns
+    for column, cell_value in found.columns.items():
+        if column in columns and not is_absent(cell_value):
+            index, how = columns[column]
             raw = cell_value[1:] if cell_value[:1] == INLINE_TAG else fetch_value(cell_value)
             if how is None:
                 fields[index] = raw

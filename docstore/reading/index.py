@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import cast
 
-from docstore.dedup.buckets import TABLE, BandBuckets, Buckets, IndexQuery, LayeredBuckets, RowBuckets
+from docstore.dedup.buckets import TABLE, Buckets, IndexQuery, LayeredBuckets, RowBuckets
 from docstore.dedup.comparable import MIN_NEAR_WORDS, text_compares
 from docstore.dedup.detector import StoredPages
 from docstore.dedup.index import HashIndex
@@ -19,7 +19,7 @@ from docstore.model.format import POSTING_TEXT, TEXT_NUMBER_BYTES
 from docstore.model.pointers import PagePointer, text_number
 from docstore.model.types import ReadSpec
 from docstore.storage.captures import LiveCapture
-from docstore.storage.engine import Engine, ReadsAhead
+from docstore.storage.engine import Engine
 from docstore.storage.port import Backend
 from docstore.storage.table import Table
 from docstore.storage.values import INLINE_TAG
@@ -46,7 +46,7 @@ def open_buckets(opened: Backend, table: Table) -> Buckets:
 def _opened(opened: Backend, table: Table) -> Buckets:
     engine, storage = opened.engine, opened.runs
     if storage is None:
-        return BandBuckets(engine) if isinstance(engine, ReadsAhead) else RowBuckets(engine)
+        return RowBuckets(engine)
     if opened.lower is not None:
         upper = RunBuckets(storage.engine, storage.folder, lambda: iter(()), storage.files)
         return LayeredBuckets(cast("Buckets", opened.lower.index), upper)

@@ -143,7 +143,7 @@ def orphans(table: Table, values: Values) -> Iterator[Orphan | None]:
                 or not (_keeps_body(original) or _had_text_alone(original, values))
             ):
                 loss = Loss.GONE
-            elif one is captures[0] and not pages.stands(of):
+            elif one is captures[0] and not pages.is_current(of):
                 loss = Loss.CHANGED
             else:
                 continue

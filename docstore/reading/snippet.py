@@ -382,8 +382,9 @@ def _of_capture(url: str, found: LiveCapture, values: Values, wanted: Sequence[T
     if MAIN not in found.columns:
         return None
     folded: FoldedText | None = None
+    title = _text(found, values, TITLE)[0]
     if wanted:
-        folded = _folded(found, values, MAIN)
+        folded = _folded(found, values, MAIN, title)
         chosen = passages(folded, wanted, length)
         if chosen:
             return Snippet(url, "main", chosen)
@@ -391,16 +392,15 @@ def _of_capture(url: str, found: LiveCapture, values: Values, wanted: Sequence[T
         description = lead(_folded(found, values, DESCRIPTION), wanted, length)
         if description:
             return Snippet(url, "description", description)
-    folded = folded or _folded(found, values, MAIN)
-    title = _text(found, values, TITLE)[0]
-    beginning = lead(FoldedText(shown_text(folded.text, title)), wanted, length)
+    folded = folded or _folded(found, values, MAIN, title)
+    beginning = lead(folded, wanted, length)
     return Snippet(url, "main", beginning) if beginning else None
 
 
-def _folded(found: LiveCapture, values: Values, column: Column) -> FoldedText:
-    """A text, without signs of links to headings."""
+def _folded(found: LiveCapture, values: Values, column: Column, title: str = "") -> FoldedText:
+    """A text, without signs of links to headings, and without a first line that repeats the title."""
     text, value = _text(found, values, column)
-    shown = shown_text(text, "", _text(found, values, HEADINGS)[0] if "#" in text else "")
+    shown = shown_text(text, title, _text(found, values, HEADINGS)[0] if "#" in text else "")
     return FoldedText(shown, value if shown == text else None)
 
 

@@ -23,7 +23,7 @@ from docstore.model.types import Cell, ReadSpec
 from docstore.reading.index import SeenPages
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, LiveCapture, capture_of
-from docstore.storage.engine import ReadsAhead, all_cells
+from docstore.storage.engine import all_cells
 from docstore.storage.port import Backend
 from docstore.storage.reports import Problem
 from docstore.storage.table import Table, declared_families
@@ -113,8 +113,8 @@ def _check_pages(opened: Backend, on_row: Callable[[int], None] | None) -> Itera
             of_thread.seen = SeenPages(opened, table)  # of this thread
         return [one for checked in batch for one in _check_capture(opened, of_thread.seen, checked)]
 
-    # reads of another machine mostly wait; native code decodes and computes fingerprints without the GIL
-    threads = THREADS if isinstance(opened.engine, ReadsAhead) else min(THREADS, os.cpu_count() or 1)
+    # native code decodes and computes fingerprints without the GIL
+    threads = THREADS if opened.engine.caps.reads_wait else min(THREADS, os.cpu_count() or 1)
     try:
         for problems in in_order(threads, look, batches()):
             yield from found

@@ -23,7 +23,6 @@ from docstore.model.format import BASE_FAMILY
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Stage
 from docstore.storage.values import Column
 
 TABLE = "bodies"
@@ -58,27 +57,36 @@ class NewPage:
     Attributes:
         pointer: of the capture.
         values: raw, by column: the body first, then the text.
-        body_name: of its body as a base, if that is known; else b"".
-        text_name: of its text as a base; set when a long text is encoded.
-        offers: bases for body and text, the likeliest first.
+        body_name, text_name: of its body and text as bases, if they are known; else b"".
+        same_body: an earlier page of the call with the same body: if that is stored as it is, the two share its record.
+        relatives: what its body and text may be deltas against, the likeliest first.
         cell_values: of its values, by column; set when they are appended.
         bases: what body and text of a similar page can be deltas against: its own values, or their bases.  Set as
             `cell_values`, for values that may be bases.
     """
 
-    __slots__ = ("bases", "body_name", "cell_values", "offers", "pointer", "text_name", "values")
+    __slots__ = ("bases", "body_name", "cell_values", "pointer", "relatives", "same_body", "text_name", "values")
 
-    def __init__(self, pointer: PagePointer, values: dict[Column, bytes], offers: Sequence[Offers] = ()) -> None:
+    def __init__(self, pointer: PagePointer, values: dict[Column, bytes], relatives: Sequence[Relative] = ()) -> None:
         self.pointer = pointer
         self.values = values
-        self.offers = offers
+        self.relatives = relatives
         self.body_name = self.text_name = b""
+        self.same_body: NewPage | None = None
         self.cell_values: dict[Column, bytes] = {}
         self.bases: dict[Column, Base] = {}
 
 
-Offers = Callable[[Column], "Base | NewPage | None"]
-"""What a page offers as the base of a body or a text: a stored value, or a page that this call appends earlier."""
+class Relative(NamedTuple):
+    """What a similar page offers as bases: stored values, or a page that the same call appends earlier.
+
+    Attributes:
+        body, text: for a body and for a text; None if there is none.  A text becomes a delta against this one only if
+            its body becomes one against that one, or has no record of its own.
+    """
+
+    body: Base | NewPage | None
+    text: Base | NewPage | None
 
 
 class BaseRows:
@@ -97,7 +105,7 @@ class BaseRows:
 
     @contextmanager
     def cached(
-        self, lock: AbstractContextManager[object], followers: set[Callable[[Plan, bool], None]]
+        self, lock: AbstractContextManager[object], followers: set[Callable[[Sequence[RowMutations], bool], None]]
     ) -> Iterator[None]:
         """Keep all rows in memory, some 200 bytes each: compaction looks up several names a value.
 
@@ -109,10 +117,11 @@ class BaseRows:
         """By commits during the scan."""
         is_sure = True
 
-        def follow(plan: Plan, known: bool) -> None:
+        def follow(written: Sequence[RowMutations], known: bool) -> None:
             nonlocal is_sure
-            for row in plan.changed(Stage.BASES):
-                changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
+            for row in written:
+                if row.table == TABLE:
+                    changed[row.row_key] = next((one.value for one in row.mutations if isinstance(one, SetCell)), None)
             if not known and changed:
                 is_sure, self._cached = False, None
             elif self._cached is not None:

@@ -1,7 +1,7 @@
 """The engine: a small, synchronous, thread-safe protocol of operations on rows of cells.
 
 - No iterator, snapshot or exception of an engine's library leaves the engine.
-- A mutation of one row is atomic; mutations of several rows are not.  What must not be seen alone is a `Plan`.
+- A mutation of one row is atomic; mutations of several rows need not be, so a commit is an ordered `Plan`.
 - A read resumes after a `Position`, a scan after a row key; a scan is no snapshot across rows.
 - A delete removes the cells that exist when it is applied, in every table.
 - Tables in `format.BARE_TABLES` have only qualifiers: one family, timestamp 0, empty value; else InvalidArgument.
@@ -11,9 +11,9 @@ One contract suite, `tests/contract/`, runs on every engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from docstore.model.errors import InvalidArgument
 from docstore.model.format import BARE_TABLES, FAMILY_END, TABLE_TAGS, TIMESTAMP_MAX
@@ -40,12 +40,12 @@ class Caps(NamedTuple):
     Attributes:
         single_writer: only one process writes, so stored data may be cached.
         largest_cell_bytes: longer values are refused with InvalidArgument.
-        atomic_batches: `mutate_rows` applies all rows or none, so a plan needs one call instead of one a stage.
+        reads_wait: each read is a call to another machine, so many threads should read at a time.
     """
 
     single_writer: bool
     largest_cell_bytes: int
-    atomic_batches: bool
+    reads_wait: bool = False
 
 
 class ScannedRow(NamedTuple):
@@ -124,6 +124,33 @@ class Engine(Protocol):
         ...
 
 
+class Plan:
+    """The rows of one commit, in their order.
+
+    The values that they refer to are durable before the first row is written.  A backend with atomic batches writes all
+    rows in one batch, so that nobody sees a state between two of them; a backend without writes them row by row.  So
+    the rows are ordered in such a way that a stop after any of them leaves only garbage: values without a row, bases
+    without deltas, postings that lead to no page; never a page whose record, base or postings are missing.  Before a
+    page come the bases of its values, its postings, its anchors, and the pages of the plan that its verdict names.
+    What is removed goes the other way: first the page, then its postings.
+
+    Attributes:
+        rows: each is applied atomically.  A row may come several times.
+        bodies: row key and length in bytes of each body that is written.
+        counts: what the commit adds to the totals of the store, by name.
+    """
+
+    __slots__ = ("bodies", "counts", "rows")
+
+    def __init__(self, rows: Iterable[RowMutations] = ()) -> None:
+        self.rows = list(rows)
+        self.bodies: list[tuple[bytes, int]] = []
+        self.counts: Mapping[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.counts or self.rows)
+
+
 def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:
     """All cells of a scanned row; cells beyond the scan's limit are read in slices of that size."""
     cells, limit = row.cells, len(row.cells)
@@ -140,42 +167,6 @@ def all_cells(engine: Engine, table: str, row: ScannedRow) -> Iterator[Cell]:
 def delete_of(cell: Cell) -> DeleteCells:
     """The mutation that deletes one cell."""
     return DeleteCells(cell.family, cell.qualifier, cell.timestamp, cell.timestamp + 1)
-
-
-class FirstQualifiers(NamedTuple):
-    """Arguments of `qualifiers_of_rows`."""
-
-    table: str
-    row_keys: Sequence[bytes]
-    limit: int
-
-
-@runtime_checkable
-class ReadsAhead(Protocol):
-    """An engine that can prefetch many rows in one call, because each read is a call to another machine.
-
-    Prefetched rows answer reads of the same thread until it calls `forget_ahead`.
-    """
-
-    def read_ahead(
-        self, table: str, reads: Sequence[tuple[bytes, ReadSpec]], with_qualifiers: FirstQualifiers | None = None
-    ) -> None:
-        """Prefetch rows for `read_row` with the same spec; a spec of only one timestamp also answers its parts.
-
-        Args:
-            table: of the rows.
-            reads: row keys and specs.
-            with_qualifiers: rows to prefetch in the same call, for `qualifiers_of_rows`.
-        """
-        ...
-
-    def drop_ahead(self, rows: Iterable[tuple[str, bytes]]) -> None:
-        """Drop the prefetched data of rows, given by table and row key."""
-        ...
-
-    def forget_ahead(self) -> None:
-        """Drop all prefetched data."""
-        ...
 
 
 # --- checks of arguments, the same for all engines

@@ -313,13 +313,17 @@ class Files:
             return path.exists()
 
     def allocate(self, path: Path, length_bytes: int) -> None:
-        """Make a file of this size on disk; if the disk is too full, no file is left."""
+        """Make a file, or extend one, to this size on disk; if the disk is too full, nothing is changed."""
         self._refuse_if_read_only(path)
-        with translated("allocate", path), _descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        with translated("allocate", path), _descriptor(path, os.O_WRONLY | os.O_CREAT) as descriptor:
+            old_bytes = os.fstat(descriptor).st_size
             try:
                 os.posix_fallocate(descriptor, 0, length_bytes)
             except OSError:
-                path.unlink()
+                if old_bytes:
+                    os.ftruncate(descriptor, old_bytes)
+                else:
+                    path.unlink()
                 raise
 
     def free_bytes(self, path: Path) -> int:

@@ -9,29 +9,28 @@ directory.  It offers:
     postings     rows of `engine`; if `runs` is not None, buckets may be files instead
     lease        from open to `close`: this process is the only writer
     commit       `committer`, the only commit point
+    writing      `group_writer`, if several processes write; else None
     maintenance  `compact` and `backup`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from docstore.model.pointers import PagePointer
-from docstore.model.types import Durability, Mutation, Schema
+from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
 from docstore.storage.bases import BaseRows, NewPage
-from docstore.storage.engine import Engine, RunStorage
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 from docstore.storage.table import Table
 from docstore.storage.unreadable import UnreadableValues
 from docstore.storage.values import Column
 
 Result = TypeVar("Result")
-Follower = Callable[[Plan, bool], None]
-"""Called after each commit, with the plan and whether it is known to be applied; if not, a part of it may be."""
+Follower = Callable[[Sequence[RowMutations], bool], None]
+"""Called after each commit, with its rows and whether they are known to be applied; if not, some of them may be."""
 
 
 class Values(Protocol):
@@ -115,16 +114,13 @@ class Committer(Protocol):
         commits: number of attempts.
         followers: caches of stored data; called after each commit, under the lock, to update them by key.
         durability: what an acknowledged write survives.
-        fills_slots: several processes write: pages go into the slots of a plan, and the caller must read `lost`.
-        lost: pages of the last plan that were not written, because another process won them or a page that they name:
-            to be judged again.  Empty if one process writes.
+        many_writers: other processes commit, too, and tell no follower here.
     """
 
     commits: int
     followers: set[Follower]
     durability: Durability
-    fills_slots: bool
-    lost: Collection[PagePointer]
+    many_writers: bool
 
     @property
     def lock(self) -> AbstractContextManager[object]:
@@ -132,7 +128,7 @@ class Committer(Protocol):
         ...
 
     def commit(self, plan: Plan) -> None:
-        """Make stored values durable, then write a plan.
+        """Make stored values durable, then write a plan: in one atomic batch if there are any, else row by row.
 
         REQUIRES: lock.
 
@@ -149,12 +145,18 @@ class Committer(Protocol):
         """
         ...
 
-    def wait(self) -> None:
-        """Wait a moment before lost pages are judged again."""
-        ...
-
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """Run work that frees space; on a full disk it may use the reserve."""
+        ...
+
+
+class GroupWriter(Protocol):
+    """Judges and commits groups of pages."""
+
+    def write(
+        self, pages: Sequence[Any], policies: Sequence[Mapping[VerdictKind, Policy]]
+    ) -> tuple[list[PutResult], BaseException | None]:
+        """Judge, store and commit pages, in order; see `docstore.writing.writer.Sequencer.write`."""
         ...
 
 
@@ -204,6 +206,16 @@ class Backend(Protocol):
 
     def committer(self, durability: Durability) -> Committer:
         """The commit point, with a durability; the same object in each call."""
+        ...
+
+    def group_writer(self, table: Table, committer: Committer, clock: Callable[[], int]) -> GroupWriter | None:
+        """The backend's own writer of groups of pages; None if one atomic batch a group will do.
+
+        Args:
+            table: of pages.
+            committer: of all writers.
+            clock: microseconds since 1970.
+        """
         ...
 
     def overlay(self) -> Backend:

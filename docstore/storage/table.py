@@ -12,8 +12,10 @@ data is hidden from every read here at once, and removed by compaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import groupby, islice
 from operator import eq
+from types import MappingProxyType
 
 from docstore.model.capture import BODY, CANONICAL_PAGE, CLUSTER, CRAWL, NOTE_FAMILY, PAYLOAD_DIGEST, Column
 from docstore.model.errors import InvalidArgument
@@ -65,6 +67,10 @@ _HEAD_VERSIONS = 8
 _COUNTER_BYTES = 8
 _KEEP_ALL = GCPolicy()
 
+Pending = Mapping[int, CaptureRecord]
+"""Records of a row that are written but not committed yet, by time.  Each stands in the place of a stored one."""
+NONE_PENDING: Pending = MappingProxyType({})
+
 SameValue = Callable[[bytes, bytes], bool]
 """Whether two different cell values stand for the same value."""
 
@@ -74,8 +80,8 @@ def is_later(column: tuple[str, bytes]) -> bool:
     return column in LATER_COLUMNS or column[0] == NOTE_FAMILY
 
 
-def visible(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
-    """Versions of one column that its family's policy keeps.
+def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
+    """Versions of one column that its family's policy drops.
 
     Args:
         cells: all versions of the column, newest first, with their stored values.
@@ -83,11 +89,6 @@ def visible(cells: Iterable[Cell], policy: GCPolicy, now: int, same_value: SameV
         now: microseconds since 1970; a version expires when its group's newest timestamp is max_age or more ago.
         same_value: called for neighbours with different cell values, if the result can matter.
     """
-    return [cell for cell, kept in _with_kept(cells, policy, now, same_value) if kept]
-
-
-def expired(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
-    """Versions of one column that its family's policy drops."""
     return [cell for cell, kept in _with_kept(cells, policy, now, same_value) if not kept]
 
 
@@ -151,14 +152,26 @@ class Table:
 
     # --- captures ---
 
-    def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
+    def record(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> CaptureRecord | None:
         """The capture record at a time, whether or not a policy hides it; None if the time is free."""
+        if timestamp in pending:
+            return pending[timestamp]
         spec = ReadSpec((CAPTURE_FAMILY,), since=timestamp, until=timestamp + 1)
         cells = self._engine.read_row(self._name, row_key, spec)
         return capture_of(cells[0]) if cells else None
 
-    def records(self, row_key: bytes, start: int = 0, end: int | None = None) -> Iterator[CaptureRecord]:
+    def records(
+        self, row_key: bytes, start: int = 0, end: int | None = None, pending: Pending = NONE_PENDING
+    ) -> Iterator[CaptureRecord]:
         """All capture records of a row in a range of time, newest first, whether or not a policy hides them."""
+        stored = self._stored_records(row_key, start, end)
+        if not pending:
+            return stored
+        times = sorted((time for time in pending if start <= time and (end is None or time < end)), reverse=True)
+        others = (record for record in stored if record.timestamp not in pending)
+        return merge((pending[time] for time in times), others, key=lambda record: -record.timestamp)
+
+    def _stored_records(self, row_key: bytes, start: int, end: int | None) -> Iterator[CaptureRecord]:
         limit = FIRST_RECORDS
         while True:
             spec = ReadSpec((CAPTURE_FAMILY,), since=start, until=end, cell_limit=limit)
@@ -169,17 +182,20 @@ class Table:
             end = cells[-1].timestamp
             limit = min(8 * limit, _MOST_RECORDS)
 
-    def captures(self, row_key: bytes, end: int | None = None) -> Iterator[LiveCapture]:
+    def captures(
+        self, row_key: bytes, end: int | None = None, pending: Pending = NONE_PENDING
+    ) -> Iterator[LiveCapture]:
         """The captures of a row that the policies keep, newest first, including rejected ones and visits.
 
         Args:
             row_key: of the row.
             end: only those before this time.
+            pending: records of the row that are not committed yet.
         """
         # Policies count from the newest capture on.
         counts = self.collects_captures or self.collects_bodies
-        records = self.records(row_key, end=None if counts else end)
-        captures = self._live(records, lambda timestamp: self.record(row_key, timestamp))
+        records = self.records(row_key, 0, None if counts else end, pending)
+        captures = self._live(records, lambda timestamp: self.record(row_key, timestamp, pending))
         if not counts or end is None:
             return captures
         bound = end
@@ -194,9 +210,11 @@ class Table:
         """The newest capture record of a row, whether or not a policy hides it."""
         return self._engine.newest(self._name, row_key, CAPTURE_FAMILY, b"")
 
-    def newest_capture(self, row_key: bytes, end: int | None = None) -> LiveCapture | None:
+    def newest_capture(
+        self, row_key: bytes, end: int | None = None, pending: Pending = NONE_PENDING
+    ) -> LiveCapture | None:
         """The newest live page of a row, before a time if one is given; a visit shows the page that it confirms."""
-        if end is None:  # the most frequent read
+        if end is None and not pending:  # the most frequent read
             cell = self.newest_record(row_key)
             if cell is None:
                 return None
@@ -204,41 +222,32 @@ class Table:
             if record.kind == CAPTURE_STORED and not self.ages_captures:
                 return stored_capture(record)
         elif not (self.collects_captures or self.collects_bodies):
-            newest = next(self.records(row_key, end=end), None)
+            newest = next(self.records(row_key, 0, end, pending), None)
             if newest is None or newest.kind == CAPTURE_STORED:
                 return None if newest is None else stored_capture(newest)
-        return next((capture for capture in self.captures(row_key, end) if capture.shows_page), None)
+        return next((capture for capture in self.captures(row_key, end, pending) if capture.shows_page), None)
 
-    def capture_at(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
+    def capture_at(self, row_key: bytes, timestamp: int, pending: Pending = NONE_PENDING) -> LiveCapture | None:
         """The live capture at a time; None if there is none, or a policy hides it."""
         now = self._clock()
         policies = (self.captures_policy, self.bodies_policy)
         if not all(keeps_all(policy) or _keeps_from(policy, timestamp, now) for policy in policies):
-            newest = self.newest_capture(row_key)
+            newest = self.newest_capture(row_key, None, pending)
             if newest is not None and newest.source == timestamp:  # it lives as long as a visit that confirms it
-                record = self.record(row_key, timestamp)
+                record = self.record(row_key, timestamp, pending)
                 return record and stored_capture(record._replace(columns=record.columns | {BODY: newest.columns[BODY]}))
-            for capture in self.captures(row_key):
+            for capture in self.captures(row_key, None, pending):
                 if capture.timestamp <= timestamp:
                     return capture if capture.timestamp == timestamp else None
             return None
-        record = self.record(row_key, timestamp)
+        record = self.record(row_key, timestamp, pending)
         if record is None:
             return None
         if record.kind == CAPTURE_STORED:
             return stored_capture(record)
-        up_to = self.records(row_key, end=timestamp + 1)
-        first = next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp)), None)
+        up_to = self.records(row_key, 0, timestamp + 1, pending)
+        first = next(self._live(up_to, lambda timestamp: self.record(row_key, timestamp, pending)), None)
         return first if first is not None and first.timestamp == timestamp else None
-
-    def keeps_newest(self, row_key: bytes, timestamp: int) -> bool:
-        """Whether a page written at this time would be the newest of its row, and no policy would hide it."""
-        now = self._clock()
-        for policy in (self.captures_policy, self.bodies_policy):
-            if not visible([Cell("", b"", timestamp, b"")], policy, now):
-                return False
-        newer = ReadSpec((CAPTURE_FAMILY,), since=timestamp + TIMESTAMP_STEP_MICROS, cell_limit=1, keys_only=True)
-        return not self._engine.read_row(self._name, row_key, newer)
 
     def replacement(self, row_key: bytes, old: CaptureRecord, new: CaptureRecord) -> RowMutations | None:
         """The mutation that replaces a record with another; None if the row has something else there by now.

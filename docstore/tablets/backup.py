@@ -42,8 +42,8 @@ from docstore.model.format import (
     SET_ASIDE_DIRECTORY,
 )
 from docstore.model.types import RowMutations, SetCell
+from docstore.storage.engine import Plan
 from docstore.storage.files import PRIVATE, Files, ReadFile
-from docstore.storage.plan import Plan, Stage
 from docstore.storage.reports import BackupReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.tablets.commit import Committer
@@ -172,7 +172,7 @@ def _record_mark(committer: Committer) -> str:
     mark = os.urandom(IDENTITY_BYTES)
     row = RowMutations("meta", BACKUPS_ROW, [SetCell(META_FAMILY, mark, 0, b"")])
     # A full disk is a reason for a backup, so this write may use the reserve.
-    committer.free_space(lambda: committer.commit(Plan().write(Stage.ALLOCATION, [row])))
+    committer.free_space(lambda: committer.commit(Plan([row])))
     return mark.hex()
 
 

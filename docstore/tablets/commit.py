@@ -7,13 +7,11 @@ match the rows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from docstore.model.pointers import PagePointer
-from docstore.model.types import Durability
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Stage, apply
+from docstore.model.types import Durability, RowMutations
+from docstore.storage.engine import Engine, Plan
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.reserve import Reserve
 from docstore.tablets.values import LocalValues
@@ -27,11 +25,11 @@ class Committer:
     Attributes:
         manifest: tablets and segments; its changes are written with each commit.
         compacting: held by the one compaction that may run.
-        lost: always empty: this process is the only writer.
-        watch: called with each plan before it is written, while compaction looks for segments without refs.
+        watch: called with the rows of each plan before they are written, while compaction looks for segments without
+            refs.
     """
 
-    fills_slots = False
+    many_writers = False
 
     def __init__(
         self,
@@ -47,9 +45,8 @@ class Committer:
         self.durability = durability
         self.compacting = threading.Lock()
         self.commits = 0
-        self.followers: set[Callable[[Plan, bool], None]] = set()
-        self.lost: Collection[PagePointer] = ()
-        self.watch: Callable[[Plan], None] | None = None
+        self.followers: set[Callable[[Sequence[RowMutations], bool], None]] = set()
+        self.watch: Callable[[Sequence[RowMutations]], None] | None = None
         self._engine = engine
         self._values = values
         self._check_writable = check_writable
@@ -63,17 +60,18 @@ class Committer:
             self._reserve.check_room(self._values.records.pending_bytes())
         self.commits += 1
         if self.watch is not None:
-            self.watch(plan)
+            self.watch(plan.rows)
         try:
             self._values.sync(self.durability)
         except BaseException:
             self._values.records.drop()
             raise
-        plan.write(Stage.ALLOCATION, self._values.dictionaries.mutations())
-        self.manifest.add_to(plan, self._values.records.progress())
+        rows = self.manifest.rows_of(plan, self._values.records.progress())
+        rows += self._values.dictionaries.mutations()
+        rows += plan.rows
         known = False
         try:
-            apply(self._engine, plan, self.durability)
+            self._engine.mutate_rows(rows, self.durability)
             known = True
             self.manifest.committed()
         except BaseException:
@@ -89,7 +87,7 @@ class Committer:
             while waiting:
                 try:
                     while waiting:
-                        waiting[-1](plan, is_sure)
+                        waiting[-1](rows, is_sure)
                         waiting.pop()
                 except KeyboardInterrupt as error:
                     interrupt, is_sure = error, False
@@ -104,9 +102,6 @@ class Committer:
     def drop_placed(self) -> None:
         """See `Committer` of the port: else they would be written with the next group, though the disk was full."""
         self._values.records.drop()
-
-    def wait(self) -> None:
-        """See `Committer` of the port: there is no other process."""
 
     def free_space(self, work: Callable[[], Result], *, in_parts: bool = True) -> Result:
         """See `Committer` of the port."""

@@ -38,9 +38,8 @@ from docstore.model.format import (
 from docstore.model.types import Cell, DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
-from docstore.storage.engine import Engine
+from docstore.storage.engine import Engine, Plan
 from docstore.storage.files import Files
-from docstore.storage.plan import Plan, Stage
 from docstore.storage.unreadable import UnreadableValues
 from docstore.tablets.codec import PACK_LEVEL, Dictionary, pack, unpack
 from docstore.tablets.manifest import Tablet
@@ -537,11 +536,11 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
     stop = sites + (b"\xff" if tablet.end is None else tablet.end)
     # Compaction makes dictionaries of all columns that have long values, headings among them.
     rows = {prefix + _column_name(column): bytes((len(STAGES),)) + checksum for column, checksum in checksums.items()}
-    plan = Plan().write(Stage.ALLOCATION, map(_row, rows, rows.values()))
+    plan = Plan(map(_row, rows, rows.values()))
     for start, end in ((sites + tablet.start, stop), (prefix, prefix + b"\xff")):
         for row in engine.scan("meta", start, end, ReadSpec(keys_only=True)):
             if row.row_key not in rows:
-                plan.remove(Stage.ALLOCATION, [RowMutations("meta", row.row_key, [DeleteRow()])])
+                plan.rows.append(RowMutations("meta", row.row_key, [DeleteRow()]))
     return plan
 
 

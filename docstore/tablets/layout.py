@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -60,7 +61,6 @@ from docstore.storage.files import (
     read_only_error,
     translated,
 )
-from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.reports import Problem
 from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, decode_schema, encode_schema
 from docstore.storage.table import Table
@@ -148,6 +148,9 @@ class LocalBackend:
     def committer(self, durability: Durability) -> Committer:
         """See `Backend`."""
         return Committer(self.engine, self.values, self.manifest, durability, self.check_writable, self.reserve)
+
+    def group_writer(self, table: Table, committer: object, clock: object) -> None:
+        """See `Backend`: one atomic batch a group will do."""
 
     def overlay(self) -> Backend:
         """See `Backend`."""
@@ -244,6 +247,8 @@ class LocalBackend:
         """Close index, segments, engine and lock, in this order, even if one of them fails."""
         with ExitStack() as stack:
             stack.callback(self.lock.release)
+            if not self.is_read_only:
+                stack.callback(self.reserve.take_back)  # LevelDB has freed what its compactions took
             if self.scratch is not None:
                 stack.callback(_remove_tree, self.scratch)
             stack.callback(self.engine.close)
@@ -384,9 +389,10 @@ class Layout:
                 engine_folder, index = scratch / ENGINE_DIRECTORY, scratch / INDEX_DIRECTORY
             reserve = Reserve(files, self._path / RESERVE_FILE)
             try:
-                engine = reserve.spend(lambda: LevelDBEngine(engine_folder, create=is_new))
+                engine = reserve.spend(lambda: _open_engine(engine_folder, is_new=is_new))
             except StorageError as error:
-                if error.errno in FULL_DISK and (lacking_bytes := reserve.lacking_bytes()):
+                if error.errno in FULL_DISK:
+                    lacking_bytes = reserve.lacking_bytes()
                     what = f"the disk of {self._path} is full; free {lacking_bytes} bytes, then open the store again"
                     raise StorageError(error.errno, what) from error
                 raise
@@ -410,7 +416,7 @@ class Layout:
             recovery = recovery._replace(lost=tuple(item for item in recovery.lost if item.segment not in away))
             if recovery.lost:
                 drop_lost(engine, bodies, manifest, recovery)
-            manifest.record_recovery(recovery, Durability.SYNC)
+            reserve.spend(partial(manifest.record_recovery, recovery, Durability.SYNC))
             if recovery.last_group > manifest.group + 1:
                 record_lost_commits(engine, manifest, recovery.last_group - 1)
             base_rows = BaseRows(engine)
@@ -419,6 +425,7 @@ class Layout:
             dictionary_files = DictionaryFiles(files, folder)
             dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
             values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.stored_value)
+            reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store
                 self._files.replace_whole(self._path / FORMAT_FILE, FORMAT_MAGIC + b"%d\n" % FORMAT_VERSION)
             undo.pop_all()
@@ -520,13 +527,23 @@ class Layout:
             )
         made = Schema() if schema is None else schema
         cell = SetCell(META_FAMILY, SCHEMA_QUALIFIER, 0, encode_schema(made))
-        plan = Plan()
+        rows = [RowMutations("meta", SCHEMA_ROW, [cell])]
         if made.keyed_bands:  # before the schema, which promises it
             secret = SetCell(META_FAMILY, b"", 0, os.urandom(BAND_SECRET_BYTES))
-            plan.write(Stage.NUMBERS, [RowMutations("meta", BAND_SECRET_ROW, [secret])])
-        plan.write(Stage.ALLOCATION, [RowMutations("meta", SCHEMA_ROW, [cell])])
-        apply(engine, plan, Durability.SYNC)
+            rows.insert(0, RowMutations("meta", BAND_SECRET_ROW, [secret]))
+        engine.mutate_rows(rows, Durability.SYNC)
         return made
+
+
+def _open_engine(folder: Path, *, is_new: bool) -> LevelDBEngine:
+    """Open LevelDB, or make it, also where a power loss stopped that before LevelDB had synced its manifest."""
+    try:
+        return LevelDBEngine(folder, create=is_new)
+    except CorruptionError:
+        if not is_new or any(folder.glob("*.ldb")):
+            raise
+    _remove_tree(folder)
+    return LevelDBEngine(folder, create=True)
 
 
 def _remove_tree(folder: Path) -> None:

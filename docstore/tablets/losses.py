@@ -22,7 +22,6 @@ from docstore.model.types import Cell, DeleteRow, Durability, Mutation, ReadSpec
 from docstore.storage.bases import BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, delete_of
-from docstore.storage.plan import Plan, Stage, apply
 from docstore.storage.table import is_later
 from docstore.storage.unreadable import shown_column
 from docstore.storage.values import parse_cell_value
@@ -95,9 +94,8 @@ def record_lost_commits(engine: Engine, manifest: Manifest, last: int) -> None:
     """Record that commits are lost, and continue with the numbers after them."""
     lost = LostCommits(manifest.group + 1, last, _now())
     cell = SetCell(_FAMILY, _COMMITS + lost.first.to_bytes(8, "big"), 0, msgpack.packb(lost))
-    plan = Plan().write(Stage.NUMBERS, [RowMutations(_META, LOST_ROW, [cell])])
-    plan.write(Stage.ALLOCATION, [manifest.resume_at(last)])  # last: after this the loss is not detected again
-    apply(engine, plan, Durability.SYNC)
+    # The counters go last: after them the loss is not detected again.
+    engine.mutate_rows([RowMutations(_META, LOST_ROW, [cell]), manifest.resume_at(last)], Durability.SYNC)
 
 
 # --- dropping
@@ -124,20 +122,20 @@ def drop_lost(engine: Engine, bodies: ValueLog, manifest: Manifest, recovery: Re
         for ref, record in bodies.records(segment.number) if segment.number not in missing else ():
             if record.codec == CODEC_ZSTD_DELTA and record.related in bases:
                 deltas.add(ref)
-    plan = Plan()
+    rows: list[RowMutations] = []
     for row in engine.scan(_PAGES):
-        _drop_of_row(plan, row.row_key, row.cells, is_lost, found)
-        if len(plan.rows()) >= BATCH_ROWS:
-            apply(engine, plan, Durability.SYNC)
-            plan = Plan()
-    plan.remove(Stage.BASES, map(base_rows.freed, bases))  # last: a repeated run must find their deltas
-    apply(engine, plan, Durability.SYNC)
+        rows += _drop_of_row(row.row_key, row.cells, is_lost, found)
+        if len(rows) >= BATCH_ROWS:
+            engine.mutate_rows(rows, Durability.SYNC)
+            rows = []
+    rows += map(base_rows.freed, bases)  # last: a repeated run must find their deltas
+    engine.mutate_rows(rows, Durability.SYNC)
 
 
 def _drop_of_row(
-    plan: Plan, row_key: bytes, cells: Sequence[Cell], is_lost: Callable[[bytes], bool], found: int
-) -> None:
-    """Add the drops of a row, and their records, to a plan."""
+    row_key: bytes, cells: Sequence[Cell], is_lost: Callable[[bytes], bool], found: int
+) -> list[RowMutations]:
+    """The rows that record what a row has lost, and then drop it; none if it has lost nothing."""
     lost: dict[int, list[str]] = defaultdict(list)
     drops: list[Mutation] = []
     captures: set[int] = set()
@@ -155,7 +153,7 @@ def _drop_of_row(
             captures.add(record.timestamp)
             lost[record.timestamp] += lost[record.confirms]
     if not lost:
-        return
+        return []
     drops += [
         delete_of(cell)
         for cell in cells
@@ -165,8 +163,7 @@ def _drop_of_row(
     for timestamp, columns in lost.items():
         value = msgpack.packb((timestamp, row_key, columns, found))
         entries.append(SetCell(_FAMILY, _VERSION + timestamp.to_bytes(8, "big") + row_key, 0, value))
-    plan.write(Stage.ALLOCATION, [RowMutations(_META, LOST_ROW, entries)])
-    plan.remove(Stage.PAGES, [RowMutations(_PAGES, row_key, drops)])
+    return [RowMutations(_META, LOST_ROW, entries), RowMutations(_PAGES, row_key, drops)]
 
 
 def _now() -> int:

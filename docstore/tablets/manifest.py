@@ -36,8 +36,7 @@ from docstore.model.format import (
     SEGMENT_LIVE,
 )
 from docstore.model.types import DeleteRow, Durability, ReadSpec, RowMutations, SetCell
-from docstore.storage.engine import Engine
-from docstore.storage.plan import Plan, Stage, apply
+from docstore.storage.engine import Engine, Plan
 from docstore.tablets.record import SegmentNames
 from docstore.tablets.segment import Recovery, SegmentProgress, SegmentRow
 
@@ -107,7 +106,7 @@ class Manifest:
         group: the number of the last committed group; 0 for none.
         has_grown: a tablet may be too large: `split_grown` has work to do.
 
-    Order of calls for a group: `add_to` its plan; then the plan is written; then `committed`, or `aborted` if that
+    Order of calls for a group: `rows_of` its plan; then these rows are written; then `committed`, or `aborted` if that
     failed.  `split_grown` is called between groups.
     """
 
@@ -207,11 +206,11 @@ class Manifest:
 
     # --- a group ---
 
-    def add_to(self, plan: Plan, progress: Sequence[SegmentProgress]) -> None:
-        """Add the manifest's rows to a group's plan: counters, and changed segments and tablets.
+    def rows_of(self, plan: Plan, progress: Sequence[SegmentProgress]) -> list[RowMutations]:
+        """The rows of the manifest that go before a plan's own: counters, and changed segments and tablets.
 
         Args:
-            plan: of the group; its bodies are added to their tablets, its counts to the totals.
+            plan: of the group.  Its bodies are added to their tablets, its counts to the totals.
             progress: from `Bodies.progress`, after the flush or sync of this group.
         """
         sealed = self._sealed = {}
@@ -232,12 +231,10 @@ class Manifest:
             totals.update(plan.counts)
             self._sealed_totals = {name: count for name, count in totals.items() if count > 0}
         self._sealed_segments, begun_or_ended = self._changed_segments(progress)
-        plan.write(Stage.NUMBERS, [self._counters(1, self._sealed_segments, sizes)])
-        plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended))
-        plan.write(Stage.ALLOCATION, rows)
+        return [self._counters(1, self._sealed_segments, sizes), *map(_segment_mutation, begun_or_ended), *rows]
 
     def committed(self) -> None:
-        """The rows of `add_to` were applied."""
+        """The rows of `rows_of` were applied."""
         for item, added_bytes in self._sealed.items():
             item.raw_bytes += added_bytes
             self.has_grown |= item.raw_bytes > max(self._tablet_bytes, item.split_at_bytes)
@@ -251,7 +248,7 @@ class Manifest:
         self._drop_sealed()
 
     def aborted(self) -> None:
-        """The rows of `add_to` may be applied or not: drop their counts, and write the rows again next time.
+        """The rows of `rows_of` may be applied or not: drop their counts, and write the rows again next time.
 
         The segments keep their new length.  If the group's rows were applied, they refer to these bytes; if not, the
         bytes are garbage, as after any group that failed after its sync.  The next group has the same number.
@@ -261,7 +258,7 @@ class Manifest:
         self._drop_sealed()
 
     def _drop_sealed(self) -> None:
-        """Keep the lengths of segments of `add_to`, and end its group."""
+        """Keep the lengths of segments of `rows_of`, and end its group."""
         self._segments.update(self._sealed_segments)
         self._next_segment = max(self._next_segment, max(self._sealed_segments, default=0) + 1)
         self._sealed, self._sealed_segments, self._sealed_totals = {}, {}, None
@@ -328,21 +325,20 @@ class Manifest:
     # --- segments, outside of groups ---
 
     def record_synced(self, progress: Sequence[SegmentProgress], durability: Durability) -> None:
-        """Record how far segments are synced, if that is not recorded; see `add_to` for `progress`."""
+        """Record how far segments are synced, if that is not recorded; see `rows_of` for `progress`."""
         self._sealed_segments, begun_or_ended = self._changed_segments(progress)
         if self._sealed_segments:
-            plan = Plan().write(Stage.NUMBERS, [self._counters(segments=self._sealed_segments)])
-            apply(self._engine, plan.write(Stage.ALLOCATION, map(_segment_mutation, begun_or_ended)), durability)
+            rows = [self._counters(segments=self._sealed_segments), *map(_segment_mutation, begun_or_ended)]
+            self._engine.mutate_rows(rows, durability)
             self._drop_sealed()
 
     def write_segment(self, row: SegmentRow, durability: Durability, names: SegmentNames | None = None) -> None:
         """Write a segment's row, and the names in its records, at once: for compaction, and after recovery."""
-        plan = Plan().write(Stage.NUMBERS, [self._counters(segments={row.number: row})])
+        rows = [self._counters(segments={row.number: row})]
         if names is not None:
             row_key = MANIFEST_NAMES_PREFIX + row.number.to_bytes(8, "big")
-            plan.write(Stage.NUMBERS, [_mutation(row_key, names.encode())])
-        plan.write(Stage.ALLOCATION, [_segment_mutation(row)])
-        apply(self._engine, plan, durability)
+            rows.append(_mutation(row_key, names.encode()))
+        self._engine.mutate_rows([*rows, _segment_mutation(row)], durability)
         self._segments[row.number] = row
         self._next_segment = max(self._next_segment, row.number + 1)
 
@@ -360,8 +356,7 @@ class Manifest:
             RowMutations(_TABLE, prefix + key, (DeleteRow(),))
             for prefix in (MANIFEST_SEGMENT_PREFIX, MANIFEST_NAMES_PREFIX)
         )
-        plan = Plan().write(Stage.NUMBERS, [self._counters()])
-        apply(self._engine, plan.remove(Stage.ALLOCATION, [row]).remove(Stage.NUMBERS, [names]), durability)
+        self._engine.mutate_rows([self._counters(), row, names], durability)
         self._segments.pop(number, None)
 
     def record_recovery(self, recovery: Recovery, durability: Durability) -> None:
@@ -424,8 +419,7 @@ class Manifest:
         smaller = _Range(left.number, left.start, left_bytes, sample_is_whole=False)
         rows = [_tablet_mutation(right, right.raw_bytes), _tablet_mutation(smaller, left_bytes)]
         self._counted.discard(left)
-        plan = Plan().write(Stage.NUMBERS, [self._counters(next_tablet=self._next_tablet + 1)])
-        apply(self._engine, plan.write(Stage.ALLOCATION, rows), durability)
+        self._engine.mutate_rows([self._counters(next_tablet=self._next_tablet + 1), *rows], durability)
         self._next_tablet += 1
         self._without_row.discard(left)
         ranges = [*self._ranges[:index], smaller, right, *self._ranges[index + 1 :]]
@@ -480,9 +474,8 @@ class Manifest:
     def _write_sizes(self, ranges: list[_Range], durability: Durability, removed: Iterable[RowMutations] = ()) -> None:
         """Write sizes of tablets into their own rows, and remove rows."""
         self._counted.difference_update(ranges)
-        plan = Plan().write(Stage.NUMBERS, [self._counters()])
-        plan.write(Stage.ALLOCATION, [_tablet_mutation(item, item.raw_bytes) for item in ranges])
-        apply(self._engine, plan.remove(Stage.ALLOCATION, removed), durability)
+        sizes = [_tablet_mutation(item, item.raw_bytes) for item in ranges]
+        self._engine.mutate_rows([self._counters(), *sizes, *removed], durability)
 
     # --- checking ---
 

@@ -3,8 +3,10 @@
 1.  Ordinary writes are refused if they leave less than `kept_bytes`, which LevelDB and the index need to recover and
     to compact.  This helps if the store itself fills the disk.
 2.  A file of zeros is allocated while there is space.  If others fill the disk, a delete, a compaction or an open
-    removes it and continues.  A later write makes it again when there is space.
-3.  LevelDB's log, which recovery rewrites as a table, is kept shorter than half of that file (`log_limit_bytes`).
+    shortens it and continues; opening and closing a store, and the end of a compaction, take back what was not used.
+    A later write makes it again when there is space.
+3.  LevelDB's log, which recovery rewrites as a table, is kept shorter than half of that file (`log_limit_bytes`).  The
+    part of the file that recovery needs is left to it: a compaction that fails or is killed may have filled the rest.
 """
 
 from __future__ import annotations
@@ -66,8 +68,10 @@ class Reserve:
         self._lock = threading.RLock()
         self._freeing: set[int] = set()
         """Threads inside `spend`."""
+        self._held_bytes = 0
+        """Its length before any work shortened it."""
         self._is_spent = False
-        """Work that needs all of it is running."""
+        """Work that needs much of it is running."""
         self.log_limit_bytes = LEAST_BYTES // 2
         self.shorten_log: Callable[[], None] = lambda: None
         self.compaction_bytes = 0
@@ -89,13 +93,13 @@ class Reserve:
             self.kept_bytes = self.compaction_bytes + index_bytes + wanted_bytes
             if old_bytes > wanted_bytes:
                 self._files.truncate(self._path, wanted_bytes)
+            self._held_bytes = min(self._held_bytes, wanted_bytes)
             wanted_bytes = min(wanted_bytes, (self.free_bytes() + old_bytes) // SHARE_OF_ROOM)
             if (
                 not self._is_spent
                 and wanted_bytes >= WORTH_BYTES
                 and wanted_bytes - old_bytes > wanted_bytes // (2 * PARTS)
             ):
-                self.release()
                 self._files.allocate(self._path, wanted_bytes)
 
     def free_bytes(self) -> int:
@@ -130,22 +134,26 @@ class Reserve:
             raise LastRoom(
                 errno.ENOSPC,
                 f"the disk of {self._path.parent} is full, and the rest of it is needed to open the store again; free "
-                f"{self._recovery_bytes()} bytes outside of the store",
+                f"{self._least_free_bytes() - self.free_bytes()} bytes outside of the store",
             )
         raise StorageError(
             errno.ENOSPC,
             f"the disk of {self._path.parent} is full: {max(free_bytes, 0)} bytes would be free, and {self.kept_bytes} "
-            "are reserved for deletes and compaction; free space, or delete pages and run `docstore compact`",
+            f"are reserved for deletes and compaction; free {self.kept_bytes - free_bytes} bytes, or delete pages and "
+            "run `docstore compact`",
         )
 
     def _is_recoverable(self) -> bool:
         """Whether the store can be opened after one more write, even if others take all that is free."""
-        free_bytes, needed_bytes = self.free_bytes(), self._recovery_bytes()
-        return free_bytes >= (RECOVERY_BYTES if self.length_bytes() >= needed_bytes else needed_bytes)
+        return self.free_bytes() >= self._least_free_bytes()
+
+    def _least_free_bytes(self) -> int:
+        needed_bytes = self._recovery_bytes()
+        return RECOVERY_BYTES if self.length_bytes() >= needed_bytes else needed_bytes
 
     def lacking_bytes(self) -> int:
-        """How many bytes have to be freed so that the store can be opened."""
-        return max(0, self._recovery_bytes() - self.free_bytes() - self.length_bytes())
+        """How many bytes have to be freed so that the store can be opened, after that has failed on a full disk."""
+        return max(RECOVERY_BYTES, self._recovery_bytes() - self.free_bytes() - self.length_bytes())
 
     def _recovery_bytes(self) -> int:
         engine = self._path.parent / ENGINE_DIRECTORY
@@ -173,37 +181,42 @@ class Reserve:
 
         Args:
             work: must be repeatable after a StorageError.
-            in_parts: release a quarter at a time, so that some is left for the next call; False for work that needs
-                much space: it gets all of the reserve at once if ordinary writes are refused, because what a first run
-                has written takes space from a second one.
+            in_parts: release a quarter at a time; False for work that needs much space: if ordinary writes are refused
+                it gets at once all that an open does not need, because what a first run has written takes space from a
+                second one.
         Raises:
             StorageError: the reserve was not enough.
         """
         held_bytes = self.length_bytes()
-        part_bytes = held_bytes // PARTS + 1 if in_parts else None
+        self._held_bytes = max(self._held_bytes, held_bytes)
+        spare_bytes = max(0, held_bytes - recovery_bytes(self.log_limit_bytes))
+        part_bytes = held_bytes // PARTS + 1 if in_parts else spare_bytes
         thread = threading.get_ident()
         is_outermost = thread not in self._freeing
         self._freeing.add(thread)
         try:
             if not in_parts and self.is_scarce():
-                self._is_spent = True
-                self.release()
+                self.release(part_bytes)
+            self._is_spent |= not in_parts
             while True:
                 try:
                     return work()
                 except StorageError as error:
-                    if isinstance(error, LastRoom) or error.errno not in FULL_DISK or not self.release(part_bytes):
+                    if isinstance(error, LastRoom) or error.errno not in FULL_DISK:
+                        raise
+                    if (not in_parts and self.length_bytes() < held_bytes) or not self.release(part_bytes):
                         raise
         finally:
             if is_outermost:
                 self._freeing.discard(thread)
                 self._is_spent = False
                 if not in_parts:
-                    self._take_back(held_bytes)
+                    self.take_back()
 
-    def _take_back(self, held_bytes: int) -> None:
-        """Make the reserve as long as it was before work that needed all of it, if there is space."""
-        with self._lock, suppress(StorageError):
-            length_bytes = min(held_bytes, self.free_bytes())
-            if not self.length_bytes() and length_bytes >= WORTH_BYTES:
+    def take_back(self) -> None:
+        """Make the reserve as long as it was before work that shortened it, as far as there is space; never fails."""
+        with self._lock, suppress(StorageError):  # another process may take the space
+            old_bytes = self.length_bytes()
+            length_bytes = min(self._held_bytes, old_bytes + self.free_bytes())
+            if length_bytes > old_bytes and length_bytes >= WORTH_BYTES:
                 self._files.allocate(self._path, length_bytes)

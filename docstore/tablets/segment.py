@@ -331,8 +331,7 @@ class ValueLog:
                 start = by_number[number].committed_bytes if number in by_number else SEGMENT_HEADER_BYTES
                 length_bytes = self._files.length_bytes(self.path(number)) - start
                 in_place.append(SetAside(self.path(number).name, number, length_bytes, is_leftover, start, True))
-        parts = lost, cut, orphans, gone, aside
-        return Recovery(*map(tuple, parts), last_group, tuple(in_place))
+        return Recovery(tuple(lost), tuple(cut), tuple(orphans), tuple(gone), tuple(aside), last_group, tuple(in_place))
 
     def _refuse_foreign(self, handle: ReadFile, segment: int) -> None:
         """Refuse a segment of another store: it may have records where refs of this store point."""

@@ -21,7 +21,7 @@ from docstore.model.format import (
 )
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DeleteCells, DeleteFamily, DeleteRow, Durability, Mutation
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Offers, value_name
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, NewPage, Relative, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.values import (
     INLINE_TAG,
@@ -103,7 +103,7 @@ class LocalValues:
         """See `Values`: all values but texts are encoded, then the texts, then the records of all are appended."""
         bodies: dict[NewPage, int] = {}
         """Number of each body among the values that are encoded first."""
-        offered: dict[NewPage, list[tuple[Base | int, Offers]]] = {}
+        offered: dict[NewPage, list[tuple[Base | int, Relative]]] = {}
         first: list[_PageValue] = []
         for page in pages:
             for column, raw in page.values.items():
@@ -111,15 +111,20 @@ class LocalValues:
                     page.cell_values[column] = INLINE_TAG + raw
                 elif column == BODY:
                     bases = offered[page] = []
-                    for offers in page.offers:
-                        base = _base_of(offers(BODY), BODY, bodies)
+                    for relative in page.relatives:
+                        base = _base_of(relative.body, BODY, bodies)
                         if base is not None:
-                            bases.append((base, offers))
+                            bases.append((base, relative))
                     bodies[page] = len(first)
                     first.append(self._body_value(page, raw, [base for base, _ in bases]))
                 elif column != MAIN:
                     first.append((page, NewValue(column, raw), True))
         encoded = self._encode(first)
+        shared: dict[NewPage, NewPage] = {}
+        for page in bodies:
+            same = page.same_body and shared.get(page.same_body, page.same_body)
+            if same in bodies and encoded[bodies[same]][1] is None:
+                shared[page] = same
         texts: dict[NewPage, int | Base] = {}
         on_body: dict[NewPage, Chosen] = {}
         second: list[_PageValue] = []
@@ -127,18 +132,20 @@ class LocalValues:
             raw = page.values.get(MAIN, b"")
             if len(raw) <= INLINE_LIMIT_BYTES:
                 continue
-            frame, relatives = b"", () if BODY in page.values else page.offers
-            if page in bodies:
+            has_own_body = BODY in page.values and page not in shared
+            frame, relatives = b"", () if has_own_body else page.relatives
+            if page in bodies and has_own_body:
                 (_, _, _, frame), base, _ = encoded[bodies[page]]
-                for other, offers in offered[page] if base is not None else ():
+                for other, relative in offered[page] if base is not None else ():
                     root = encoded[other][2] if isinstance(other, int) else other
-                    relatives = (offers,) if base is not None and root.name == base.name else relatives
-            name = page.text_name = value_name(raw)
+                    relatives = (relative,) if base is not None and root.name == base.name else relatives
+            name = page.text_name = page.text_name or value_name(raw)
             if frame and len(frame) * ON_BODY_COST[0] < len(raw):
                 root = texts[page] = Base(name, raw, b"", page.pointer)
                 on_body[page] = Encoded(CODEC_ZSTD_BODY, b"", frame), None, root
                 continue
-            relations = [base for offers in relatives if (base := _base_of(offers(MAIN), MAIN, texts)) is not None]
+            found = (_base_of(relative.text, MAIN, texts) for relative in relatives)
+            relations = [base for base in found if base is not None]
             texts[page] = len(second)
             second.append(self._text_value(page, raw, relations, (page.values[BODY], frame) if frame else None))
         rest, its_texts = iter(encoded), iter(self._encode(second))
@@ -150,18 +157,21 @@ class LocalValues:
                 if len(raw) > INLINE_LIMIT_BYTES:
                     text = on_body.get(page) if column == MAIN else None
                     chosen = text or next(its_texts if column == MAIN else rest)
+                    if column == BODY and page in shared:
+                        continue
                     codec, related, payload, _ = chosen[0]
                     records.append(Record(RECORD_VALUE, row_key, *column, timestamp, codec, related, len(raw), payload))
                     placed.append((page, column, raw, chosen))
-        if not records:
-            return
         own: dict[bytes, Base] = {}
-        for (page, column, raw, (_, base, root)), ref in zip(placed, self.records.append(records), strict=True):
+        refs = self.records.append(records) if records else ()
+        for (page, column, raw, (_, base, root)), ref in zip(placed, refs, strict=True):
             cell_value = page.cell_values[column] = encode_ref_value(len(raw), ref)
             if base is not None:
                 page.bases[column] = base if base.cell_value else own.get(base.name, base)
             elif root.name:
                 page.bases[column] = own[root.name] = Base(root.name, raw, cell_value, page.pointer)
+        for page, same in shared.items():
+            page.cell_values[BODY], page.bases[BODY] = same.cell_values[BODY], same.bases[BODY]
 
     def _body_value(self, page: NewPage, raw: bytes, bases: list[Base | int]) -> _PageValue:
         """A body to encode; it is a sample for dictionaries."""

@@ -1,1 +1,1 @@
-"""The write half: analysis ahead, the sequencer, rows in flight, bases, the commit point."""
+"""The write path: preparing, judging, encoding and committing pages, and changes of stored pages."""

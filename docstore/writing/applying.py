@@ -29,11 +29,12 @@ from docstore.model.types import (
     VerdictKind,
 )
 from docstore.reading.documents import DocumentReader
-from docstore.storage.bases import Base, NewPage, value_name
+from docstore.storage.bases import Base, value_name
 from docstore.storage.captures import CaptureRecord, refs_of, sound_records
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.storage.values import INLINE_TAG, is_ref
-from docstore.writing.batch import PAGES, Batch, Write
+from docstore.writing.batch import PAGES, Write
+from docstore.writing.judge import stored_as
 from docstore.writing.maintenance import MADE_AGAIN
 from docstore.writing.prepare import Prepared
 from docstore.writing.writer import WriteSide
@@ -65,7 +66,7 @@ class DuplicateApplier:
         self._table = side.table
         self._values = side.opened.values
         self._base_rows = side.opened.base_rows
-        self._pages = side.pages
+        self._view = side.view
         self._reader = DocumentReader(side.table, side.opened.values)
 
     def apply(
@@ -119,12 +120,12 @@ class DuplicateApplier:
         (one,) = self._side.preparer.prepare([page], any_time=True)
         if one.analysis is None or one.row_key != pointer.row_key:
             return Applied(reason="changed")
-        judged = self._side.detector.judge_against(of, page.body, one.analysis, status=page.status)
+        judged = self._view.detector.judge_against(of, page.body, one.analysis, status=page.status)
         if judged.kind not in kinds:
             return Applied(reason="changed" if judged.kind is VerdictKind.NEW else "kind")
         checksum = one.analysis.body_checksum
         one = one._replace(path_key=b"")  # it is not the newest of its path
-        stored = self._side.sequencer.judge.kept_as(one, judged, policy)
+        stored = stored_as(one, judged, policy, self._view)
         if stored == capture.STORED_BODY:
             return Applied(reason="canonical")
         first = self._table.record(pointer.row_key, pointer.timestamp)
@@ -133,11 +134,10 @@ class DuplicateApplier:
         visits = self._visits(pointer)
         rejects = stored == capture.STORED_REJECTED
         pointers = (PagePointer(at, pointer.row_key) for at in needed.get(pointer.row_key, ()))
-        shown = {page.checksum for page in map(self._pages.page, pointers) if page is not None}
+        shown = {page.checksum for page in map(self._view.page, pointers) if page is not None}
         if rejects and checksum in shown:
             return Applied(reason="needed")
-        base = None if rejects else self._pages.base(of)
-        assert not isinstance(base, NewPage)  # no page is in flight
+        base = None if rejects else self._base(of)
         kept = self._kept_as_bases(first)
         if rejects:
             gone, added = self._reject(pointer.row_key, judged, [first, *visits], plan), set[bytes]()
@@ -145,6 +145,11 @@ class DuplicateApplier:
             gone, added = self._refer(one, pointer, judged, first, visits, base, plan)
         size = self._values.stored_bytes
         return Applied(str(judged.kind), "", sum(map(size, gone - kept)) - sum(map(size, added)))
+
+    def _base(self, of: PagePointer) -> Base | None:
+        """The base for the body of a page that resembles another page."""
+        cell_value = self._view.cell_value(of, capture.BODY)
+        return None if cell_value is None else self._view.bases.at(cell_value, capture.BODY, of)
 
     def _visits(self, pointer: PagePointer) -> list[CaptureRecord]:
         """The visits that confirm a stored capture, oldest first."""
@@ -174,7 +179,8 @@ class DuplicateApplier:
     ) -> set[bytes]:
         """Keep checksum, verdict and crawl of each capture, and that a visit was one; -> values that go."""
         first = self._stored_verdict(records[0])
-        changed: list[Mutation] = list(self._side.deleter.forget(row_key, records, plan))
+        deletes, postings = self._side.deleter.forget(row_key, records)
+        changed: list[Mutation] = list(deletes)
         for record in records:
             columns = {column: record.columns[column] for column in _REJECTED if column in record.columns}
             if record.kind == CAPTURE_NOT_MODIFIED:  # named by what it found: it must not confirm an older page
@@ -194,7 +200,7 @@ class DuplicateApplier:
                 )
                 columns[capture.VERDICT] = self._verdict(row_key, record.timestamp, rejected, judged)
             changed.append(record._replace(kind=CAPTURE_REJECTED, columns=columns, confirms=0).cell())
-        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
+        plan.rows += [RowMutations(PAGES, row_key, changed), *postings]
         return {value for record in records for _, value in record.refs}
 
     def _refer(
@@ -217,12 +223,12 @@ class DuplicateApplier:
         shares = is_base and judged.kind is VerdictKind.EXACT
         is_small = is_base or bool(self._values.fetch_with_base(columns[capture.BODY])[1])  # a delta already
         if base is not None and columns[capture.BODY] != base.cell_value and (shares or not is_small):
-            write = Write(one, pointer.timestamp, judged._replace(stored=capture.STORED_REFERENCE))
-            write.relative = judged.of
-            batch = Batch()
-            self._side.sequencer.value_writer.write([write], batch)
-            plan.write(Stage.BASES, batch.plan.written(Stage.BASES))
-            columns |= write.columns
+            record = CaptureRecord(pointer.timestamp, CAPTURE_STORED, {})
+            verdict_of = judged._replace(stored=capture.STORED_REFERENCE)
+            write = Write(one, pointer, verdict_of, record, nearest=judged.of)
+            encoded = self._side.sequencer.encoder.encode([write])
+            plan.rows += encoded.base_rows
+            columns |= encoded.columns[pointer]
         before, after = {value for _, value in first.refs}, {value for _, value in refs_of(columns)}
         added = after - before - ({base.cell_value} if base is not None else set())
         changed: list[Mutation] = [first._replace(columns=columns).cell()]
@@ -231,7 +237,7 @@ class DuplicateApplier:
             if stored is not None:
                 value = self._verdict(row_key, record.timestamp, stored, judged)
                 changed.append(record._replace(columns=record.columns | {capture.VERDICT: value}).cell())
-        plan.write(Stage.PAGES, [RowMutations(PAGES, row_key, changed)])
+        plan.rows.append(RowMutations(PAGES, row_key, changed))
         return before - after, added
 
     def _stored_verdict(self, record: CaptureRecord) -> capture.StoredVerdict | None:
@@ -308,7 +314,7 @@ class Repairer:
                     continue
                 with self._side.committer.lock:
                     value = self._values.append(pointer.row_key, column, pointer.timestamp, raw)
-                    self._side.committer.commit(Plan().write(Stage.BASES, [self._base_rows.row(name, value)]))
+                    self._side.committer.commit(Plan([self._base_rows.row(name, value)]))
                 damaged.remove(name)
                 repaired += 1
         return repaired
@@ -335,7 +341,7 @@ class Repairer:
         if headers is None or lost - MADE_AGAIN - {capture.BODY}:
             return False
         content_type = capture.content_type_of(capture.decode_headers(headers) if headers else (), row_key)
-        analysis = self._side.kernel.analyse(body, content_type)
+        analysis = self._side.view.kernel.analyse(body, content_type)
         values = capture.analysis_values(analysis) | {capture.BODY: body}
         with self._side.committer.lock:
             columns = old.columns | {
@@ -346,5 +352,5 @@ class Repairer:
             if row is None:
                 self._side.committer.drop_placed()
                 return False
-            self._side.committer.commit(Plan().write(Stage.PAGES, [row]))
+            self._side.committer.commit(Plan([row]))
         return True

@@ -1,130 +1,142 @@
-"""The batch: pages that have a verdict and are not committed yet, and how later pages see them.
+"""The batch, and the view: what a verdict sees of the store and of the pages that are not committed yet.
 
-`Batch` holds the pages, rows, postings and anchors in flight.  It ends as one object, with the commit or a drop; like
-LevelDB's memtable, each read consults it first.  `GroupPages` is how the detector sees pages: the batch, then the cache
-of committed pages, then the rows.  `Bases` reads the values that deltas are made against.
+`Write` is a page with its verdict.  `Batch` has the pages that are judged and not committed: their records, postings
+and anchors.  `View` reads batch over cache over rows.  The caches have committed data alone, and each commit updates
+them by key; what look-ups learnt from a batch is dropped with it.  A batch ends as a whole: `View.committed` or
+`View.drop`.  Nothing here decides what a verdict is, and nothing commits.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from docstore.dedup.buckets import NewPostings
 from docstore.dedup.comparable import REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH, TitledPage
-from docstore.dedup.detector import StoredPage, StoredPages
-from docstore.model.capture import BODY, STORED_BODY, STORED_REFERENCE, TITLE, Column, StoredVerdict
-from docstore.model.format import CAPTURE_FAMILY, CAPTURE_REJECTED, CAPTURE_STORED
+from docstore.dedup.detector import Detector, Judged, StoredPage, StoredPages, Thresholds
+from docstore.dedup.index import HashIndex, post_names
+from docstore.model.capture import (
+    BODY,
+    MAIN,
+    STORED_BODY,
+    STORED_POSTED,
+    STORED_REFERENCE,
+    VERDICT,
+    Column,
+    StoredVerdict,
+    decode_verdict,
+)
+from docstore.model.errors import CorruptionError
+from docstore.model.format import CAPTURE_FAMILY, CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Mutation, Previous, RowMutations, SetCell, VerdictKind
-from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, NewPage, value_name
+from docstore.reading.index import kernel_of, open_buckets
+from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
+from docstore.storage.bases import TABLE as BASES
 from docstore.storage.cache import LruCache
-from docstore.storage.captures import CaptureRecord, LiveCapture
-from docstore.storage.plan import Plan, Stage
-from docstore.storage.port import Values
-from docstore.storage.table import Table
+from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
+from docstore.storage.port import Backend, Values
+from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
 from docstore.storage.unreadable import Place
-from docstore.storage.values import INLINE_TAG, is_absent, is_ref, raw_bytes_of
-from docstore.writing.prepare import Prepared
+from docstore.storage.values import INLINE_TAG, encode_inline, is_ref, raw_bytes_of
+from docstore.writing.prepare import ANCHOR_FAMILY, Anchor, Prepared
+from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES
 
 PAGES = "pages"
 """Table of pages."""
+BATCH_ANCHORS = 20_000
+"""A batch with so many anchors is committed before its next page, because they are in memory."""
 
 
-class Write:
-    """A page that is being written, from its verdict to its answer.
+class Write(NamedTuple):
+    """A page with its verdict, and everything that its commit writes.
 
     Attributes:
         page: the prepared page.
-        timestamp: of its capture, in microseconds: the first free time from the page's own time on.
+        pointer: its row, and the time of its capture: the first free time from the page's own time on.
         verdict: for its record and its caller.
-        kind: of its record, one of the CAPTURE_ kinds.
-        is_stored: it gets a record; else it is stored already, or refused.
-        says: its anchors are stored.
+        record: its capture record, with all values in their cells, whatever their length, but without the body and text
+            that `page` has; None if nothing is stored.
+        anchors: of its links, those that are not stored yet.
         error: why it is refused; else "".
         known_as: how the same capture was stored before; else "".
         contains: the page that its verdict says it contains.
-        relative: the nearest page of another row: a base for its body and text.
-        previous: the page of its own row before it; for a visit, the page that it confirms.
+        nearest: the nearest page of another row: body and text may be deltas against its body and text.
+        previous: the page of its own row before it.
         is_damaged: its row has the same bytes but they cannot be read, so it is stored whole.
-        rewrites: it replaces the record that its row has at its time.
-        commit_order: of its row in the plan: after the pages of the plan that its verdict needs.
-        seen: what verdicts on later pages need; None if no page is judged against it.
-        columns: cell values of its record, as far as they are known.
-        long: values of its record that are not stored yet, except body and text.
-        new: its values on their way into records, and what the body and text of a similar page can be deltas against;
-            None until its batch is committed.
-        body_name: see `CaptureRecord`.
-        arrived: when it was written, in microseconds.
+        rewrites: its record replaces another one at the same time.
     """
 
-    __slots__ = (
-        "arrived", "body_name", "columns", "commit_order", "contains", "error", "is_damaged", "is_stored", "kind",
-        "known_as", "long", "new", "page", "pointer", "previous", "relative", "rewrites", "says", "seen", "timestamp",
-        "verdict",
-    )  # fmt: skip
+    page: Prepared
+    pointer: PagePointer
+    verdict: StoredVerdict
+    record: CaptureRecord | None = None
+    anchors: Sequence[Anchor] = ()
+    error: str = ""
+    known_as: str = ""
+    contains: PagePointer | None = None
+    nearest: PagePointer | None = None
+    previous: LiveCapture | None = None
+    is_damaged: bool = False
+    rewrites: bool = False
 
-    def __init__(self, page: Prepared, timestamp: int, verdict: StoredVerdict, *, error: str = "") -> None:
-        self.page = page
-        self.timestamp = timestamp
-        self.pointer = PagePointer(timestamp, page.row_key)
-        self.verdict = verdict
-        self.error = error
-        self.known_as = ""
-        self.kind = CAPTURE_STORED
-        self.is_stored = self.says = self.is_damaged = self.rewrites = False
-        self.contains: PagePointer | None = None
-        self.relative: PagePointer | None = None
-        self.previous: LiveCapture | None = None
-        self.commit_order = 0
-        self.seen: StoredPage | None = None
-        self.columns: dict[Column, bytes] = {}
-        self.long: dict[Column, bytes] = {}
-        self.new: NewPage | None = None
-        self.body_name = b""
-        self.arrived = 0
-
-    def row(self) -> RowMutations:
-        """Its mutation; all values must be stored."""
-        confirms = 0
-        if self.kind != CAPTURE_STORED and self.previous is not None:
-            confirms = self.previous.source if self.kind != CAPTURE_REJECTED else 0
-        record = CaptureRecord(self.timestamp, self.kind, self.columns, self.arrived, confirms, self.body_name)
-        return RowMutations(PAGES, self.page.row_key, [SetCell(CAPTURE_FAMILY, b"", self.timestamp, record.encode())])
+    def whole_record(self) -> CaptureRecord:
+        """The record with body and text in their cells, as the view shows it; REQUIRES: there is one."""
+        assert self.record is not None
+        if self.record.kind != CAPTURE_STORED:
+            return self.record
+        values = {BODY: encode_inline(self.page.page.body), MAIN: encode_inline(self.page.analysed.main_bytes)}
+        return self.record._replace(columns=values | self.record.columns)
 
 
 class Batch:
-    """Pages in flight, and everything that their commit writes.
+    """Pages that are judged and not committed.
 
     Attributes:
-        plan: rows by stage.
+        absent: rows that did not exist when the batch began.
+        writes: pages and visits that get a record, in input order.
+        rows: the last of `writes` by row key and time.
+        pages: what verdicts on later pages need of them.
         postings: of its pages.
-        writes: pages and visits with a record, in input order.
-        rows: keys of the rows of `writes`.
-        pages: the writes that later pages are judged against.
-        surely_visible: captures that no policy can hide once they are committed.
-        anchors, anchor_count: anchors of its pages, by target row, and their number.
-        base_rows: rows of new bases, by name.
+        anchors, anchor_count: by row key of the page that is linked to, and their number.
+        body_bytes: length of all bodies.
     """
 
-    def __init__(self) -> None:
-        self.plan = Plan()
-        self.postings = NewPostings()
+    def __init__(self, absent: set[bytes]) -> None:
+        self.absent = absent
         self.writes: list[Write] = []
-        self.rows: set[bytes] = set()
-        self.pages: dict[PagePointer, Write] = {}
-        self.surely_visible: set[PagePointer] = set()
-        self.anchors: dict[bytes, list[Mutation]] = {}
-        self.anchor_count = 0
-        self.base_rows: dict[bytes, bytes] = {}
+        self.rows: dict[bytes, dict[int, Write]] = {}
+        self.pages: dict[PagePointer, StoredPage] = {}
+        self.postings = NewPostings()
+        self.anchors: dict[bytes, list[SetCell]] = {}
+        self.anchor_count = self.body_bytes = 0
+        self._records: dict[int, CaptureRecord] = {}
+        """Whole records that were asked for, by `id` of the page: few, because each has copies of body and text."""
+
+    def records(self, row_key: bytes) -> Pending:
+        """Its records in a row."""
+        writes = self.rows.get(row_key)
+        return NONE_PENDING if writes is None else {at: self.record(write) for at, write in writes.items()}
+
+    def record(self, write: Write) -> CaptureRecord:
+        """The record of a page, with body and text."""
+        key = id(write)
+        if key not in self._records:
+            self._records[key] = write.whole_record()
+        return self._records[key]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has to be committed before its next page."""
+        return len(self.writes) >= GROUP_PAGES or self.body_bytes >= GROUP_BYTES or self.anchor_count >= BATCH_ANCHORS
 
 
 ROWS_BYTES = 24 << 20
 """Some 16,000 pages: nearly every candidate is one of the last pages of the same site."""
 ROW_BYTES = 600
 """Memory of a cached page without its cell values, roughly."""
-
-
 MAX_CACHED_BASE_ROWS = 16_384
 """About 2 MB: most pages of a template are deltas against the same base."""
 BASES_BYTES = 48 << 20
@@ -132,12 +144,12 @@ BASES_BYTES = 48 << 20
 
 
 class Bases:
-    """Reads values that deltas are made against.  Not thread-safe: the sequencer owns it.
+    """Reads committed values that deltas are made against.  Not thread-safe: the sequencer owns it.
 
     Args:
         values: reads values.
         rows: of bases.
-        caches: cache these rows too.  The caller must then call `forget` after each commit of another writer.
+        caches: cache these rows too; then `follow` must be told of each commit.
     """
 
     def __init__(self, values: Values, rows: BaseRows, *, caches: bool) -> None:
@@ -146,8 +158,10 @@ class Bases:
         self._rows: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_ROWS if caches else 0)
         """Cell value of a base by name; b"" if there was no such row when the value was read."""
         self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
-        """By the cell value of a body or text: the base to use for a similar page.  `_rows` has the row of each, as far
-        as it was stored before this object stored the value itself."""
+        """By the cell value of a body or text: the base to use for a similar page.  `_rows` has the row of each, unless
+        this object stored the value itself."""
+        self._new: dict[bytes, bytes] = {}
+        """Rows of `new_rows` that are not committed yet: cell value by name."""
 
     def at(self, cell_value: bytes, column: Column, pointer: PagePointer) -> Base | None:
         """The base to use for a value that resembles a stored one: that value, or its base if it is a delta.
@@ -208,97 +222,180 @@ class Bases:
         self._values.verify(value)
         return True
 
-    def use(self, base: Base, batch: Batch) -> None:
-        """Write the row of a base, unless it is known to have one: a value of the batch needs it.
+    def new_rows(self, bases: Iterable[Base]) -> list[RowMutations]:
+        """The rows of those bases that are not known to have one, for the next commit.
 
         The stored row is not read: any record with the bytes of the base may stand in it.
         """
-        if base.name not in batch.base_rows and not self._rows.get(base.name):
-            batch.base_rows[base.name] = base.cell_value
-            batch.plan.write(Stage.BASES, [self._stored.row(base.name, base.cell_value)])
+        self._new = {base.name: base.cell_value for base in bases if not self._rows.get(base.name)}
+        return [self._stored.row(name, cell_value) for name, cell_value in self._new.items()]
 
-    def follow(self, batch: Batch, *, caches_pages: bool) -> None:
-        """Cache the base rows of a committed batch, and the bases of its pages."""
-        for name, cell_value in batch.base_rows.items():
-            self._rows.put(name, cell_value)
-        for write in batch.pages.values() if caches_pages else ():
-            for column, base in write.new.bases.items() if write.new is not None else ():
-                if write.columns[column] not in self._bases:
-                    self._bases.put(write.columns[column], base)
+    def keep(self, cell_value: bytes, base: Base) -> None:
+        """Cache the base to use for a value like one that was just committed."""
+        if cell_value not in self._bases:
+            self._bases.put(cell_value, base)
 
-    def forget(self) -> None:
+    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+        """After a commit: update the cached rows; see `Committer.followers`."""
+        changed = [(row.row_key, row.mutations) for row in rows if row.table == BASES]
+        if not known or any(name not in self._new for name, _ in changed):
+            self.clear()  # compaction may have moved or freed bases
+        elif changed:
+            for name, cell_value in self._new.items():
+                self._rows.put(name, cell_value)
+        self._new = {}
+
+    def clear(self) -> None:
         """Clear the caches: another writer may have committed."""
         self._rows.clear()
         self._bases.clear()
 
 
-RowState = tuple[CaptureRecord | None, LiveCapture | None]
-"""A row at a time: its record with exactly this time, hidden by a policy or not; and its newest live page before it."""
+WINDOW_MICROS = 1000 * TIMESTAMP_STEP_MICROS
+"""Range of times that is read at once."""
+MAX_CACHED_ROWS = 16
 
 
-class GroupPages(StoredPages):
-    """Pages for the detector, pages in flight included.  Not thread-safe: the sequencer owns it.
+class TakenTimes:
+    """A cache of runs of taken milliseconds, for a few rows; the caller verifies each answer."""
+
+    def __init__(self) -> None:
+        self._runs: LruCache[bytes, _Run] = LruCache(MAX_CACHED_ROWS)
+
+    def next(
+        self,
+        row_key: bytes,
+        timestamp: int,
+        checksum: bytes,
+        records: Callable[[int, int], Iterable[CaptureRecord]],
+    ) -> int:
+        """The first time, from this one on, that is free or has this checksum.
+
+        Args:
+            row_key: of the row.
+            timestamp: see above.
+            checksum: of a body.
+            records: gives the capture records of the row in a range of time.
+        """
+        run = self._runs.get(row_key)
+        if run is None or not run.start <= timestamp <= run.end + TIMESTAMP_STEP_MICROS:
+            run = _Run(timestamp)
+        if timestamp > run.end or not run.is_read:
+            run.extend(records)
+        self._runs.put(row_key, run)
+        same = run.at.get(checksum, [])
+        return min([run.end, *same[(place := bisect_left(same, timestamp)) : place + 1]])
+
+    def follow(self, row_key: bytes, mutations: Iterable[Mutation], known: bool) -> None:
+        """A commit has changed the captures of a row; see `Committer.followers`."""
+        run = self._runs.get(row_key)
+        for cell in () if run is None else mutations:
+            if not isinstance(cell, SetCell):
+                self._runs.drop(row_key)
+            elif run is not None and cell.family == CAPTURE_FAMILY and cell.timestamp >= run.end:
+                if known and cell.timestamp == run.end:
+                    run.add(decode_capture(cell.timestamp, cell.value).checksum)
+                else:
+                    self._runs.drop(row_key)
+
+
+class _Run:
+    """The taken times ``start <= time < end``, by checksum, ascending; `end` is free."""
+
+    __slots__ = ("at", "end", "is_read", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.at: dict[bytes, list[int]] = {}
+        self.is_read = False
+
+    def add(self, checksum: bytes) -> None:
+        self.at.setdefault(checksum, []).append(self.end)
+        self.end += TIMESTAMP_STEP_MICROS
+
+    def extend(self, records: Callable[[int, int], Iterable[CaptureRecord]]) -> None:
+        """Extend the run to the first free time."""
+        self.is_read = True
+        while True:
+            window = self.end, self.end + WINDOW_MICROS
+            captures = {record.timestamp: record.checksum for record in records(*window)}
+            for _ in range(WINDOW_MICROS // TIMESTAMP_STEP_MICROS):
+                if self.end not in captures:
+                    return
+                self.add(captures[self.end])
+
+
+class View(StoredPages):
+    """Batch over cache over rows: what verdicts see.  Not thread-safe: the sequencer owns it.
 
     Attributes:
-        batch: in flight.
-        visibility_unknown: a verdict needed a capture of this batch that a policy may hide: only the commit tells.
-        gc_may_drop: whether a policy may hide captures at all.
-        commit_order: for the page that is being judged: after all pages in flight read since this was set to 0.
+        batch: that is being judged.
+        kernel: that pages are analysed with.
+        index, detector, bases: over this view.
+        now: gives the time.
 
     Args:
+        opened: the backend.
         table: of pages.
-        values: reads values.
-        bases: of deltas.
-        caches: cache recent live pages, unless a policy hides pages by age.  `follow` must be told of each commit.
-        is_alone: no other process writes; else the rows of a group are prefetched.
+        now: gives the time, in microseconds since 1970.
+        caches: cache committed data.  Then `follow` must be called after each commit, or `clear` before each batch.
     """
 
-    def __init__(self, table: Table, values: Values, bases: Bases, *, caches: bool, is_alone: bool) -> None:
-        super().__init__(table, values)
-        self._bases = bases
-        self.begin()
-        self.commit_order = 0
-        self._absent: set[bytes] = set()
-        """Rows of the group that do not exist."""
-        self.gc_may_drop = table.collects_captures or table.collects_bodies
-        self._is_alone = is_alone
+    def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
+        super().__init__(table, opened.values)
+        self.now = now
+        self.kernel = kernel_of(opened)
+        self.index = HashIndex(opened.engine, open_buckets(opened, table), caches=caches)
+        self.bases = Bases(opened.values, opened.base_rows, caches=caches)
+        schema = opened.schema
+        self.detector = Detector(self.index, self.kernel, self, Thresholds.of(schema), title_rule=schema.title_rule)
+        self.batch = Batch(set())
+        self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
+        self._is_alone = opened.engine.caps.single_writer
+        self._collects = table.collects_captures or table.collects_bodies
         cached_bytes = ROWS_BYTES if caches and not table.ages_captures else 0
         self._rows: LruCache[bytes, dict[int, StoredPage]] = LruCache(
             cached_bytes, lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()])
         )
-        """Recent rows: live pages by time.  Filled only under the commit lock, so that no commit comes between a read
-        and its fill."""
-        self._caches_writes = caches and not self.gc_may_drop
-        """With GC, a capture older than the stored ones may be hidden as soon as it is written."""
+        """Committed pages of recent rows, by time.  Filled only under the commit lock, so that no commit comes between
+        a read and its fill."""
 
-    # --- for the detector
+    # --- pages of other rows, for the detector
+
+    @property
+    def postings(self) -> NewPostings:  # type: ignore[override]
+        """Of the batch."""
+        return self.batch.postings
+
+    def compare(self, page: Prepared) -> Judged:
+        """The verdict on a page against other rows; see `Detector.judge`."""
+        return self.detector.judge(page.row_key, page.page.body, page.analysed, status=page.page.status)
 
     def page(self, pointer: PagePointer) -> StoredPage | None:
-        """See `StoredPages`; None, and `visibility_unknown` is set, if a policy may hide it at the commit."""
-        batch = self.batch
-        if self.gc_may_drop and pointer.row_key in batch.rows and pointer not in batch.surely_visible:
-            self.visibility_unknown = True
-            return None
-        pending = batch.pages.get(pointer)
-        if pending is not None:
-            if self.commit_order <= pending.commit_order:
-                self.commit_order = pending.commit_order + 1
-            return pending.seen
-        return self._committed(pointer)
-
-    def _committed(self, pointer: PagePointer) -> StoredPage | None:
-        """A committed page, from the cache or the row."""
+        """See `StoredPages`; a page of the batch is live if it will be once the batch is committed."""
+        pending = self.batch.rows.get(pointer.row_key)
+        if pending is not None and (self._collects or pointer.timestamp in pending):
+            page = None if self._collects else self.batch.pages.get(pointer)
+            return super().page(pointer) if page is None else page
         versions = self._rows.get(pointer.row_key)
         page = None if versions is None else versions.get(pointer.timestamp)
         if page is None and (page := super().page(pointer)) is not None:
             self._rows.put(pointer.row_key, (versions or {}) | {pointer.timestamp: page})
         return page
 
+    def capture(self, pointer: PagePointer) -> LiveCapture | None:
+        """See `StoredPages`."""
+        found = self._table.capture_at(pointer.row_key, pointer.timestamp, self.batch.records(pointer.row_key))
+        return found if found is not None and found.shows_page else None
+
+    def newest(self, row_key: bytes) -> LiveCapture | None:
+        """See `StoredPages`."""
+        return self._table.newest_capture(row_key, None, self.batch.records(row_key))
+
     def titled(self, pointer: PagePointer) -> TitledPage:
         """Its title and text as words, cached: many pages are compared with the same page of a template."""
-        pending = self.batch.pages.get(pointer)
-        page = self._committed(pointer) if pending is None else pending.seen
+        page = self.page(pointer)
         if page is None:
             return super().titled(pointer)
         if page.titled is None:
@@ -312,112 +409,180 @@ class GroupPages(StoredPages):
         cell_value = self.cell_value(pointer, BODY)
         if cell_value is not None and not is_ref(cell_value):
             return True
-        if cell_value is not None and self._caches and self._bases.at(cell_value, BODY, pointer) is not None:
+        if cell_value is not None and self._caches and self.bases.at(cell_value, BODY, pointer) is not None:
             return True  # and cached for the next delta
         return self.body(pointer) is not None
 
-    def keeps_body(self, pointer: PagePointer) -> bool:
-        """Whether the body of a committed page was kept."""
-        cell_value = self.cell_value(pointer, BODY)
-        return cell_value is not None and not is_absent(cell_value)
-
-    # --- the row that a page goes into
-
-    def prepare(self, row_keys: Sequence[bytes]) -> None:
-        """Find out in one read which rows of the group do not exist yet: in a crawl, most of them."""
-        self._absent = self._table.absent_rows(row_keys) if self._is_alone and row_keys else set()
-
-    def is_absent(self, row_key: bytes) -> bool:
-        """Whether `prepare` found that a row does not exist."""
-        return row_key in self._absent
-
-    def history_at(self, row_key: bytes, timestamp: int) -> RowState:
-        """The state of a row at a time.
-
-        REQUIRES: the row is not in flight.
-        """
-        if row_key in self._absent:
-            return None, None
-        # Hidden records count: a write at their time would replace them.
-        return self._table.record(row_key, timestamp), self._table.newest_capture(row_key, timestamp)
-
-    # --- for storing values
-
-    def base(self, pointer: PagePointer, column: Column = BODY) -> Base | NewPage | None:
-        """The base for the body or text of a similar page, see `Bases.at`; of a page of the batch, that page.
-
-        None if the page is gone, or if each value is stored in its own cell.
-        """
-        if not self._values.shares_values:
-            return None
-        pending = self.batch.pages.get(pointer)
-        if pending is not None:
-            return pending.new
-        cell_value = self.cell_value(pointer, column)
-        return None if cell_value is None else self._bases.at(cell_value, column, pointer)
-
     def cell_value(self, pointer: PagePointer, column: Column) -> bytes | None:
-        """Cell value of a committed page; None if it has none."""
-        page = self._committed(pointer)
-        return None if page is None else page.columns.get(column)
+        """See `StoredPages`; a page of the batch has its values in their cells."""
+        page = self.page(pointer)
+        if page is None:
+            return None
+        if column in (BODY, MAIN) and not self._collects and pointer in self.batch.pages:
+            return self.batch.record(self.batch.rows[pointer.row_key][pointer.timestamp]).columns.get(column)
+        return page.columns.get(column)
 
     def _column(self, pointer: PagePointer, column: Column) -> bytes | None:
-        pending = self.batch.pages.get(pointer)
-        if pending is not None:
-            raw = pending.page.page.body if column == BODY else pending.page.analysed.main_bytes
-            return raw if column != TITLE else pending.page.analysed.title.encode("utf-8", "surrogatepass")
         cell_value = self.cell_value(pointer, column) or INLINE_TAG
-        if cell_value[:1] == INLINE_TAG:  # nearly all titles
+        if cell_value[:1] == INLINE_TAG:  # nearly all titles, and all values of the batch
             return cell_value[1:]
         value = super()._column(pointer, column)
         if value is None:
             self._rows.drop(pointer.row_key)
         return value
 
+    # --- the row that a page goes into
+
+    def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
+        """The capture record of a row at a time, hidden by a policy or not: a write at that time replaces it."""
+        pending = self.batch.records(row_key)
+        if not pending and row_key in self.batch.absent:
+            return None
+        return self._table.record(row_key, timestamp, pending)
+
+    def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
+        """The newest live page of a row before a time."""
+        pending = self.batch.records(row_key)
+        if not pending and row_key in self.batch.absent:
+            return None
+        return self._table.newest_capture(row_key, timestamp, pending)
+
+    def next_time(self, row_key: bytes, timestamp: int, checksum: bytes) -> int:
+        """The first time, from this one on, that is free or has this checksum; the caller verifies it."""
+        pending = self.batch.records(row_key)
+        if self._times is None:
+            self._times = TakenTimes()
+        return self._times.next(
+            row_key, timestamp, checksum, lambda start, end: self._table.records(row_key, start, end, pending)
+        )
+
+    def verdict_of(self, row_key: bytes, capture: CaptureRecord | LiveCapture) -> StoredVerdict | None:
+        """The verdict of a capture; None if it has none or cannot be read."""
+        if VERDICT not in capture.columns:
+            return None
+        place = Place(row_key, *VERDICT, capture.timestamp)
+        value = self._values.unreadable.attempt(lambda: self._values.fetch(capture.columns[VERDICT]), place)
+        return None if value is None else decode_verdict(value)
+
+    def is_damaged(self, row_key: bytes, capture: CaptureRecord | LiveCapture) -> bool:
+        """Whether a value of a capture cannot be read; each such value is listed."""
+        is_damaged = False
+        if isinstance(capture, CaptureRecord) and capture.confirms:  # a visit shows another record's values
+            source = self.record(row_key, capture.confirms)
+            is_damaged = source is not None and self.is_damaged(row_key, source)
+        for column, value in capture.refs:
+            try:
+                self._values.verify(value)
+            except CorruptionError as error:
+                self._values.unreadable.record(error, Place(row_key, *column, capture.timestamp))
+                is_damaged = True
+        return is_damaged
+
+    def has_anchor(self, target: bytes, source: bytes, timestamp: int, text: bytes) -> bool:
+        """Whether the newest anchor of a page in the row of another has a text, and a time up to this one."""
+        stored = self._table.newest(target, ANCHOR_FAMILY, source)
+        cells = [stored, *self.batch.anchors.get(target, ())]  # of two with the same time, the later one counts
+        found = [(one[2], at, one[3]) for at, one in enumerate(cells) if one is not None and one[1] == source]
+        newest = max(found, default=(0, 0, b""))
+        return newest[0] <= timestamp and newest[2] == encode_inline(text)
+
     # --- the batch
 
-    def add(self, write: Write) -> None:
-        """Add a page or visit to the batch; later pages are judged against it if `seen` is set."""
-        batch, pointer = self.batch, write.pointer
-        batch.writes.append(write)
-        batch.rows.add(pointer.row_key)
-        if write.seen is not None:
-            batch.pages[pointer] = write
-            if self.gc_may_drop and self._table.keeps_newest(pointer.row_key, pointer.timestamp):
-                batch.surely_visible.add(pointer)
+    def begin(self, pages: Sequence[Prepared]) -> None:
+        """Begin a batch: the last one is committed.  Values that could not be read are tried again.
 
-    def begin(self) -> None:
-        """Begin a new batch: the last one is committed, or dropped here.  Unreadable values are tried again."""
-        self.batch = Batch()
-        self.postings = self.batch.postings
-        self.visibility_unknown = False
+        Args:
+            pages: that will be judged; what their verdicts read first is read together.
+        """
         self._unusable.clear()
+        row_keys = [page.row_key for page in pages if not page.error]
+        absent = self._table.absent_rows(row_keys) if self._is_alone else set()
+        self.index.prepare(page.analysis for page in pages if page.analysis is not None)
+        self.batch = Batch(absent)
 
-    def follow(self, plan: Plan, known: bool) -> None:
-        """After a commit: drop the cached rows that it changed, and cache what the batch wrote; see
-        `Committer.followers`."""
-        batch = self.batch
-        for row in plan.changed(Stage.PAGES):
-            self._absent.discard(row.row_key)
-            if row.row_key in self._rows:
-                self._rows.drop(row.row_key)
-        if plan is not batch.plan:
-            self._bases.forget()  # another commit may have moved or freed bases
-        if plan is not batch.plan or not known:
+    def add(self, write: Write) -> None:
+        """Add a page to the batch: later pages see its record, and are judged against it if it stores its text."""
+        batch, record, prepared, pointer = self.batch, write.record, write.page, write.pointer
+        if write.anchors:
+            source = prepared.url.encode()
+            for anchor in write.anchors:
+                cell = SetCell(ANCHOR_FAMILY, source, pointer.timestamp, encode_inline(anchor.text))
+                batch.anchors.setdefault(anchor.row_key, []).append(cell)
+            batch.anchor_count += len(write.anchors)
+        if record is None:
             return
-        self._bases.follow(batch, caches_pages=self._caches_writes)
-        for pointer, write in batch.pages.items() if self._caches_writes else ():
-            assert write.seen is not None
-            write.seen.columns = write.columns
-            self._rows.put(pointer.row_key, {pointer.timestamp: write.seen})
+        page, analysis = prepared.page, prepared.analysis
+        batch.writes.append(write)
+        batch.rows.setdefault(pointer.row_key, {})[pointer.timestamp] = write
+        batch.body_bytes += len(page.body)
+        if analysis is None:
+            return
+        if write.verdict.stored in STORED_POSTED and page.body:
+            self.index.add(batch.postings, pointer, analysis, status=page.status)
+            fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
+            batch.pages[pointer] = seen = StoredPage(*fingerprints, page.status, bool(analysis.entries))
+            seen.columns = record.columns
+
+    def posting_rows(self) -> list[RowMutations]:
+        """The rows of the index that the batch writes; verdicts need none of the names that are posted here."""
+        for write in self.batch.writes:
+            page = write.page.page
+            if page.payload_digest or page.docno:
+                post_names(self.batch.postings, write.pointer, page.payload_digest, page.docno)
+        return self.index.mutations(self.batch.postings)
+
+    def committed(self, columns: Mapping[PagePointer, Mapping[Column, bytes]], bases: Mapping[bytes, Base]) -> None:
+        """The batch is committed: cache its pages.
+
+        Args:
+            columns: cell values of each record, as they were written.
+            bases: the base to use for a value that resembles one of the batch, by its cell value.
+        """
+        batch, self.batch = self.batch, Batch(set())
+        if not self._caches or self._collects:  # a policy may hide a late capture as soon as it is written
+            return
+        for cell_value, base in bases.items():
+            self.bases.keep(cell_value, base)
+        for pointer, page in batch.pages.items():
+            page.columns = columns[pointer]
+            self._rows.put(pointer.row_key, {pointer.timestamp: page})
+
+    def drop(self) -> None:
+        """Drop the batch, whose commit failed, or whose outcome is not known."""
+        self.batch = Batch(set())
+        self._unusable.clear()
+        self._times = None
+        self.index.clear()
 
     def clear(self) -> None:
-        """Drop the cache: if other processes write, it is valid for one group of pages."""
+        """Clear the caches: other processes may have written."""
+        self.drop()
         self._rows.clear()
+        self.bases.clear()
+
+    def follow(self, rows: Sequence[RowMutations], known: bool) -> None:
+        """After a commit: update the caches by key; see `Committer.followers`."""
+        self.index.follow(rows, known)
+        self.bases.follow(rows, known)
+        absent = self.batch.absent
+        for table, row_key, mutations in rows:
+            if table != PAGES or all(getattr(one, "family", CAPTURE_FAMILY) != CAPTURE_FAMILY for one in mutations):
+                continue  # a delete of the whole row names no family
+            absent.discard(row_key)
+            if row_key in self._rows:
+                self._rows.drop(row_key)
+            if self._times is not None:
+                self._times.follow(row_key, mutations, known)
 
 
 COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMATCH})
 """Reasons that make a verdict less sure; the other reasons say why there is no verdict."""
+
+
+def counts_of_writes(writes: Iterable[Write]) -> Counter[str]:
+    """What pages and visits of a batch add to the totals of a store."""
+    pages = [(write.verdict, len(write.page.page.body)) for write in writes if write.page.analysis is not None]
+    return counts_of(pages, sum(write.page.analysis is None for write in writes))
 
 
 def counts_of(captures: Iterable[tuple[StoredVerdict, int]], visits: int = 0) -> Counter[str]:

@@ -39,10 +39,10 @@ from docstore.model.pointers import PagePointer
 from docstore.model.sets import Keys
 from docstore.model.types import DeleteCells, DeleteRow, Mutation, RowMutations, SetCell
 from docstore.reading.index import kernel_of, open_buckets, stored_texts, text_numbers
-from docstore.storage.bases import Base, NewPage, value_name
+from docstore.storage.bases import Base, NewPage, Relative, value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.captures import CaptureRecord, decode_capture
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer
 from docstore.storage.table import TIMESTAMP_STEP_MICROS, Table
 from docstore.storage.values import is_absent
@@ -143,9 +143,9 @@ class RowImporter:
                 for row in rows:
                     cells.setdefault(row.row_key, []).extend(self._place(row, plan, find_base))
                     self._post(row, new, counts)
-                plan.write(Stage.PAGES, (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed))
                 # The log has no texts yet; its row marks that there is an index.
-                plan.write(Stage.POSTINGS, [*new.mutations(), *self._buckets.log(new)])
+                plan.rows += [*new.mutations(), *self._buckets.log(new)]
+                plan.rows += (RowMutations(PAGES, key, placed) for key, placed in cells.items() if placed)
                 plan.counts = counts
                 self._committer.commit(plan)
                 self._commits = self._committer.commits
@@ -189,7 +189,7 @@ class RowImporter:
             deletes = [DeleteCells(*key, key[2] + TIMESTAMP_STEP_MICROS) for key in keys]
             for mutation in deletes:
                 self._values.mark_deleted(row_key, mutation, now)
-            self._committer.commit(Plan().write(Stage.PAGES, [RowMutations(PAGES, row_key, deletes)]))
+            self._committer.commit(Plan([RowMutations(PAGES, row_key, deletes)]))
 
     def _place_value(
         self, row: ImportedRow, cell: ImportedCell, text: ImportedCell | None, plan: Plan, find_base: FindBase
@@ -212,7 +212,7 @@ class RowImporter:
         base = self._base(cell.base, plan, find_base) if cell.base and not is_base else None
         if base is not None:
             known = Base(cell.base, base, self._base_value(cell.base) or b"", PagePointer(timestamp, row_key))
-            page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [lambda _: known])
+            page = NewPage(PagePointer(timestamp, row_key), {column: raw}, [Relative(known, known)])
             values.append_pages([page])
             return page.cell_values[column]
         text_name = b"" if text is None else value_name(text.value)
@@ -256,7 +256,7 @@ class RowImporter:
     def _make_base(self, name: bytes, cell_value: bytes, plan: Plan) -> None:
         if name not in self._base_rows.retired:
             self._base_values[name] = cell_value
-            plan.write(Stage.BASES, [self._base_rows.row(name, cell_value)])
+            plan.rows.append(self._base_rows.row(name, cell_value))
 
     # --- postings and counts
 
@@ -329,7 +329,7 @@ def post_texts(
         with committer.lock:
             new = NewPostings()
             posted += sum(_post(buckets, query, new) for query in group)
-            committer.commit(Plan().write(Stage.POSTINGS, [*new.mutations(), *buckets.log(new)]))
+            committer.commit(Plan([*new.mutations(), *buckets.log(new)]))
         seen += len(group)
         if on_progress is not None:
             on_progress(seen)
@@ -424,7 +424,7 @@ class CopyState:
 
     def _write(self, *mutations: Mutation) -> None:
         with self._committer.lock:
-            self._committer.commit(Plan().write(Stage.COUNTS, [RowMutations(TABLE, COPY_ROW, list(mutations))]))
+            self._committer.commit(Plan([RowMutations(TABLE, COPY_ROW, list(mutations))]))
 
 
 def source_name(source: Backend) -> bytes:

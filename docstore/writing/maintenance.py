@@ -39,14 +39,13 @@ from docstore.reading.documents import Document, DocumentReader
 from docstore.reading.index import open_buckets
 from docstore.storage.bases import value_name
 from docstore.storage.captures import CaptureRecord, sound_records, without_crawl
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.storage.port import Backend, Committer, Values
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import LATER_FAMILIES, TIMESTAMP_STEP_MICROS, Table, is_later
 from docstore.storage.values import INLINE_TAG, encode_inline, raw_bytes_of
-from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.anchors import Anchor, outgoing
 from docstore.writing.batch import PAGES, counts_of
+from docstore.writing.prepare import ANCHOR_FAMILY, Anchor, outgoing
 
 SLICE_POSTINGS = 256
 """Captures whose postings go under one hold of the lock; those of the first go with their row."""
@@ -91,11 +90,11 @@ class PageDeleter:
         captures = self._posted(records)
         links = self._links(row_key) if purge else {}
         with self._committer.lock:
-            plan = self._purging() if purge else Plan()
+            plan = Plan(self._purging() if purge else ())
             plan.counts = self._uncounted(records, is_whole_row=True)
-            plan.write(Stage.ANCHORS, self._anchors_taken_back(row_key, links))
-            plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, [DeleteRow()])])
-            plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, captures[:SLICE_POSTINGS]))
+            plan.rows += self._anchors_taken_back(row_key, links)
+            plan.rows.append(RowMutations(PAGES, row_key, [DeleteRow()]))
+            plan.rows += self._poster.index.remove(row_key, captures[:SLICE_POSTINGS])
             self._values.mark_deleted(row_key, DeleteRow(), self._clock())
             self._committer.commit(plan)
         with suppress(StorageError, CommitUnknown):  # it is deleted: compaction removes what is left of it
@@ -104,7 +103,7 @@ class PageDeleter:
                 some = captures[start : start + SLICE_POSTINGS]
                 with self._committer.lock:
                     gone = [one for one in some if self._pages.page(PagePointer(one.timestamp, row_key)) is None]
-                    self._committer.commit(Plan().remove(Stage.POSTINGS, self._poster.index.remove(row_key, gone)))
+                    self._committer.commit(Plan(self._poster.index.remove(row_key, gone)))
 
     def rows_of_crawl(self, crawl: str, start: bytes, end: bytes | None) -> Iterator[bytes]:
         """Rows in a range with a capture that a crawl fetched, hidden by a policy or not: it may come to be shown."""
@@ -131,7 +130,7 @@ class PageDeleter:
         links = {row_key: self._links(row_key) for row_key in waiting if anchors}
         while waiting:
             with self._committer.lock:
-                plan = self._purging() if purge else Plan()
+                plan = Plan(self._purging() if purge else ())
                 try:
                     changed.update(self._without_crawl(label, waiting, links, plan))
                     self._committer.commit(plan)
@@ -146,6 +145,8 @@ class PageDeleter:
         """Plan the next deletes, as many as go into a commit; gives the rows that change, and takes those that are
         done from what waits."""
         targets: dict[bytes, list[Mutation]] = {}
+        pages: list[RowMutations] = []
+        postings: list[RowMutations] = []
         counts: Counter[str] = Counter()
         room = SLICE_POSTINGS
         while waiting and room > 0:
@@ -164,11 +165,13 @@ class PageDeleter:
             counts.update(self._uncounted(gone, is_whole_row=len(gone) == len(records)))
             mutations: list[Mutation] = [record.cell() for record in kept]
             mutations += (DeleteCells(CAPTURE_FAMILY, b"", *_moment(record.timestamp)) for record in gone)
-            mutations += self.forget(row_key, gone, plan)
-            plan.remove(Stage.PAGES, [RowMutations(PAGES, row_key, mutations)])
+            deletes, its_postings = self.forget(row_key, gone)
+            pages.append(RowMutations(PAGES, row_key, [*mutations, *deletes]))
+            postings += its_postings
             yield row_key
         plan.counts = counts
-        plan.write(Stage.ANCHORS, (RowMutations(PAGES, key, cells) for key, cells in targets.items()))
+        plan.rows += (RowMutations(PAGES, key, cells) for key, cells in targets.items())
+        plan.rows += pages + postings
 
     def _uncounted(self, records: Iterable[CaptureRecord], *, is_whole_row: bool) -> Counter[str]:
         """What a delete of captures adds to the totals of the store: the negative of what their writes added."""
@@ -185,13 +188,16 @@ class PageDeleter:
         counts["urls"] = int(is_whole_row and bool(written))
         return Counter({name: -count for name, count in counts.items()})
 
-    def forget(self, row_key: bytes, records: Collection[CaptureRecord], plan: Plan) -> list[DeleteCells]:
-        """Take away what captures have beside their records; the caller holds the lock, and changes the records.
+    def forget(
+        self, row_key: bytes, records: Collection[CaptureRecord]
+    ) -> tuple[list[DeleteCells], list[RowMutations]]:
+        """What has to go with captures, apart from their records; segments record that their values are deleted.
 
-        The plan removes their postings, and segments say that their values are deleted.
+        REQUIRES: the committer's lock.
 
         Returns:
-            The mutations that delete what was computed for them after their write.
+            The mutations of their row that delete what was computed after their write; and the rows that remove their
+            postings, to be written after the row.
         """
         places = {(*column, record.timestamp) for record in records for column, _ in record.refs}
         times = {record.timestamp for record in records}
@@ -201,16 +207,15 @@ class PageDeleter:
         for family, qualifier, timestamp in sorted(places | later):
             gone = DeleteCells(family, qualifier, *_moment(timestamp))
             self._values.mark_deleted(row_key, gone, self._clock())
-        plan.remove(Stage.POSTINGS, self._poster.index.remove(row_key, self._posted(records)))
-        return [DeleteCells(family, qualifier, *_moment(at)) for family, qualifier, at in sorted(later)]
+        deletes = [DeleteCells(family, qualifier, *_moment(at)) for family, qualifier, at in sorted(later)]
+        return deletes, self._poster.index.remove(row_key, self._posted(records))
 
     @staticmethod
-    def _purging() -> Plan:
-        """A plan that says that something is purged; it goes first: without it, the same call again finds nothing."""
+    def _purging() -> list[RowMutations]:
+        """The rows that record a purge.  They go first: without them, the same call again would find nothing."""
         token = os.urandom(8)  # compaction removes it under b"" once the bytes are gone; the other stays
         tokens = [SetCell(META_FAMILY, qualifier, 0, token) for qualifier in (b"", PURGED_LAST)]
-        rows = [RowMutations("meta", PURGED_ROW, tokens), RowMutations("meta", COMPACTION_ROW, [DeleteRow()])]
-        return Plan().write(Stage.ALLOCATION, rows)
+        return [RowMutations("meta", PURGED_ROW, tokens), RowMutations("meta", COMPACTION_ROW, [DeleteRow()])]
 
     def _posted(self, records: Iterable[CaptureRecord]) -> list[Posted]:
         """Under which names captures may have been posted."""
@@ -324,7 +329,8 @@ class Poster:
         """
         found = 0
         with self._committer.lock:
-            plan, new = Plan(), NewPostings()
+            rows: list[RowMutations] = []
+            new = NewPostings()
             for row_key, timestamp in captures:
                 pointer = PagePointer(timestamp, row_key)
                 old = self._table.record(row_key, timestamp)
@@ -343,10 +349,9 @@ class Poster:
                 }
                 row = self._table.replacement(row_key, old, old._replace(columns=columns))
                 if row is not None:
-                    plan.write(Stage.PAGES, [row])
+                    rows.append(row)
             if found:
-                plan.write(Stage.POSTINGS, self.index.mutations(new))
-                self._committer.commit(plan)
+                self._committer.commit(Plan([*self.index.mutations(new), *rows]))
         return found
 
     def _analysed(self, document: Document) -> Analysis | None:

@@ -3,6 +3,12 @@
 Everything that does not depend on other pages is computed here, many pages at a time: between two verdicts the
 processor's cache would be cold, and each step would take two to three times as long.  Pure: no lock, no store.  So it
 runs in any thread, and in a process without a store (`archives.readahead`).
+
+Anchors.  Each page that a page links to gets one cell: in its row, family `anchor`, qualifier the canonical URL of the
+linking page, the capture's time; the value is the distinct texts of all links to it, one a line.  Left out are links
+within the page, links that cannot be fetched (mailto, javascript), and all beyond MAX_TARGETS pages or ANCHOR_BYTES of
+text.  References are resolved against the page's first ``base`` element, else its URL.  A link without text gives an
+empty value.
 """
 
 from __future__ import annotations
@@ -10,22 +16,45 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from docstore.compiled import docstore_native
 from docstore.dedup.kernel import Kernel
+from docstore.model import keys
 from docstore.model.analysis import Analysis
 from docstore.model.capture import Sorted, capture_values, content_type_of
 from docstore.model.errors import InvalidArgument
-from docstore.model.format import ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
+from docstore.model.format import INLINE_LIMIT_BYTES, ROW_KEY_HOST_END, ROW_KEY_SCHEME_MARK
 from docstore.model.keys import row_key_and_url
 from docstore.model.types import Page, refusal_of_fields, refusal_of_time
 from docstore.storage.table import TIMESTAMP_STEP_MICROS
-from docstore.writing.anchors import Anchor, outgoing
+from docstore.text.readers import is_html
 
 MAX_CACHED_FOLDERS = 1024
 _NO_VALUES: Sorted = {}, {}
 _VERSIONS = re.compile(rb"[0-9]+(?:[._-][0-9]+)*|(?<=/)[a-z]{2}(?:-[A-Za-z]{2,4})?(?=/)")
 """Numbers, and path segments that look like language tags."""
+ANCHOR_FAMILY: Final = "anchor"
+MAX_TARGETS: Final = 1000
+"""Target pages of one page; further links are left out."""
+ANCHOR_BYTES: Final = INLINE_LIMIT_BYTES
+"""Most bytes of text for one target.  It fits into a cell, so no anchor needs a record in a segment."""
+
+_BASE: Final = re.compile(rb"<base[\s/]", re.IGNORECASE)
+_BASE_WITHIN_BYTES: Final = 64 << 10
+"""Only these first bytes are searched for a base element."""
+
+
+class Anchor(NamedTuple):
+    """The texts of one page's links to another.
+
+    Attributes:
+        row_key: of the page linked to.
+        text: of the links, UTF-8, at most ANCHOR_BYTES.
+    """
+
+    row_key: bytes
+    text: bytes
 
 
 class Prepared(NamedTuple):
@@ -140,3 +169,59 @@ def _without_versions(folder: bytes) -> bytes:
     """The prefix of a row key with "#" in place of each version; b"" if it has none."""
     stem, count = _VERSIONS.subn(b"#", folder)
     return stem if count else b""
+
+
+# --- anchors
+
+
+def outgoing(url: str, body: bytes, content_type: str | None, analysis: Analysis) -> tuple[Anchor, ...]:
+    """The anchors of a page, in the order of its first link to each target.
+
+    Args:
+        url: canonical URL of the page.
+        body: its bytes, searched for a `base` element.
+        content_type: the header.
+        analysis: of the body, with its links.
+    """
+    if not analysis.links:
+        return ()
+    base = _base(url, body, content_type)
+    texts: dict[str, list[str]] = {}
+    resolved: dict[str, str | None] = {}
+    for href, text in analysis.links:
+        if href.startswith("#"):
+            continue
+        reference = href.partition("#")[0]
+        if reference not in resolved:
+            resolved[reference] = keys.resolve(base, reference)
+        target = resolved[reference]
+        if target is None or target == url:
+            continue
+        target_texts = texts.get(target)
+        if target_texts is None:
+            if len(texts) == MAX_TARGETS:
+                continue
+            target_texts = texts[target] = []
+        if text and text not in target_texts:
+            target_texts.append(text)
+    return tuple(Anchor(keys.row_key(target), _encoded(target_texts)) for target, target_texts in texts.items())
+
+
+def _encoded(texts: list[str]) -> bytes:
+    encoded = "\n".join(texts).encode("utf-8", "replace")
+    if len(encoded) > ANCHOR_BYTES:
+        encoded = encoded[:ANCHOR_BYTES].decode("utf-8", "ignore").encode()
+    return encoded
+
+
+def _base(url: str, body: bytes, content_type: str | None) -> str:
+    """The URL that references are resolved against."""
+    if not is_html(body, content_type):
+        return url
+    head = body[:_BASE_WITHIN_BYTES]
+    if b"\0" in head[:4]:  # two bytes a character
+        head = head.replace(b"\0", b"")
+    if _BASE.search(head) is None:
+        return url
+    href = docstore_native.base_href(body[:_BASE_WITHIN_BYTES], content_type or "")
+    return url if href is None else keys.resolve(url, href) or url

@@ -10,15 +10,13 @@ analyse and write.  The first waiting caller leads: it commits for all waiting c
 then the next one leads.  So an idle store has no thread, and a single caller needs no thread switch.
 
 The sequencer holds the committer's lock from the first verdict of a group to its commit.  Each page is judged against
-the committed store and the earlier pages of the batch (`batch.GroupPages`).  Then the values of the batch are appended
-to the active segment, the segment is synced, and one plan writes manifest, postings and rows.  A page is answered after
-its own and all earlier groups are committed.  So a crash leaves a prefix of the input, and the store does not depend on
-the number of threads.  A group does each step for all its pages, to keep the processor's caches warm: with zstd between
-two verdicts a write took 5% longer.
+the committed store and the earlier pages of its batch (`batch.View`).  Then the values of the batch are appended to the
+active segment, the segment is synced, and one plan writes manifest, postings and rows in one atomic batch.  A page is
+answered after its own and all earlier batches are committed.  So a crash leaves a prefix of the input, and the store
+does not depend on the number of threads.  A batch does each step for all its pages, to keep the processor's caches
+warm: with zstd between two verdicts a write took 5% longer.  Only its size ends a batch.
 
-A row of the batch is committed before it is written again; `FlushReason` lists what else ends a batch early.  If
-several processes write, another process may win a page or its body.  Pages that lost are judged again until none is
-left, so an answer is always about what was committed.
+A backend that several processes write brings a writer of groups of its own (`Backend.group_writer`).
 """
 
 from __future__ import annotations
@@ -27,29 +25,26 @@ import gc
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 
-from docstore.dedup.comparable import REASON_BLANK, status_class
-from docstore.dedup.detector import Detector, StoredPage, Thresholds
-from docstore.dedup.index import HashIndex, post_names
 from docstore.model import capture
+from docstore.model.capture import Column
 from docstore.model.errors import InvalidArgument, StoreUnavailable
 from docstore.model.keys import url_of
-from docstore.model.types import Page, PutResult, RowMutations, SetCell, VerdictKind, WriteOptions, body_bytes
-from docstore.reading.index import kernel_of, open_buckets
-from docstore.storage.engine import ReadsAhead
-from docstore.storage.plan import FlushReason, Plan, Slot, Stage
-from docstore.storage.port import Backend, Committer, Values
+from docstore.model.pointers import PagePointer
+from docstore.model.types import Page, PutResult, RowMutations, WriteOptions, body_bytes
+from docstore.reading.index import open_buckets
+from docstore.storage.captures import CaptureRecord
+from docstore.storage.engine import Plan
+from docstore.storage.port import Backend, Committer, GroupWriter, Values
 from docstore.storage.table import Table
-from docstore.storage.values import encode_inline
-from docstore.writing.anchors import FAMILY as ANCHOR_FAMILY
-from docstore.writing.batch import PAGES, Bases, GroupPages, Write, counts_of
-from docstore.writing.judge import GroupReads, Judge, Policies, TakenTimes, refused
+from docstore.writing.batch import PAGES, Batch, View, Write, counts_of_writes
+from docstore.writing.encode import Encoder
+from docstore.writing.judge import Policies, judge
 from docstore.writing.maintenance import PageDeleter, Poster, prune
-from docstore.writing.place import ValueWriter, set_columns, set_visit_columns
 from docstore.writing.prepare import Prepared, Preparer
 from docstore.writing.stream import GROUP_BYTES, GROUP_PAGES, Stream
 
@@ -265,7 +260,7 @@ class Request:
 class WriteQueue:
     """Group commit: all pages reach the sequencer through here.  Thread-safe; callers may be interrupted anywhere."""
 
-    def __init__(self, sequencer: Sequencer) -> None:
+    def __init__(self, sequencer: GroupWriter) -> None:
         self._sequencer = sequencer
         self._lock = threading.Lock()
         self._waiting: deque[Request] = deque()
@@ -406,50 +401,18 @@ class WriteQueue:
             owner.outcomes.append(error)
 
 
-GROUP_ANCHORS = 20_000
-"""A batch with so many anchors is committed before its next page, because they are in memory."""
-
-
 class Sequencer:
     """Judges and commits pages in order, under the committer's lock.
 
     Attributes:
-        judge, value_writer: used also for changes of stored pages, under the same lock.
+        encoder: of the values of pages; used also for changes of stored pages, under the same lock.
     """
 
-    def __init__(
-        self,
-        *,
-        committer: Committer,
-        index: HashIndex,
-        pages: GroupPages,
-        bases: Bases,
-        table: Table,
-        values: Values,
-        detector: Detector,
-        value_writer: ValueWriter,
-        reads: GroupReads | None,
-        clock: Callable[[], int],
-    ) -> None:
+    def __init__(self, view: View, values: Values, committer: Committer) -> None:
+        self.encoder = Encoder(values, view)
+        self._view = view
         self._committer = committer
-        self._is_shared = committer.fills_slots
-        self._lost: dict[int, bytes] = {}
-        """Pages of this group that another process won: row key by `id` of the page."""
-        self._index = index
-        self._pages = pages
-        self._bases = bases
-        self._table = table
-        self._taken = taken = TakenTimes(table)
-        self._reads = reads
-        """None if single reads are cheap."""
-        self._clock = clock
-        self.judge = Judge(pages, table, values, detector, taken, self.commit)
-        self.value_writer = value_writer
-        self._commits = 0
-        """Number of committed batches."""
-        committer.followers |= {index.follow, pages.follow, taken.follow}
-        if reads is not None:
-            committer.followers.add(reads.follow)
+        committer.followers.add(view.follow)
 
     def write(
         self, pages: Sequence[Prepared], policies: Sequence[Policies]
@@ -463,186 +426,56 @@ class Sequencer:
             The results of the committed pages, and the error that stopped the others.  After a StorageError these are
             not applied; after CommitUnknown they may be, and writing them again is safe.
         """
-        answers: list[Write] = []
+        writes: list[Write] = []
         committed = 0
+        view = self._view
         with self._committer.lock:
             try:
-                self._prepare(pages)
-                for page, policy in zip(pages, policies, strict=True):
-                    commits = self._commits
-                    try:
-                        answer = self._admit(page, policy)
-                    finally:
-                        if self._commits != commits:  # the pages before this one are committed
-                            committed = len(answers)
-                    answers.append(answer)
-                self.commit()
-                committed = len(answers)
-                while self._lost:
-                    self._write_lost(pages, policies, answers)
+                view.begin(pages)
+                for page, its_policies in zip(pages, policies, strict=True):
+                    if view.batch.is_full:
+                        self._commit(view.batch)
+                        committed = len(writes)
+                        view.begin(pages[committed:])
+                    write = judge(page, its_policies, view)
+                    view.add(write)
+                    writes.append(write)
+                self._commit(view.batch)
             except BaseException as error:
-                if self._lost:
-                    committed = min(committed, self._lost_numbers(pages)[0])
-                    self._lost = {}
                 self._committer.drop_placed()
-                self._pages.begin()
-                return [_result(answer) for answer in answers[:committed]], error
-            finally:
-                if self._reads is not None:
-                    self._reads.end()
-        return [_result(answer) for answer in answers], None
+                view.drop()
+                return [result_of(write) for write in writes[:committed]], error
+        return [result_of(write) for write in writes], None
 
-    def _prepare(self, pages: Sequence[Prepared]) -> None:
-        """Prefetch what judging these pages will read."""
-        if self._is_shared:
-            self._clear_caches()
-        if self._reads is not None:
-            self._reads.begin(pages)
-        self._pages.prepare([page.row_key for page in pages if not page.error])
-        self._index.prepare(page.analysis for page in pages if page.analysis is not None)
-        if self._reads is not None:
-            self._reads.prepare(pages, self._pages.postings)
-
-    def _write_lost(self, pages: Sequence[Prepared], policies: Sequence[Policies], answers: list[Write]) -> None:
-        """Judge and write the lost pages again, against what is committed now; replaces their answers."""
-        self._committer.wait()
-        numbers = self._lost_numbers(pages)
-        lost, self._lost = self._lost, {}
-        try:
-            self._prepare([pages[number] for number in numbers])
-            for number in numbers:
-                answers[number] = self._admit(pages[number], policies[number])
-            self.commit()
-        except BaseException:
-            self._lost |= lost
-            raise
-
-    def _lost_numbers(self, pages: Sequence[Prepared]) -> list[int]:
-        return [number for number, page in enumerate(pages) if id(page) in self._lost]
-
-    def _clear_caches(self) -> None:
-        for cache in (self._index, self._pages, self._taken):
-            cache.clear()
-        self._bases.forget()
-
-    def commit(self, reason: FlushReason | None = None) -> None:
-        """Store the values of the batch and commit it.
-
-        Args:
-            reason: why it is committed before the group is complete.
-        """
-        batch = self._pages.batch
+    def _commit(self, batch: Batch) -> None:
+        """Append the values of a batch and commit it: bases and postings, then anchors, then pages in their order."""
         if not batch.writes and not batch.anchors:
             return
-        plan = batch.plan
-        plan.flush_reason = reason
-        self.value_writer.write(batch.writes, batch)
-        pages: list[Write] = []
-        rows: dict[int, list[RowMutations]] = {}
-        for write in batch.writes:
-            if write.page.analysis is not None:  # else a visit without a body
-                pages.append(write)
-                page = write.page.page
-                if page.payload_digest or page.docno:
-                    post_names(batch.postings, write.pointer, page.payload_digest, page.docno)
-                if self._is_shared:
-                    plan.fill(self._slot(write), order=write.commit_order)
-                    continue
-            rows.setdefault(write.commit_order, []).append(write.row())
-        for order, its_rows in rows.items():
-            plan.write(Stage.PAGES, its_rows, order=order)
-        plan.bodies = [(write.page.row_key, len(write.page.page.body)) for write in pages]
-        plan.write(Stage.POSTINGS, self._index.mutations(batch.postings))
-        if batch.anchors:
-            plan.write(Stage.ANCHORS, [RowMutations(PAGES, key, cells) for key, cells in batch.anchors.items()])
-        visits = len(batch.writes) - len(pages)
-        if not self._is_shared:
-            counted = [(write.verdict, len(write.page.page.body)) for write in pages]
-            plan.counts = counts_of(counted, visits)
+        encoded = self.encoder.encode(batch.writes)
+        plan = Plan([*encoded.base_rows, *self._view.posting_rows()])
+        plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
+        plan.rows += (row_of(write, encoded.columns) for write in batch.writes)
+        pages = [write.page for write in batch.writes if write.page.analysis is not None]
+        plan.bodies = [(page.row_key, len(page.page.body)) for page in pages]
+        plan.counts = counts_of_writes(batch.writes)
         self._committer.commit(plan)
-        self._commits += 1
-        self._pages.begin()
-        if self._is_shared:
-            self._record_lost(pages, visits)
-
-    def _slot(self, write: Write) -> Slot:
-        """A page as it is written if several processes write: a new page claims its body first."""
-        verdict = write.verdict
-        named = frozenset(page for page in (verdict.of, write.contains) if page is not None)
-        claim = b""
-        if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == capture.STORED_BODY:
-            claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
-        return Slot(write.pointer, write.row(), claim, write.rewrites, named)
-
-    def _record_lost(self, pages: Sequence[Write], visits: int) -> None:
-        """Count the pages that were written, and record those that must be judged again."""
-        lost = self._committer.lost
-        counted = [(write.verdict, len(write.page.page.body)) for write in pages if write.pointer not in lost]
-        if lost:
-            self._lost |= {id(write.page): write.page.row_key for write in pages if write.pointer in lost}
-            self._clear_caches()
-        plan = Plan()
-        plan.counts = counts_of(counted, visits)
-        self._committer.commit(plan)
-
-    def _admit(self, page: Prepared, policies: Policies) -> Write:
-        """Judge a page, and add it to the batch."""
-        if page.error:
-            return refused(page, page.error)
-        if self._lost and page.row_key in self._lost.values():  # it must come after the earlier page of its row
-            self._lost[id(page)] = page.row_key
-            return refused(page, "")
-        batch = self._pages.batch
-        if page.row_key in batch.rows:
-            self.commit(FlushReason.ROW_AGAIN)
-        elif batch.anchor_count >= GROUP_ANCHORS:
-            self.commit(FlushReason.ANCHORS)
-        self._pages.commit_order = 0
-        if page.analysis is None:
-            write = self.judge.visit(page)
-            if write.is_stored:
-                set_visit_columns(write)
-                write.arrived = self._clock()
-                self._pages.add(write)
-            return write
-        lost_before = len(self._lost)
-        write = self.judge.page(page, policies)
-        if len(self._lost) != lost_before:  # judging committed the batch, and a page that the verdict may name lost
-            self._lost[id(page)] = page.row_key
-            return write
-        if write.is_stored:
-            set_columns(write)
-            write.commit_order = self._pages.commit_order
-            write.arrived = self._clock()
-            if write.verdict.stored in capture.STORED_POSTED and page.page.body:  # later pages are judged against it
-                analysis = page.analysis
-                self._index.add(self._pages.postings, write.pointer, analysis, status=page.page.status)
-                fingerprints = analysis.body_checksum, analysis.text_checksum, analysis.sketch, analysis.shingle_count
-                write.seen = StoredPage(*fingerprints, page.page.status, bool(analysis.entries))
-            self._pages.add(write)
-        if write.says and page.anchors:
-            self._add_anchors(write)
-        return write
-
-    def _add_anchors(self, write: Write) -> None:
-        """Add the anchors of a stored page; of a page that is written again, only those that changed."""
-        source, batch = write.page.url.encode(), self._pages.batch
-        again = not write.is_stored or write.previous is not None
-        for anchor in write.page.anchors:
-            value = encode_inline(anchor.text)
-            newest = self._table.newest(anchor.row_key, ANCHOR_FAMILY, source) if again else None
-            if newest is not None and newest.timestamp <= write.timestamp and newest.value == value:
-                continue
-            cell = SetCell(ANCHOR_FAMILY, source, write.timestamp, value)
-            batch.anchors.setdefault(anchor.row_key, []).append(cell)
-            batch.anchor_count += 1
+        self._view.committed(encoded.columns, encoded.bases)
 
 
-def _result(write: Write) -> PutResult:
+def row_of(write: Write, columns: Mapping[PagePointer, dict[Column, bytes]]) -> RowMutations:
+    """The mutation that writes the record of a page, with the columns that its values have been given."""
+    assert write.record is not None
+    timestamp, kind, _, arrived, confirms, body_name = write.record
+    record = CaptureRecord(timestamp, kind, columns[write.pointer], arrived, confirms, body_name)
+    return RowMutations(PAGES, write.page.row_key, [record.cell()])
+
+
+def result_of(write: Write) -> PutResult:
+    """The answer to the caller."""
     verdict = write.verdict
     return PutResult(
         write.page.url,
-        write.timestamp,
+        write.pointer.timestamp,
         capture.shown_verdict(verdict),
         verdict.previous,
         verdict.previous_similarity,
@@ -657,33 +490,12 @@ class WriteSide:
 
     def __init__(self, opened: Backend, table: Table, committer: Committer, clock: Callable[[], int]) -> None:
         self.opened, self.table, self.committer, self.clock = opened, table, committer, clock
-        caches = opened.engine.caps.single_writer or committer.fills_slots
-        values = opened.values
-        self.kernel = kernel_of(opened)
-        engine = opened.engine
-        buckets = open_buckets(opened, table)
-        committer.followers.add(buckets.follow)
-        index = HashIndex(opened.engine, buckets, caches=caches)
-        bases = Bases(values, opened.base_rows, caches=caches)
-        self.pages = pages = GroupPages(table, values, bases, caches=caches, is_alone=opened.engine.caps.single_writer)
-        self.detector = detector = Detector(
-            index, self.kernel, pages, Thresholds.of(opened.schema), title_rule=opened.schema.title_rule
-        )
-        self.sequencer = sequencer = Sequencer(
-            committer=committer,
-            index=index,
-            pages=pages,
-            bases=bases,
-            table=table,
-            values=values,
-            detector=detector,
-            value_writer=ValueWriter(values, pages, bases),
-            reads=GroupReads(engine, pages, index, detector) if isinstance(engine, ReadsAhead) else None,
-            clock=clock,
-        )
-        self.poster = Poster(index, self.kernel, table, values, committer)
+        committer.followers.add(open_buckets(opened, table).follow)
+        self.view = view = View(opened, table, clock, caches=opened.engine.caps.single_writer)
+        self.sequencer = Sequencer(view, opened.values, committer)
+        self.poster = Poster(view.index, view.kernel, table, opened.values, committer)
         self.deleter = PageDeleter(opened, table, committer, self.poster, clock)
         self.prune = partial(prune, opened, table, committer)
-        self.queue = WriteQueue(sequencer)
-        self.preparer = Preparer(self.kernel, clock)
+        self.queue = WriteQueue(opened.group_writer(table, committer, clock) or self.sequencer)
+        self.preparer = Preparer(view.kernel, clock)
         self.writer = PageWriter(self.preparer, self.queue)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import docstore
 from docstore import DeleteFamily, Page, StorageError
 from docstore.reports.check import check
 from docstore.storage.files import Files
-from docstore.tablets.reserve import LEAST_BYTES, MOST_BYTES, RECOVERY_BYTES, SHARE_OF_ROOM, Reserve
+from docstore.tablets.reserve import LEAST_BYTES, MOST_BYTES, RECOVERY_BYTES, SHARE_OF_ROOM, Reserve, recovery_bytes
 
 HTML = (("content-type", "text/html"),)
 T0 = 1_700_000_000_000_000
@@ -144,12 +145,16 @@ def test_the_reserve_is_spent_on_a_full_disk_alone(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         reserve.spend(lambda: fails_with(errno.EDQUOT))
     assert (len(calls), reserve.length_bytes()) == (3 + 5, 0)
+    reserve.take_back()
+    assert reserve.length_bytes() == LEAST_BYTES
     assert reserve.spend(lambda: 7) == 7
 
 
 def test_the_reserve_is_spent_in_parts(tmp_path: Path) -> None:
-    reserve = Reserve(Room(GB), tmp_path / "RESERVE")
+    room = Room(GB)
+    reserve = Reserve(room, tmp_path / "RESERVE")
     reserve.make()
+    room.free = 0  # others take what is released
 
     def needs(room_bytes: int) -> int:
         if LEAST_BYTES - reserve.length_bytes() < room_bytes:
@@ -162,6 +167,21 @@ def test_the_reserve_is_spent_in_parts(tmp_path: Path) -> None:
     assert 0 < reserve.length_bytes() <= LEAST_BYTES // 2
     assert reserve.spend(lambda: needs(LEAST_BYTES)) == LEAST_BYTES
     assert reserve.length_bytes() == 0
+
+
+def test_work_that_needs_much_leaves_what_an_open_needs(tmp_path: Path) -> None:
+    (tmp_path / "engine").mkdir()
+    room = Room(GB)
+    reserve = Reserve(room, tmp_path / "RESERVE")
+    reserve.make()
+    room.free = 0
+    assert reserve.spend(reserve.length_bytes, in_parts=False) == recovery_bytes(reserve.log_limit_bytes)
+    room.free = 100_000
+    reserve.take_back()
+    assert reserve.length_bytes() == recovery_bytes(reserve.log_limit_bytes) + 100_000
+    room.free = GB
+    reserve.take_back()
+    assert reserve.length_bytes() == LEAST_BYTES, "it is never longer than before"
 
 
 @contextmanager
@@ -278,6 +298,62 @@ def test_a_disk_that_others_have_filled_is_left_so_that_the_store_can_be_opened(
                 assert store.delete(f"https://a.example/{number}")
             assert store.compact().rows <= 1
             assert list(check(store.opened)) == []
+
+
+def test_each_page_is_deleted_by_an_open_of_its_own_while_others_take_all_that_is_freed(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk", "size=24m") as disk:
+        with docstore.open(disk / "s", create=True) as store:
+            list(store.put_pages(filler(number) for number in range(60)))
+        for number in range(50):
+            fill(disk)
+            with docstore.open(disk / "s") as store:
+                assert store.delete(f"https://a.example/{number}")
+        fill(disk)
+        with docstore.open(disk / "s") as store:
+            assert len(list(store.urls())) == 10
+            assert list(check(store.opened)) == []
+
+
+def test_a_compaction_that_is_refused_runs_when_the_bytes_that_it_names_are_free(roomy_disk: Path) -> None:
+    path, other = roomy_disk / "s", roomy_disk / "other"
+    with docstore.open(path, create=True) as store:
+        list(store.put_pages(noise(number) for number in range(400)))
+        for number in range(0, 400, 2):
+            assert store.delete(noise(number).url)
+    Files().allocate(other, Files().free_bytes(roomy_disk))
+    with docstore.open(path) as store:
+        with pytest.raises(StorageError) as refused:
+            store.compact(full=True)
+        named = re.search(r"free (\d+) bytes", str(refused.value))
+        assert named is not None
+        Files().truncate(other, other.stat().st_size - int(named[1]))
+        assert store.compact(full=True).removed_segments == 1
+        assert list(check(store.opened)) == []
+
+
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_a_compaction_during_which_others_fill_the_disk_leaves_a_store_that_opens(
+    roomy_disk: Path, share: float
+) -> None:
+    path = roomy_disk / "s"
+    with docstore.open(path, create=True) as store:
+        list(store.put_pages(noise(number) for number in range(400)))
+    before = {file.name for file in path.rglob("*.[sd][ei][gc]*")}
+    filled: list[int] = []
+
+    def fill_once(done: int, total: int) -> None:
+        if not filled and done >= share * total:
+            filled.append(done)
+            fill(roomy_disk)
+
+    with docstore.open(path) as store, pytest.raises(StorageError, match=r"free \d+ bytes"):
+        store.compact(full=True, on_progress=fill_once)
+    assert {file.name for file in path.rglob("*.[sd][ei][gc]*")} == before, "what it made is removed"
+    fill(roomy_disk)
+    with docstore.open(path) as store:
+        assert store.delete(noise(0).url)
+        assert len(list(store.urls())) == 399
+        assert list(check(store.opened)) == []
 
 
 def test_a_crawl_can_be_deleted_and_the_store_compacted(small_disk: Path) -> None:

@@ -15,36 +15,16 @@ import pytest
 from pages import changed, page, words
 
 import docstore
-from docstore import Page, VerdictKind
+from docstore import Page
 from docstore.model.errors import CorruptionError
 from docstore.reports.check import check
 from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html"),)
 T0 = 1_700_000_000_000_000
-WRITER = """
-import sys
-sys.path.insert(0, {tests!r})
-import docstore
-from docstore.model.errors import CorruptionError
-from pages import changed, page, words
-from docstore import Page
-
-def pages(start):
-    for n in range(start, 10**9):
-        text = changed(words(n // 3, 120), n, n % 9) if n % 4 else words(n, 700)
-        html = (("Content-Type", "text/html"),)
-        yield Page(f"https://h{{n % 17}}.example/{{n}}", page(text), 200, html, {t0} + n * 1000)
-
-with docstore.open(sys.argv[1], create=True, durability=sys.argv[2]) as store:
-    for result in store.put_pages(pages(int(sys.argv[3])), threads=2):
-        print(result.url, result.timestamp, flush=True)
-"""
 
 
 def body_of(number: int) -> bytes:
-    from pages import changed
-
     text = changed(words(number // 3, 120), number, number % 9) if number % 4 else words(number, 700)
     return page(text)
 
@@ -61,47 +41,6 @@ def write_until_killed(script: str, folder: Path, durability: str, first: int, l
     rest = writer.stdout.read().splitlines(keepends=True)
     writer.wait()
     return lines + sum(line.endswith("\n") for line in rest)
-
-
-SMALL_RUNS = """
-from docstore.dedup.runbuckets import RunBuckets
-RunBuckets.__init__.__kwdefaults__["flush_texts"] = 40  # so that a kill meets flushes and merges
-"""
-
-
-@pytest.mark.parametrize("durability", ["sync", "flush"])
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.slow)])
-def test_every_acknowledged_page_survives_sigkill_and_is_found(tmp_path: Path, durability: str, kills: int) -> None:
-    source = random.Random(20)
-    script = SMALL_RUNS + WRITER.format(tests=str(Path(__file__).parent.parent), t0=T0)
-    acknowledged = 0
-    for _ in range(kills):
-        lines = source.randrange(1, 90)  # counted, not timed: a slow machine gets as far
-        acknowledged += write_until_killed(script, tmp_path / "s", durability, acknowledged, lines)
-    assert list((tmp_path / "s" / "index").glob("*.run")), "runs must have been made for the test to mean something"
-    with docstore.open(tmp_path / "s") as store:
-        assert store.lost == ()
-        assert list(check(store.opened)) == []
-        for number in range(acknowledged):
-            found = store.get(f"https://h{number % 17}.example/{number}")
-            assert found is not None and found.body == body_of(number), number
-        # A prefix of the input: no page is there behind the first one that is not.
-        stored = sorted(
-            int(row.url.rsplit("/", 1)[1]) for row in store.cells.scan(spec=docstore.ReadSpec(keys_only=True))
-        )
-        assert stored == list(range(len(stored)))
-        assert len(stored) >= acknowledged
-        totals = store.stats()["totals"]  # of as many writer sessions as were killed
-        assert totals["captures"] == totals["urls"] == len(stored)
-        assert totals["body_bytes"] == sum(len(body_of(number)) for number in stored)
-        for number in range(0, acknowledged, 12):
-            near = page(changed(words(number, 700), 9, 3))
-            like = store.similar(near, limit=1)
-            assert [one.url for one in like] == [f"https://h{number % 17}.example/{number}"]
-    with docstore.open(tmp_path / "s") as store:
-        near = page(changed(words(0, 700), 9, 3))
-        result = store.put_page("https://new.example/", near, headers=HTML)
-        assert (result.verdict.kind, result.verdict.of_url) == (VerdictKind.NEAR, "https://h0.example/0")
 
 
 DELETER = """

@@ -15,7 +15,7 @@ from scheduler import Frozen, Make, Program, Rows, Scheduler, freeze, thaw
 from test_protocol import check, states
 
 from docstore.cluster.client import Conditional, HBaseCell
-from docstore.cluster.commit import SlotCommitter
+from docstore.cluster.commit import Slot, SlotCommitter
 from docstore.cluster.protocol import CheckAndMutate, Requests, claim_name, slot_name
 from docstore.model.capture import BODY
 from docstore.model.errors import CommitUnknown, StorageError
@@ -23,7 +23,7 @@ from docstore.model.format import CAPTURE_STORED
 from docstore.model.pointers import PagePointer
 from docstore.model.types import Durability, RowMutations
 from docstore.storage.captures import CaptureRecord
-from docstore.storage.plan import Plan, Slot
+from docstore.storage.engine import Plan
 
 PAGE = slot_name(PagePointer(1000, b"com,example)/a "))
 SAME_ROW = slot_name(PagePointer(2000, b"com,example)/a "))
@@ -207,6 +207,9 @@ class Engine:
     def mutate_rows(self, rows: Sequence[RowMutations], _: Durability) -> None:
         pass
 
+    def drop_ahead(self, rows: object) -> None:
+        pass
+
 
 class NoValues:
     """Values of a store in which none is long."""
@@ -232,25 +235,15 @@ def slot(row_key: bytes, *needs: PagePointer) -> Slot:
 
 
 def test_a_group_that_fails_at_its_pages_is_commit_unknown() -> None:
-    plan = Plan()
-    plan.fill(slot(b"a"))
     with pytest.raises(CommitUnknown, match="some pages of a group"):
-        committer(Broken({}), b"one").commit(plan)
+        committer(Broken({}), b"one").commit_group(Plan(), [slot(b"a")])
 
 
 def test_a_lost_page_takes_along_the_pages_that_name_it() -> None:
     client = InMemory({})
     first, second = committer(client, b"one"), committer(client, b"two")
-    plan, other = Plan(), Plan()
-    plan.fill(slot(b"a"))
-    first.commit(plan)
-    assert first.lost == set()
-    other.fill(slot(b"b"))
-    other.fill(slot(b"c", PagePointer(1000, b"b")), order=1)
-    other.fill(slot(b"d", PagePointer(1000, b"a")), order=1)
-    second.commit(other)
-    assert second.lost == {PagePointer(1000, b"b"), PagePointer(1000, b"c")}
-    other = Plan()
-    other.fill(slot(b"b"))  # its second judgement knows page a, which does not have this body
-    second.commit(other)
-    assert second.lost == set()
+    assert first.commit_group(Plan(), [slot(b"a")]) == set()
+    group = [slot(b"b"), slot(b"c", PagePointer(1000, b"b")), slot(b"d", PagePointer(1000, b"a"))]
+    assert second.commit_group(Plan(), group) == {PagePointer(1000, b"b"), PagePointer(1000, b"c")}
+    # Its second judgement knows page a, which does not have this body.
+    assert second.commit_group(Plan(), [slot(b"b")]) == set()

@@ -193,7 +193,11 @@ PIECES = (
     "\u0301", "\u0338", "\u0327", "\u1100\u1161\u11a8", "\uac00\u11a8", "\u0915\u094d\u0937", "\u0e40\u0e01\u0e49",
     "\u4e2d\u6587", "\u3042\u3099", "\uff76\uff9e", "\u1e9e", "\u0130", "\u0131", "\u017f", "\u212a", "\ufb01",
     "\u2126", "\u0345", "\U0001d400", "\U0001f600", "\u0378", "\ufdfa", "\u3000", "\u1680", "\x1c", "\x85", "\ufeff",
-    "word ", "Another ", "tea1 ", "_x_ ",
+    "word ", "Another ", "tea1 ", "_x_ ", "<span hidden>", "</span>", "<i aria-hidden=true>",
+    "<p style='DISPLAY:none'>", "<ruby>", "<rt>", "</rt>", "<rp>", "<rtc>", "</ruby>", "<select>", "<option>",
+    "</select>", "<button>", "</button>",
+    "<button class='x Accordion-button accordion'>", "<dt>", "<a class=headerlink href='#x'>", "\u00b6", "&para;", "[",
+    "]", "|", "<a href='?action=edit'>edit</a>", "<a role=button href='#'>", "<h3>", "</h3>", "<textarea hidden>",
     "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor ",
 )  # fmt: skip
 

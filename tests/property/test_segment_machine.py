@@ -19,7 +19,7 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import StorageError
 from docstore.model.format import CODEC_STORED, RECORD_VALUE
 from docstore.model.types import Durability
-from docstore.storage.plan import Plan, apply
+from docstore.storage.engine import Plan
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.record import Record
 from docstore.tablets.segment import ValueLog
@@ -72,8 +72,7 @@ class SegmentMachine(RuleBasedStateMachine):
             self.files.fail_at = {}
         plan = Plan()
         plan.bodies = [(record.row_key, record.raw_bytes) for record in records]
-        self.manifest.add_to(plan, self.bodies.progress())
-        apply(self.engine, plan, Durability.SYNC)
+        self.engine.mutate_rows(self.manifest.rows_of(plan, self.bodies.progress()), Durability.SYNC)
         self.manifest.committed()
         self.manifest.split_grown(Durability.SYNC)
         self.known |= dict(zip(refs, records, strict=True))
@@ -92,10 +91,9 @@ class SegmentMachine(RuleBasedStateMachine):
         except StorageError:
             self.bodies.abandon()
             return
-        plan = Plan()
-        self.manifest.add_to(plan, self.bodies.progress())
+        rows = self.manifest.rows_of(Plan(), self.bodies.progress())
         if applied:
-            apply(self.engine, plan, Durability.SYNC)
+            self.engine.mutate_rows(rows, Durability.SYNC)
             self.known[refs[0]] = record
         self.manifest.aborted()
         self.bodies.abandon()

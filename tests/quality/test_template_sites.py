@@ -30,7 +30,6 @@ from docstore.model.analysis import Analysis
 from docstore.model.capture import StoredVerdict
 from docstore.model.pointers import PagePointer
 from docstore.model.types import DUPLICATES, Durability, VerdictKind
-from docstore.storage.plan import Plan, Stage, apply
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from tests.reference.fingerprints import overlap
 
@@ -272,10 +271,10 @@ class Written:
                 self.pages.put(pointer, analysis)
                 self._index.add(new, pointer, analysis, status=200)
                 pointers.append(pointer)
-            plan = Plan().write(Stage.POSTINGS, self._index.mutations(new))
-            apply(self._engine, plan, Durability.NONE)
-            self._index.follow(plan, True)
-            self._buckets.follow(plan, True)
+            rows = self._index.mutations(new)
+            self._engine.mutate_rows(rows, Durability.NONE)
+            self._index.follow(rows, True)
+            self._buckets.follow(rows, True)
             self.pages.postings = NOTHING_NEW
             analyses += group
         return pointers, analyses

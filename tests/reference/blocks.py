@@ -71,6 +71,9 @@ class Block(NamedTuple):
         evidence: evidence bits of the leaf tag right before it.
         is_heading: whether that tag is h1 to h6.
         leaf: source of the attributes of that tag, or None.
+        written: the text without signs, where it has any.
+        time_weight: of the part in time elements.
+        is_local: whether it has a link to a place on its own page.
     """
 
     owner: int
@@ -80,6 +83,9 @@ class Block(NamedTuple):
     evidence: int
     is_heading: bool
     leaf: str | None = None
+    written: str | None = None
+    time_weight: int = 0
+    is_local: bool = False
 
 
 class Outline(NamedTuple):
@@ -109,9 +115,20 @@ def render(blocks: Iterable[Block]) -> str:
     return fold_blocks(BREAK.join(block.text for block in blocks))
 
 
+def write(blocks: Iterable[Block]) -> str:
+    """The same without signs."""
+    return fold_blocks(BREAK.join(block.text if block.written is None else block.written for block in blocks))
+
+
 def stands_apart(name: str, source: str | None) -> bool:
     """Whether the attributes of an inline start tag say that it is an advert, or never content."""
     return source is not None and bool(tag_evidence("", source) & ADVERT or tag_marks("", source) & NEVER)
+
+
+def leads_within(source: str) -> bool:
+    """Whether a link leads to a place on its own page."""
+    _, found, value = ascii_lower(source).partition("href=")
+    return bool(found) and (value[1:] if value[:1] in {'"', "'"} else value).startswith("#")
 
 
 def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = False) -> Outline:
@@ -122,26 +139,35 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
         hidden: names of elements whose text is not shown.
         apart: inline tags may stand apart, and the names of custom elements are evidence as their classes are.
     """
-    texts = shown_texts(markup, hidden)
+    texts = written = shown_texts(markup, hidden)
+    if markup.written:
+        sources = [markup.written.get(number, text) for number, text in enumerate(markup.texts)]
+        written = shown_texts(markup._replace(texts=sources), hidden)
     tags: list[tuple[str, str | None]] = [("", None)]
     parents, evidence = [0], [0]
     blocks: list[Block] = []
     stack, open_names, open_count = [0], [""], dict[str, int]()
-    parts = [texts[0]]
+    parts, written_parts = [texts[0]], [written[0]]
     link_parts: list[str] = []
+    time_parts: list[str] = []
+    in_time = in_local = is_local = False
     in_link, leaf_evidence, is_heading = False, 0, False
     leaf: str | None = None
     leaf_height = _NO_LEAF
     kind_of = _KINDS.get
-    rows = zip(markup.names, markup.attributes, islice(texts, 1, None), strict=True)
-    for name, source, text in chain(rows, _END):
+    rows = zip(markup.names, markup.attributes, islice(texts, 1, None), islice(written, 1, None), strict=True)
+    for name, source, text, shown in chain(rows, _END):
         kind = kind_of(name)
         if kind == _LINK:
             in_link = source is not None and "href" in ascii_lower(source)
+            in_local = in_link and leads_within(source or "")
         elif kind == _LINK_END:
             in_link = False
         elif kind == _SPACE:
             parts.append(BREAK)
+            written_parts.append(BREAK)
+        elif name.removeprefix("/") == "time":
+            in_time = name == "time"
         is_inline = kind in _PHRASING
         if apart and name and is_inline and (open_count.get(name.removeprefix("/")) or stands_apart(name, source)):
             kind = None
@@ -152,9 +178,24 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
                 if weight:
                     link_weight = text_weight("".join(link_parts)) if link_parts else 0
                     of_leaf = leaf_evidence, is_heading, leaf
-                    blocks.append(Block(stack[-1], block_text, weight, link_weight, *of_leaf))
+                    without_signs = "".join(written_parts) if written_parts != parts else None
+                    blocks.append(
+                        Block(
+                            stack[-1],
+                            block_text,
+                            weight,
+                            link_weight,
+                            *of_leaf,
+                            without_signs,
+                            text_weight("".join(time_parts)),
+                            is_local,
+                        )
+                    )
                 parts.clear()
+                written_parts.clear()
                 link_parts.clear()
+                time_parts.clear()
+            in_time = is_local = False
             leaf_evidence, is_heading, leaf = 0, False, None
             if kind == _LEAF or (kind == _NOTHING and name[0] == "/"):
                 while len(stack) > leaf_height and open_names[-1] in INLINE:
@@ -188,14 +229,18 @@ def outline(markup: Markup, hidden: frozenset[str] = HIDDEN, *, apart: bool = Fa
                     stack.pop()
         if text:
             parts.append(text)
+            written_parts.append(shown)
             if in_link:
                 link_parts.append(text)
+                is_local = is_local or (in_local and text_weight(text) > 0)
+            if in_time:
+                time_parts.append(text)
     return Outline(parents, evidence, blocks, tags)
 
 
 _NO_LEAF: Final = 1 << 62
 """Higher than any stack."""
-_END: Final[tuple[tuple[str, None, str], ...]] = (("hr", None, ""),)
+_END: Final[tuple[tuple[str, None, str, str], ...]] = (("hr", None, "", ""),)
 """After the last text: a tag that only ends the block."""
 
 

@@ -43,8 +43,9 @@ from tests.reference.blocks import (
     Block,
     Outline,
     outline,
-    render,
+    write,
 )
+from tests.reference.left_out import without_left_out
 from tests.reference.tokens import Markup
 
 SOLID_WEIGHT: Final = 40
@@ -63,9 +64,10 @@ LENIENT_WEIGHT: Final = 500
 
 def combined(markup: Markup) -> str:
     """Main content of a page: blocks on lines of their own, white space folded; "" only if there is no text."""
+    markup = without_left_out(markup)
     page = outline(markup)
     blocks = page.blocks
-    return render(blocks[number] for number in select(page))
+    return write(blocks[number] for number in select(page))
 
 
 class Decision(NamedTuple):

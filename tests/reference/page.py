@@ -8,7 +8,7 @@ again from what is stored.  White space is what `str.split` takes for it: Unicod
 by text.  Start tags of hidden elements add one to a depth, their end tags take one off while it is above 0, and text
 counts at depth 0: an unclosed one hides the rest.  Every tag that is not `INLINE` ends the block.  In pre, listing,
 textarea, xmp and plaintext a line feed ends it too.  Text of svg, math, object, select, canvas, audio and video
-counts; title, scripts, styles, iframe, noframes and noembed do not.  Attributes (`hidden`, `style`) decide nothing.
+counts; title, scripts, styles, iframe, noframes and noembed do not.  What `left_out` leaves out is never text.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 
 from docstore.model.analysis import Analysis, Link
 from docstore.model.errors import InvalidArgument
+from tests.reference.left_out import without_left_out
 from tests.reference.tokens import (
     HIDDEN,
     INLINE,
@@ -77,6 +78,12 @@ def shown_texts(markup: Markup, hidden: frozenset[str] = HIDDEN) -> list[str]:
     return [decode_text(text) if "&" in text else text for text in texts]
 
 
+def as_written(markup: Markup) -> Markup:
+    """The markup without what is left out, nor signs."""
+    markup = without_left_out(markup)
+    return markup._replace(texts=[markup.written.get(number, text) for number, text in enumerate(markup.texts)])
+
+
 def _shown_sources(markup: Markup, hidden: frozenset[str]) -> list[str]:
     """`shown_texts` for pages with hidden, raw visible or preformatted elements, undecoded."""
     texts = list(markup.texts)
@@ -106,6 +113,7 @@ def _lines(text: str) -> str:
 
 def visible(markup: Markup) -> str:
     """All visible text, by the rule at the head of this file."""
+    markup = as_written(markup)
     return fold_blocks(join(shown_texts(markup), markup.names))
 
 
@@ -139,7 +147,8 @@ def extractor(name: str) -> Extractor:
 # - *keywords*: the first non-empty meta ``keywords``.
 # - *lang*: ``lang``, else ``xml:lang``, of the first html tag; else the first meta ``content-language``.
 # - *canonical*: ``href`` of the first link whose ``rel`` has the word ``canonical``, as written.
-# - *headings*: text of h1 to h6 up to the next heading tag, folded to a line; empty and hidden ones left out.
+# - *headings*: text of h1 to h6 up to the next heading tag, folded to a line, without what is `left_out` and signs;
+#   empty ones and those in hidden elements left out.
 # - *links*: ``href`` of each ``a`` and ``area`` outside hidden elements, with the text up to the next ``a`` tag; the
 #   text of an ``area`` is its ``alt``.
 #
@@ -150,7 +159,7 @@ _HEADINGS: Final = frozenset(f"h{level}" for level in range(1, 7))
 _HEADING_TAGS: Final = _HEADINGS | {f"/{name}" for name in _HEADINGS}
 _LINK_TAGS: Final = frozenset({"a", "/a", "area"})
 _HIDDEN_TAGS: Final = HIDDEN | {f"/{name}" for name in HIDDEN}
-_DECLARING: Final = frozenset({"html", "title", "meta", "link"}) | _HEADING_TAGS | _HIDDEN_TAGS
+_DECLARING: Final = frozenset({"html", "title", "meta", "link"}) | _HIDDEN_TAGS
 _DECLARING_AND_LINKS: Final = _DECLARING | _LINK_TAGS
 
 
@@ -178,19 +187,14 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> A
     names = markup.names
     wanted = _DECLARING_AND_LINKS if links else _DECLARING
     declared: dict[str, str] = {}
-    headings: list[str] = []
     outlinks: list[Link] = []
     hidden_depth = 0
-    heading_from = anchor_from = -1
+    anchor_from = -1
     anchor_href = ""
     for number in (number for number, name in enumerate(names) if name in wanted):
         name = names[number]
         if name in _HIDDEN_TAGS:
             hidden_depth = max(0, hidden_depth + (-1 if name[0] == "/" else 1))
-        elif name in _HEADING_TAGS:
-            if heading_from >= 0:
-                headings.append(_text_between(markup, heading_from, number))
-            heading_from = number if name[0] != "/" and not hidden_depth else -1
         elif name in _LINK_TAGS:
             if anchor_from >= 0 and name != "area":
                 outlinks.append(Link(anchor_href, _text_between(markup, anchor_from, number)))
@@ -206,8 +210,6 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> A
             declared.setdefault("title", _fold(decode_text(markup.contents[number] or "")))
         else:
             _declare(declared, name, attributes(markup.attributes[number]))
-    if heading_from >= 0:
-        headings.append(_text_between(markup, heading_from, len(names)))
     if anchor_from >= 0:
         outlinks.append(Link(anchor_href, _text_between(markup, anchor_from, len(names))))
     return Analysis(
@@ -218,10 +220,26 @@ def read(source: str, extract: Extractor = visible, *, links: bool = False) -> A
         keywords=declared.get("keywords", ""),
         lang=declared.get("lang") or declared.get("content-language", ""),
         canonical=declared.get("canonical", ""),
-        headings="\n".join(filter(None, headings)).encode("utf-8", "surrogatepass"),
+        headings="\n".join(filter(None, _headings(as_written(markup)))).encode("utf-8", "surrogatepass"),
         main_bytes=extract(markup).encode("utf-8", "surrogatepass"),
         links=tuple(outlinks),
     )
+
+
+def _headings(markup: Markup) -> list[str]:
+    found: list[str] = []
+    hidden_depth = 0
+    heading_from = -1
+    for number, name in enumerate(markup.names):
+        if name in _HIDDEN_TAGS:
+            hidden_depth = max(0, hidden_depth + (-1 if name[0] == "/" else 1))
+        elif name in _HEADING_TAGS:
+            if heading_from >= 0:
+                found.append(_text_between(markup, heading_from, number))
+            heading_from = number if name[0] != "/" and not hidden_depth else -1
+    if heading_from >= 0:
+        found.append(_text_between(markup, heading_from, len(markup.names)))
+    return found
 
 
 _DESCRIPTIONS: Final = ("description", "og:description", "twitter:description")

@@ -23,7 +23,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from docstore.model.errors import InvalidArgument
-from tests.reference.page import fold_blocks, separators, shown_texts
+from tests.reference.page import as_written, fold_blocks, separators, shown_texts
 from tests.reference.tokens import Markup
 from tests.reference.words import words
 
@@ -84,5 +84,6 @@ def span_text(markup: Markup, texts: Iterable[str], span: Span) -> str:
 
 def plateau(markup: Markup) -> str:
     """Text of the page's tag plateau; "" if the page has no word."""
+    markup = as_written(markup)
     tags, word_counts = stream(markup)
     return span_text(markup, shown_texts(markup), best_span(tags, word_counts))

@@ -30,6 +30,11 @@ The rule:
 5. Of what was found, *stamps* (see below: dates, times and counts) are left out, headings and blocks over 48 apart,
    where all of them weigh at most a fifth: they change while the page says the same.  A page of more is about them.
 
+6. Dates and times of lists and tables among what was found belong to it, with the short block before each.
+   Preformatted text among or right behind what was found belongs to it, unless it is numbers only or stands there
+   twice.  A line, else a sentence, of 40 and more that an earlier block has said is not written again, headings and
+   preformatted text apart, unless these are more than a third of all.
+
 `combined` knows what weight and explicit markup say of a page as a whole; the scorecard knows which kinds of blocks are
 content in shops, forums, lists and articles.  Its numbers were fitted to pages with known content; `docs/extraction.md`
 says which, and what came out on pages that were not looked at.
@@ -39,7 +44,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -55,11 +60,15 @@ from tests.reference.blocks import (
     outline,
     render,
     tag_marks,
+    text_weight,
+    write,
 )
 from tests.reference.blocks import names as mark_names
 from tests.reference.combined import LITTLE_WEIGHT, SOLID_WEIGHT, lenient, subtree_sums
 from tests.reference.combined import select as select_combined
-from tests.reference.tokens import HIDDEN, Markup, decode_text
+from tests.reference.left_out import without_left_out
+from tests.reference.page import BREAK, PREFORMATTED
+from tests.reference.tokens import HIDDEN, Markup, ascii_lower, decode_text
 
 SIZES: Final = (10, 20, 40, 80, 160, 320)
 """A block's size is the number of these that its weight reaches."""
@@ -87,6 +96,16 @@ CHANCES: Final = (-200, 300)
 COPY_WEIGHT: Final = 40
 STAMP_WEIGHT: Final = 48
 STAMP_SHARE: Final = 5
+DATUM_WEIGHT: Final = 400
+WRITER_WEIGHT: Final = 120
+BYLINE_WEIGHT: Final = 60
+HEADING_REACH: Final = 4
+_DATA: Final = frozenset({"td", "th", "dd"})
+_WRITER_NAMES = """
+author byline posted publish timestamp dateline pubdate post-date entry-date article-date post-meta entry-meta
+article-meta postmeta
+"""
+WRITER_NAMES: Final = tuple(_WRITER_NAMES.split())
 TITLE_SHARE: Final = 5
 TITLE_WORD_CHARACTERS: Final = 4
 FIFTHS: Final = 5
@@ -123,8 +142,9 @@ class Traits(NamedTuple):
 
 def scored(markup: Markup) -> str:
     """Main content of a page: blocks on lines of their own, white space folded; "" only if there is no text."""
+    markup = without_left_out(markup)
     page, taken = read(markup)
-    return render(page.blocks[number] for number in select(page, taken, title_of(markup)))
+    return write_once(page, select(page, taken, title_of(markup)))
 
 
 def read(markup: Markup) -> tuple[Outline, list[int]]:
@@ -140,8 +160,102 @@ def read(markup: Markup) -> tuple[Outline, list[int]]:
 
 
 def blocks_of(page: Outline) -> Outline:
-    """The page without what is never content, and without its outlier blocks."""
-    return without_strays(without_never(page))
+    """The page without what is never content, without its outlier blocks, and without teasers."""
+    page = without_strays(without_never(page))
+    gone = teasers(page)
+    return page._replace(blocks=[block for number, block in enumerate(page.blocks) if number not in gone])
+
+
+LEAST_CARDS: Final = 4
+CARD_WEIGHT: Final = 600
+MEAN_WEIGHT: Final = 350
+HEAD_WEIGHT: Final = 8
+STORY_BLOCKS: Final = 5
+STORY_WEIGHT: Final = 700
+AROUND_WEIGHT: Final = 80
+MOST_STEPS: Final = 6
+SOLID_LINK_SHARE: Final = 3
+
+
+def teasers(page: Outline) -> set[int]:
+    """Numbers of the blocks that are teasers, by the rule at the head of this file."""
+    blocks, parents = page.blocks, page.parents
+    heads = [
+        block
+        for block in blocks
+        if block.is_heading and block.link_weight == block.weight and not block.is_local and block.weight >= HEAD_WEIGHT
+    ]
+    if len(heads) < LEAST_CARDS:
+        return set()
+    sums = subtree_sums(page, [block.weight for block in blocks])
+    groups = _cards(page, heads, sums)
+    is_member = [False] * len(parents)
+    for element in (element for group in groups for element in group):
+        is_member[element] = True
+    for element in range(1, len(parents)):
+        is_member[element] = is_member[element] or is_member[parents[element]]
+    first_block = [len(blocks)] * len(parents)
+    for number, block in reversed(list(enumerate(blocks))):
+        first_block[block.owner] = number
+    for element in range(len(parents) - 1, 0, -1):
+        first_block[parents[element]] = min(first_block[parents[element]], first_block[element])
+    end = _story_end(blocks, is_member)
+    if end is None:
+        return set()
+    is_gone = [False] * len(parents)
+    for group in groups:
+        if any(first_block[element] < end for element in group):
+            continue
+        held = sum(sums[element] for element in group)
+        for element in group:
+            is_gone[element] = True
+        around = parents[group[0]]
+        while around and first_block[around] >= end and sums[around] - held <= AROUND_WEIGHT:
+            is_gone[around] = True
+            around = parents[around]
+    for element in range(1, len(parents)):
+        is_gone[element] = is_gone[element] or is_gone[parents[element]]
+    return {number for number, block in enumerate(blocks) if is_gone[block.owner]}
+
+
+def _cards(page: Outline, heads: Sequence[Block], sums: Sequence[int]) -> list[list[int]]:
+    """Alike siblings of which each has a heading that is a link, the innermost groups first."""
+    alike: dict[tuple[int, str], list[int]] = {}
+    for block in heads:
+        element = block.owner
+        for _ in range(MOST_STEPS):
+            if not element or sums[element] > CARD_WEIGHT:
+                break
+            members = alike.setdefault((page.parents[element], page.tags[element][0]), [])
+            if members[-1:] != [element]:
+                members.append(element)
+            element = page.parents[element]
+    taken: set[int] = set()
+    groups = []
+    for members in sorted(alike.values(), key=lambda members: -members[0]):
+        is_light = sum(sums[element] for element in members) <= MEAN_WEIGHT * len(members)
+        if len(members) < LEAST_CARDS or not is_light or not taken.isdisjoint(members):
+            continue
+        for around in members:
+            while around and around not in taken:
+                taken.add(around)
+                around = page.parents[around]
+        groups.append(members)
+    return groups
+
+
+def _story_end(blocks: Sequence[Block], is_member: Sequence[bool]) -> int | None:
+    """Number of the block behind the first blocks of one element that make up a story."""
+    counts: Counter[int] = Counter()
+    weights: Counter[int] = Counter()
+    for number, block in enumerate(blocks):
+        is_solid = block.weight >= SOLID_WEIGHT and block.link_weight * SOLID_LINK_SHARE <= block.weight
+        if is_solid and not block.is_heading and not is_member[block.owner]:
+            counts[block.owner] += 1
+            weights[block.owner] += block.weight
+            if counts[block.owner] >= STORY_BLOCKS and weights[block.owner] >= STORY_WEIGHT:
+                return number + 1
+    return None
 
 
 def without_never(page: Outline) -> Outline:
@@ -186,20 +300,190 @@ def find(page: Outline, taken: Sequence[int], title: str) -> list[int]:
     kept = choose(page, [score(features) for features in block_features(page, taken, title)])
     found = kept or list(taken)
     is_little = _weigh(page, kept) * DOUBTFUL_SHARE < _weigh(page, range(len(page.blocks)))
-    return lenient(page) if is_little and is_of_another(page, found, title) else found
+    if is_little and is_of_another(page, found, title):
+        found = lenient(page)
+    return with_preformatted(page, found)
+
+
+def preformatted(page: Outline) -> list[bool]:
+    """Which elements are preformatted or lie in one that is."""
+    found = [False] * len(page.parents)
+    for element in range(1, len(found)):
+        found[element] = page.tags[element][0] in PREFORMATTED or found[page.parents[element]]
+    return found
+
+
+def with_preformatted(page: Outline, found: list[int]) -> list[int]:
+    """Main content with the dates of lists and tables among it, and preformatted blocks that say more than numbers."""
+    found = _with_dates(page, found)
+    elements = preformatted(page)
+    within = [elements[block.owner] for block in page.blocks]
+    if not found or not any(within):
+        return found
+    texts = [render([block]) for block in page.blocks]
+    first: dict[str, int] = {}
+    for number, block in enumerate(page.blocks):
+        if block.weight >= REPEATED_WEIGHT:
+            first.setdefault(texts[number], number)
+    end = found[-1] + 1
+    while end < len(within) and within[end]:
+        end += 1
+    more = {
+        number
+        for number in range(found[0], end)
+        if within[number] and _SAYS_MORE.search(texts[number]) and first.get(texts[number], number) == number
+    }
+    return sorted(more.union(found))
+
+
+_LISTED: Final = frozenset({"dl", "dd", "td", "th", "li"})
+
+
+def _with_dates(page: Outline, found: list[int]) -> list[int]:
+    """Main content with the dates and times of lists and tables among it, and the short block before each."""
+
+    def is_short(number: int) -> bool:
+        block = page.blocks[number]
+        is_text = not block.is_heading and not block.link_weight and block.weight <= STAMP_WEIGHT
+        return is_text and page.tags[block.owner][0] in _LISTED
+
+    more = set(found)
+    for number in range(found[0], found[-1] + 1) if found else ():
+        stamp = is_stamp(render([page.blocks[number]])) if is_short(number) and number not in more else None
+        if stamp is not None and not stamp.is_counted and not stamp.is_told:
+            more.add(number)
+            if number > found[0] and is_short(number - 1):
+                more.add(number - 1)
+    return sorted(more)
+
+
+_SAYS_MORE: Final = re.compile("[A-Za-z\u0080-\U0010ffff]")
+_SENTENCE: Final = re.compile("[.!?][\"')\u201d\u00bb]? |[\u3002\uff01\uff1f\u0964]")
+"""The end of a sentence, and the blank behind it."""
+REPEATED_SENTENCE_WEIGHT: Final = 40
+REPEATED_SHARE: Final = 3
+"""What repeats and is more than one such part of all is not left out."""
+
+
+def write_once(page: Outline, kept: Sequence[int]) -> str:
+    """Step 6: the blocks without signs, and without the long lines and sentences that an earlier one of them has said.
+
+    A whole line goes first.  Headings are known, and stay; blocks with signs and preformatted ones are passed over.
+    """
+    within = preformatted(page)
+    known: set[str] = set()
+    shown = []
+    for number in kept:
+        block = page.blocks[number]
+        if block.weight < REPEATED_SENTENCE_WEIGHT or block.written is not None or within[block.owner]:
+            shown.append(block)
+            continue
+        lines = [_unsaid(line, known) for line in render([block]).split("\n")]
+        shown.append(block if block.is_heading else block._replace(text=BREAK.join(lines)))
+    blocks = [page.blocks[number] for number in kept]
+    said = sum(block.weight for block in blocks) - sum(text_weight(block.text) for block in shown)
+    return write(blocks if said * REPEATED_SHARE > _weigh(page, kept) else shown)
+
+
+def _unsaid(line: str, known: set[str]) -> str:
+    """What of a line is not known yet; now it is."""
+    if _is_known(line, known):
+        return ""
+    cuts = [0, *(match.end() for match in _SENTENCE.finditer(line)), len(line)]
+    sentences = [line[start:end] for start, end in pairwise(cuts) if start < end]
+    if sentences == [line]:
+        return line
+    return "".join(" " if _is_known(sentence, known) else sentence for sentence in sentences)
+
+
+def _is_known(text: str, known: set[str]) -> bool:
+    text = text.removesuffix(" ")
+    if text_weight(text) < REPEATED_SENTENCE_WEIGHT:
+        return False
+    if text in known:
+        return True
+    known.add(text)
+    return False
 
 
 def without_stamps(page: Outline, found: list[int]) -> list[int]:
     """Step 5."""
-    stamps = {number for number in found if is_stamp_block(page.blocks[number])}
-    if not stamps or _weigh(page, stamps) * STAMP_SHARE > _weigh(page, found):
+    stamps = {number: stamp for number in found if (stamp := stamp_of(page, number))}
+    gone = {number for place, number in enumerate(found) if number in stamps and _goes(page, found, place, stamps)}
+    if not gone or _weigh(page, gone) * STAMP_SHARE > _weigh(page, found):
         return found
-    return [number for number in found if number not in stamps]
+    return [number for number in found if number not in gone]
 
 
-def is_stamp_block(block: Block) -> bool:
-    """Whether a block may be left out as a stamp."""
-    return not block.is_heading and block.weight <= STAMP_WEIGHT and is_stamp(render([block]))
+def stamp_of(page: Outline, number: int) -> Stamp | None:
+    """What stamp a block is that may be left out."""
+    block = page.blocks[number]
+    if block.is_heading or block.weight > STAMP_WEIGHT:
+        return None
+    return is_stamp(render([block]))
+
+
+def _goes(page: Outline, found: Sequence[int], place: int, stamps: Mapping[int, Stamp]) -> bool:
+    """Whether a stamp is left out, by the rule at the head of the part on stamps."""
+    number = found[place]
+    block, stamp = page.blocks[number], stamps[number]
+    if preformatted(page)[block.owner]:
+        return False
+    if stamp.is_counted or stamp.is_told:
+        return True
+    sums = subtree_sums(page, [each.weight for each in page.blocks])
+    if _is_datum(page, block, sums):
+        return False
+    if _names_writer(page, block, sums):
+        return True
+    if not stamp.is_date:
+        return False
+    for other in (place - 1, place + 1):
+        beside = stamps.get(found[other]) if 0 <= other < len(found) else None
+        if beside is not None and beside.is_date and not beside.is_counted and not beside.is_told:
+            return False
+    if block.time_weight * 2 >= block.weight or _is_near_heading(page, found, place):
+        return True
+    for step in (-2, -1, 1, 2):
+        if not 0 <= number + step < len(page.blocks):
+            continue
+        beside_block = page.blocks[number + step]
+        if beside_block.is_heading and beside_block.link_weight == beside_block.weight:
+            return True
+        if abs(step) == 1 and beside_block.weight <= BYLINE_WEIGHT and not beside_block.is_heading:
+            word = render([beside_block]).partition(" ")[0].translate(_LOWER)
+            if word in _BY or _names_writer(page, beside_block, sums):
+                return True
+    return False
+
+
+def _is_datum(page: Outline, block: Block, sums: Sequence[int]) -> bool:
+    """Whether a block is in a small cell or entry of a table or a definition list, or all of an entry of a list."""
+    element = block.owner
+    name = page.tags[element][0]
+    if name == "dl" or (name == "li" and sums[element] == block.weight):
+        return True
+    while element:
+        if page.tags[element][0] in _DATA and sums[element] <= DATUM_WEIGHT:
+            return True
+        element = page.parents[element]
+    return False
+
+
+def _names_writer(page: Outline, block: Block, sums: Sequence[int]) -> bool:
+    """Whether the tag before a block, or the small element around it, is named for who wrote, or when."""
+    sources = [block.leaf or ""]
+    if sums[block.owner] <= WRITER_WEIGHT:
+        sources.append(page.tags[block.owner][1] or "")
+    return any(word in ascii_lower(source) for source in sources for word in WRITER_NAMES)
+
+
+def _is_near_heading(page: Outline, found: Sequence[int], place: int) -> bool:
+    """Whether a block stands right before the first heading, or behind it with nothing but short blocks between."""
+    heading = next((at for at, number in enumerate(found) if page.blocks[number].is_heading), None)
+    if heading is None or not heading - 1 <= place <= heading + HEADING_REACH:
+        return False
+    return all(page.blocks[number].weight < SOLID_WEIGHT for number in found[heading + 1 : place])
 
 
 def choose(page: Outline, scores: Sequence[int]) -> list[int]:
@@ -239,7 +523,7 @@ def best_bar(page: Outline, scores: Sequence[int]) -> int:
 
 def is_of_another(page: Outline, found: Sequence[int], title: str) -> bool:
     """Whether what was found is not what the title names."""
-    text = render(page.blocks[number] for number in found)
+    text = write(page.blocks[number] for number in found)
     title_words = {word for word in title.split(" ") if len(word) >= TITLE_WORD_CHARACTERS}
     return sum(word in text for word in title_words) * TITLE_SHARE < len(title_words)
 
@@ -440,33 +724,47 @@ def forms_of(page: Outline) -> list[int]:
 # general punctuation (U+2000 to U+206F).  It is a *stamp* where it has a digit and a sign, and at least half of these
 # characters are in digits, in words that are signs, or in words that stand next to these.  A sign is
 #
-# - one of `SIGN_WORDS`: a month, a word such as "ago", a word of what is counted, such as "replies" (small and capital
+# - one of `DATE_WORDS`, or of `COUNT_WORDS`: "ago", or a word of what is counted, such as "replies" (small and capital
 #   ASCII letters are the same);
 # - a time of day: one or two digits, a colon and two digits;
 # - a date of numbers: three runs of digits with "/" between, or with "-" or "." where the first or last has four.
 #
 # So "Brian, October 1, 2025, 12:57pm", "3 days ago" and "12 replies" are stamps; "10 hours", "1.2.3", "$ 12.90", "(12)"
 # and "Battery lasts for 12 hours from May 3" are none: they may be what tells two pages apart.
+#
+# What counts, and what says that something was published (`TOLD_WORDS`, or "by" and a name), is left out, preformatted
+# text apart.  Any other date or time in an entry of a table or list is text.  Else it is left out if its tag or small
+# element is named for its writer or time (`WRITER_NAMES`).  So is one date alone, not next to another one, that is half
+# or more in a time element, next to the first heading, within two blocks of a heading that is all link, or next to a
+# byline.
 
-_SIGN_WORDS = """
+_DATE_WORDS = """
 jan january feb february mar march apr april may jun june jul july aug august sep sept september oct october nov
 november dec december januar februar märz mai juni juli oktober dezember janv janvier févr février mars avr avril
 juin juil juillet août septembre octobre novembre déc décembre enero febrero marzo abril mayo junio julio agosto
 septiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre ottobre dicembre
 janeiro fevereiro março maio junho julho setembro outubro novembro dezembro januari februari maart mei augustus
 stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października listopada grudnia января февраля
-марта апреля мая июня июля августа сентября октября ноября декабря ago vor hace fa atrás geleden temu назад
-前 天前 日前 小时前 時間前 分钟前 分前 个月前 年前 年 月 日
+марта апреля мая июня июля августа сентября октября ноября декабря 年 月 日
+"""
+DATE_WORDS: Final = frozenset(_DATE_WORDS.split())
+_COUNT_WORDS = """
+ago vor hace fa atrás geleden temu назад 前 天前 日前 小时前 時間前 分钟前 分前 个月前 年前
 view views review reviews rating ratings reply replies comment comments like likes vote votes post posts answer
 answers share shares follower followers kommentar kommentare antwort antworten aufrufe bewertung bewertungen
 commentaire commentaires réponse réponses avis vues comentario comentarios respuesta respuestas vistas commenti
 risposte recensioni comentários respostas reacties
 """
-SIGN_WORDS: Final = frozenset(_SIGN_WORDS.split())
+COUNT_WORDS: Final = frozenset(_COUNT_WORDS.split())
+_TOLD_WORDS = """
+posted updated published edited revised modified veröffentlicht aktualisiert publié publicado actualizado pubblicato
+aggiornato geplaatst gepubliceerd opublikowano опубликовано
+"""
+TOLD_WORDS: Final = frozenset(_TOLD_WORDS.split())
 _BESIDE_WORDS = """
 s sec secs second seconds m min mins minute minutes h hr hrs hour hours d day days w wk week weeks mo month months y yr
 yrs year years am pm st nd rd th mon tue tues wed thu thur thurs fri sat sun monday tuesday wednesday thursday friday
-saturday sunday utc gmt est edt pst pdt cet cest at on by posted updated published edited last joined read
+saturday sunday utc gmt est edt pst pdt cet cest at on by last joined read
 uhr um am sekunden minuten stunde stunden tag tagen woche wochen monat monaten jahr jahren heure heures jour
 jours semaine semaines mois ans de hora horas día días dia dias semana semanas mes meses año años ora ore giorno giorni
 """
@@ -476,41 +774,71 @@ YEAR_DIGITS: Final = 4
 _RUN: Final = re.compile("([0-9]+)|[A-Za-z\u00c0-\u1fff\u2070-\U0010ffff]+")
 
 
-def is_stamp(text: str) -> bool:
-    """Whether a text, white space folded, is a stamp by the rule at the head of this file."""
+class Stamp(NamedTuple):
+    """What a stamp is.
+
+    Attributes:
+        is_counted: it counts, or tells how long ago something was.
+        is_told: it says that something was published then, or by whom.
+        is_date: it is one date and nothing else.
+    """
+
+    is_counted: bool
+    is_told: bool
+    is_date: bool
+
+
+_BY: Final = frozenset(["by", "von", "par", "por", "di", "da", "door"])
+_NOT_MONTHS: Final = frozenset("年日")
+REST_CHARACTERS: Final = 2
+"""So many unknown letters a date may have."""
+
+
+def is_stamp(text: str) -> Stamp | None:
+    """What stamp a text is, white space folded, by the rule at the head of this part; None if it is none."""
     runs = list(_RUN.finditer(text))
-    known = total = 0
-    has_digit = has_sign = False
-    for run in runs:
+    known = total = years = months = 0
+    has_digit = has_count = has_told = has_date = False
+    for number, run in enumerate(runs):
         size = run.end() - run.start()
         total += size
         if run[1]:
             has_digit = True
             known += size
+            years += size == YEAR_DIGITS
             continue
         word = run[0].translate(_LOWER)
-        has_sign = has_sign or word in SIGN_WORDS
-        known += size * (word in SIGN_WORDS or word in BESIDE_WORDS)
+        has_date = has_date or word in DATE_WORDS
+        months += word in DATE_WORDS and word not in _NOT_MONTHS
+        has_count = has_count or word in COUNT_WORDS
+        is_known = word in DATE_WORDS or word in COUNT_WORDS or word in TOLD_WORDS or word in BESIDE_WORDS
+        is_name = number == 1 and not is_known and not runs[0][1] and runs[0][0].translate(_LOWER) in _BY
+        has_told = has_told or word in TOLD_WORDS or is_name
+        known += size * is_known
     if not has_digit or known * 2 < total:
-        return False
-    return has_sign or _has_time(text, runs)
+        return None
+    has_time, dates = _times(text, runs)
+    if not (has_date or has_count or has_time or dates):
+        return None
+    is_date = months + dates == 1 and years <= 1 and total - known <= REST_CHARACTERS
+    return Stamp(has_count, has_told, is_date)
 
 
-_LOWER: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
-
-
-def _has_time(text: str, runs: list[re.Match[str]]) -> bool:
-    """Whether it has a time of day, or a date of numbers."""
+def _times(text: str, runs: list[re.Match[str]]) -> tuple[bool, int]:
+    """Whether it has a time of day, and how many dates of numbers."""
     before: tuple[str, int] = ("", 0)
+    has_time, dates = False, 0
     for one, other in pairwise(runs):
         if not (one[1] and other[1]):
             before = ("", 0)
             continue
         between = text[one.end() : other.start()]
         first, last = one.end() - one.start(), other.end() - other.start()
-        if between == ":" and first <= 2 and last == 2:
-            return True
-        if between == before[0] and (between == "/" or (between in "-." and YEAR_DIGITS in (before[1], last))):
-            return True
+        has_time = has_time or (between == ":" and first <= 2 and last == 2)
+        is_date = between == "/" or (between in ("-", ".") and YEAR_DIGITS in (before[1], last))
+        dates += is_date and between == before[0]
         before = (between, first)
-    return False
+    return has_time, dates
+
+
+_LOWER: Final = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}

@@ -17,7 +17,8 @@ EOF before its ``>`` has swallowed the rest and counts for nothing (its name is 
 
 *Raw elements*: after a start tag of script, style, xmp, iframe, noembed, noframes, title or textarea (any case), all
 up to ``</`` + the same name + (S, ``/`` or ``>``), else up to EOF, is the element's content, not markup.  In title and
-textarea character references count.  After a start tag of plaintext all that follows is content.  Where this differs
+textarea character references count.  After a start tag of plaintext all that follows is content.  In a source that has
+``<frameset`` (any case), noframes is no raw element: it is for browsers without frames.  Where this differs
 from the standard: ``<!--<script>`` inside a script does not hide a ``</script>``; CDATA is bogus inside svg and math
 too, and title, style and script are raw there too.
 
@@ -28,6 +29,7 @@ names and values; `split` itself treats U+0000 as any character.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from html.entities import html5
 from typing import Final, NamedTuple
 
@@ -62,13 +64,16 @@ _RAW = "script|style|xmp|iframe|noembed|noframes|title|textarea|plaintext"
 # Group 1 is set where a raw element starts; the look at its first letter spares the other tags the list of names.
 _RAW_AHEAD = rf"(?:(?=[SXINTPsxintp])(?=(?ai:({_RAW}))[{_S}/>]))?"
 _RAW_CONTENT = rf"[^<]*+(?:<(?!/(?!(?ai:plaintext))(?ai:\1)[{_S}/>])[^<]*+|{_NEVER})*+"
-MARKUP = re.compile(
+_MARKUP: Final = (
     "<(?:"
     rf"{_RAW_AHEAD}(/?[A-Za-z][^{_S}/>]*+)(?:>|({ATTRIBUTES})(?:>|\Z))(?(1)({_RAW_CONTENT}))"
     rf"|!--(-?>|[^-]*+(?:-(?!-!?>)[^-]*+|{_NEVER})*+(?:--!?>|\Z))"
     r"|(?:[!?]|/(?!\Z))[^>]*+(?:>|\Z)"
     ")"
 )
+MARKUP = re.compile(_MARKUP)
+_MARKUP_OF_FRAMES = re.compile(_MARKUP.replace("|noframes|", "|"))
+_FRAMESET = re.compile("<frameset", re.ASCII | re.IGNORECASE)
 _GROUPS = 6
 """Items that `re.split` gives per markup: its five groups, and the text behind."""
 
@@ -95,6 +100,7 @@ class Markup(NamedTuple):
         attributes: n sources of attributes, for `attributes`; None if there can be none.
         contents: n contents of raw elements, as in the source; None for other markup.
         comments: n contents of comments with their end mark; None for other markup, bogus comments among it.
+        written: texts that are written otherwise than they are weighed, by number; see `left_out`.
     """
 
     texts: list[str]
@@ -102,11 +108,12 @@ class Markup(NamedTuple):
     attributes: list[str | None]
     contents: list[str | None]
     comments: list[str | None]
+    written: Mapping[int, str] = {}
 
 
 def split(source: str) -> Markup:
     """Cut a page's source at its markup."""
-    pieces = MARKUP.split(source)
+    pieces = (_MARKUP_OF_FRAMES if _FRAMESET.search(source) else MARKUP).split(source)
     texts: list[str] = pieces[0::_GROUPS]
     attribute_sources: list[str | None] = pieces[3::_GROUPS]
     contents: list[str | None] = pieces[4::_GROUPS]

@@ -15,7 +15,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.keys import row_key, url_of
 from docstore.model.types import Policy, VerdictKind
 from docstore.reports.check import check
-from docstore.writing.anchors import ANCHOR_BYTES, MAX_TARGETS, outgoing
+from docstore.writing.prepare import ANCHOR_BYTES, MAX_TARGETS, outgoing
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 SOURCE = "https://a.example/dir/page"
@@ -148,7 +148,7 @@ def test_any_number_of_threads_gives_the_same_anchors(tmp_path: Path) -> None:
 
 def test_small_groups_give_the_same_anchors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = written(tmp_path / "whole", pages(), anchors=True)
-    monkeypatch.setattr("docstore.writing.writer.GROUP_ANCHORS", 7)
+    monkeypatch.setattr("docstore.writing.batch.BATCH_ANCHORS", 7)
     assert written(tmp_path / "cut", pages(), anchors=True) == whole
 
 

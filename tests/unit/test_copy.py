@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from cli_case import Terminal
 from memory_backend import MemoryBackend
-from memory_engine import MemoryEngine
 from pages import changed, page, words
 from stores import contents, damage_value, records_of
 
@@ -155,13 +154,8 @@ def test_the_copy_of_a_copy_is_the_same_with_any_number_of_threads(source: Docum
         assert list(check(store.opened)) == []
 
 
-@pytest.mark.parametrize("atomic_batches", [True, False])
-def test_a_store_survives_a_copy_to_another_backend_and_back(
-    source: DocumentStore, tmp_path: Path, atomic_batches: bool
-) -> None:
-    engine = MemoryEngine()
-    engine.caps = engine.caps._replace(atomic_batches=atomic_batches)
-    with DocumentStore(MemoryBackend(engine, SCHEMA), Durability.NONE) as store:
+def test_a_store_survives_a_copy_to_another_backend_and_back(source: DocumentStore, tmp_path: Path) -> None:
+    with DocumentStore(MemoryBackend(schema=SCHEMA), Durability.NONE) as store:
         report = copy_into(source, store)
         assert report.differing == []
         assert contents(store) == contents(source)

@@ -11,8 +11,8 @@ from memory_engine import MemoryEngine
 from docstore.dedup.comparable import REASON_CROWDED
 from docstore.model import capture
 from docstore.model.capture import StoredVerdict
-from docstore.model.types import Durability, Previous, VerdictKind
-from docstore.storage.plan import Plan, apply
+from docstore.model.types import Durability, Previous, RowMutations, VerdictKind
+from docstore.storage.engine import Plan
 from docstore.tablets.manifest import Manifest
 from docstore.tablets.segment import SegmentRow
 from docstore.writing.batch import counts_of
@@ -22,17 +22,16 @@ def verdict(reason: str) -> StoredVerdict:
     return StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, reason, b"", 0, 0, Previous.NONE, 0.0, capture.STORED_BODY)
 
 
-def planned(manifest: Manifest, counts: Mapping[str, int]) -> Plan:
+def planned(manifest: Manifest, counts: Mapping[str, int]) -> list[RowMutations]:
     plan = Plan()
     plan.counts = counts
-    manifest.add_to(plan, [])
-    return plan
+    return manifest.rows_of(plan, [])
 
 
 def test_pages_with_crowded_candidates_are_counted() -> None:
     engine = MemoryEngine()
     written = counts_of([(verdict(""), 10), (verdict(REASON_CROWDED), 10), (verdict("short_text"), 10)])
-    apply(engine, planned(Manifest.load(engine), written), Durability.NONE)
+    engine.mutate_rows(planned(Manifest.load(engine), written), Durability.NONE)
     found = Manifest.load(engine).totals()
     assert (found[REASON_CROWDED], found["captures"], found["verdict.new"]) == (1, 3, 3)
 
@@ -45,9 +44,9 @@ def test_a_commit_counts_if_it_was_applied_whether_its_outcome_is_known_or_not(
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     for number, outcome in enumerate(outcomes, 1):
-        plan = planned(manifest, {"visits": 1, "urls": number})
+        rows = planned(manifest, {"visits": 1, "urls": number})
         if outcome != "not applied":
-            apply(engine, plan, Durability.NONE)
+            engine.mutate_rows(rows, Durability.NONE)
         if outcome == "known":
             manifest.committed()
         else:
@@ -63,6 +62,6 @@ def test_a_count_that_becomes_zero_is_left_out() -> None:
     engine = MemoryEngine()
     manifest = Manifest.load(engine)
     for counts in ({"urls": 2, "visits": 1}, {"urls": -1, "visits": -1}):
-        apply(engine, planned(manifest, counts), Durability.NONE)
+        engine.mutate_rows(planned(manifest, counts), Durability.NONE)
         manifest.committed()
     assert Manifest.load(engine).totals() == {"urls": 1}

@@ -16,8 +16,7 @@ from docstore.dedup.buckets import NOTHING_NEW, NewPostings, RowBuckets
 from docstore.dedup.index import POINTER_SLICE, HashIndex, Oldest, Posted
 from docstore.model.analysis import Analysis
 from docstore.model.pointers import PagePointer, body_head, text_number
-from docstore.model.types import Cell, Durability, ReadSpec
-from docstore.storage.plan import Plan, Stage, apply
+from docstore.model.types import Cell, Durability, ReadSpec, RowMutations
 
 SEED = 20261123
 BODIES = 12
@@ -86,12 +85,12 @@ def test_cached_rows_equal_stored_rows_and_those_in_flight(
             commit_postings(engine, buckets, new, cached, known=known, is_applied=known or is_applied)
         assert pages_of(cached, texts) == pages_of(HashIndex(engine, buckets), texts)
         gone = [PagePointer(group * 100, b"row0"), PagePointer(group * 100 - 99, b"row1")]
-        plan = Plan()
+        rows: list[RowMutations] = []
         for pointer in gone if group % 4 == 3 else ():
             posted = [Posted(pointer.timestamp, checksum(1, body), b"", "", "", "") for body in range(BODIES)]
-            plan.remove(Stage.POSTINGS, cached.remove(pointer.row_key, posted))
-        apply(engine, plan, Durability.NONE)
-        cached.follow(plan, bool(rng.integers(2)))
+            rows += cached.remove(pointer.row_key, posted)
+        engine.mutate_rows(rows, Durability.NONE)
+        cached.follow(rows, bool(rng.integers(2)))
         assert pages_of(cached, texts) == pages_of(HashIndex(engine, buckets), texts)
     assert sum(map(len, pages_of(cached, texts))) >= BODIES
 

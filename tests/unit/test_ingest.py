@@ -180,7 +180,7 @@ def test_progress_and_streams(store: docstore.DocumentStore) -> None:
 
 
 def test_shared_samples_are_ingested_and_nothing_is_stored_twice(store: docstore.DocumentStore) -> None:
-    paths = sorted(str(path) for path in samples().iterdir() if path.suffix != ".tsv")[:: stride(3)]
+    paths = sorted(str(path) for path in samples().iterdir() if path.suffix != ".tsv")[stride(3) // 3 :: stride(3)]
     first = ingest(store, paths)
     assert first.pages > 1500 // stride(6)
     assert first.error_count > 100 // stride(6)

@@ -11,7 +11,7 @@ from memory_engine import MemoryEngine
 from docstore.model.errors import CommitUnknown, CorruptionError
 from docstore.model.format import MANIFEST_COUNTERS_ROW, SEGMENT_ACTIVE, SEGMENT_DRAINING, SEGMENT_LIVE
 from docstore.model.types import DeleteRow, Durability, RowMutations, SetCell
-from docstore.storage.plan import Plan
+from docstore.storage.engine import Plan
 from docstore.tablets.manifest import MAX_COUNTED, Manifest
 from docstore.tablets.segment import LostRange, Recovery, SegmentProgress, SegmentRow
 
@@ -31,8 +31,7 @@ def write_group(
 def rows_of(manifest: Manifest, progress: list[SegmentProgress], *bodies: tuple[bytes, int]) -> list[RowMutations]:
     plan = Plan()
     plan.bodies = list(bodies)
-    manifest.add_to(plan, progress)
-    return plan.rows()
+    return manifest.rows_of(plan, progress)
 
 
 def keys(count: int, seed: int = 1) -> list[bytes]:

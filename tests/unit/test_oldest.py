@@ -72,11 +72,3 @@ def test_each_page_is_skipped_once_for_all_queries() -> None:
     for _ in range(100):
         assert oldest.find(b"new", fits) == PagePointer(1000, b"other")
     assert postings.read <= 5000 and len(asked) <= 100 + 999 + 101
-
-
-def test_a_page_in_doubt_is_not_passed() -> None:
-    postings = Postings()
-    postings.pages = [PagePointer(1, b"a"), PagePointer(2, b"b")]
-    oldest = Oldest(postings.after)
-    assert oldest.find(b"x", lambda page: None) is None
-    assert oldest.find(b"x", lambda page: True) == PagePointer(1, b"a")

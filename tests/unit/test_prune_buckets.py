@@ -11,7 +11,7 @@ from memory_engine import MemoryEngine
 from docstore.dedup.buckets import BUCKET_LIMIT, NewPostings, RowBuckets
 from docstore.dedup.index import Pruner
 from docstore.model.types import Durability
-from docstore.storage.plan import Plan, apply
+from docstore.storage.engine import Plan
 
 FULL, ROOMY = np.array([5], np.uint64), np.array([6], np.uint64)
 
@@ -24,7 +24,7 @@ def test_a_full_bucket_stays_full_and_others_lose_removed_texts() -> None:
         buckets.post(new, text, FULL, *([ROOMY] if text < BUCKET_LIMIT else []))
 
     def commit(plan: Plan) -> None:
-        apply(engine, plan, Durability.NONE)
+        engine.mutate_rows(plan.rows, Durability.NONE)
 
     commit_postings(engine, buckets, new)
     removed = Pruner(engine, buckets, lambda pointer, head: False, nullcontext(), commit).run()

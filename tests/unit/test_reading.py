@@ -33,8 +33,7 @@ from docstore.dedup.kernel import Kernel
 from docstore.model.errors import InvalidArgument, StorageError
 from docstore.model.types import Page, Schema
 from docstore.reports.check import check
-from docstore.writing.anchors import Anchor
-from docstore.writing.prepare import Prepared, Preparer
+from docstore.writing.prepare import Anchor, Prepared, Preparer
 
 ROOT = Path(__file__).parent.parent.parent
 SAMPLE = ROOT / "examples" / "sample-crawl.warc.gz"

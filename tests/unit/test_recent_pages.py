@@ -25,7 +25,7 @@ from docstore.model.types import (
     VerdictKind,
 )
 from docstore.reports.check import check
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.tablets.layout import Layout
 
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
@@ -61,7 +61,7 @@ OTHERS: dict[str, Callable[[docstore.DocumentStore], object]] = {
     "a deleted URL": lambda store: store.delete(A),
     "a deleted row": lambda store: store.cells.apply(A, [DeleteRow()]),
     "a delete from a table of rows": lambda store: store.committer.commit(
-        Plan().remove(Stage.PAGES, [RowMutations("pages", store.cells.row_key(A), [DeleteRow()])])
+        Plan([RowMutations("pages", store.cells.row_key(A), [DeleteRow()])])
     ),
 }
 

@@ -19,7 +19,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.storage.values import parse_cell_value
 from docstore.store import DocumentStore
 from docstore.tablets.compaction import job, relocation
@@ -311,7 +311,7 @@ def test_a_retired_base_that_is_used_again_is_readable(store: DocumentStore) -> 
         old = next(store.table.records(row_key))
         row = store.table.replacement(row_key, old, old._replace(columns=old.columns | {BODY: cell_value}))
         assert row is not None
-        store.committer.commit(Plan().write(Stage.PAGES, [row]))
+        store.committer.commit(Plan([row]))
 
     before_refs_change(store, hold)
     store.compact()

@@ -14,7 +14,7 @@ from docstore.model.format import CODEC_ZSTD_DELTA
 from docstore.model.keys import row_key
 from docstore.model.pointers import PagePointer
 from docstore.storage.values import parse_cell_value
-from docstore.writing.place import Siblings
+from docstore.writing.encode import Siblings
 from docstore.writing.prepare import version_less
 
 HTML = (("content-type", "text/html"),)
@@ -57,7 +57,7 @@ def test_a_key_without_version_has_no_siblings(url: str) -> None:
 
 
 def test_the_newest_page_of_another_row_is_named_and_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("docstore.writing.place.MAX_CACHED_KEYS", 2)
+    monkeypatch.setattr("docstore.writing.encode.MAX_CACHED_KEYS", 2)
     found = Siblings()
     first, second, third = (PagePointer(number, row_key(f"https://a.example/{number}/x")) for number in (1, 2, 3))
 

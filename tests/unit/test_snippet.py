@@ -259,6 +259,14 @@ def described(description: str, text: str) -> bytes:
     return page(text).replace(b"<title>", f'<meta name="description" content="{description}"><title>'.encode())
 
 
+def test_a_heading_equal_to_the_title_is_not_in_the_snippet(store: docstore.DocumentStore) -> None:
+    body = f"<title>Harbour</title><main><h1>Harbour</h1><p>Lanterns here. {filler(1, 50)}</p></main>"
+    store.put_page(URL, body.encode(), headers=HTML)
+    for query in ("", "lanterns"):
+        found = store.snippet(URL, query)
+        assert found is not None and found.text().startswith("Lanterns here.")
+
+
 def test_no_query_gives_the_description_else_the_beginning(store: docstore.DocumentStore) -> None:
     store.put_page(URL, described("What it says.", filler(1, 50)), headers=HTML)
     store.put_page("https://b.example/", page(filler(2, 50)), headers=HTML)

@@ -312,13 +312,12 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
 
 KILLER = """
 import os, signal, sys, docstore
-from docstore.storage import plan
 from docstore.sweep import job
-from docstore.tablets import commit
 job.APPLY_GROUP = 2
 stop, after = int(sys.argv[2]), sys.argv[3] == "after"
-real, commits = commit.apply, 0
-def apply(*given):
+store = docstore.open(sys.argv[1])
+real, commits = store.opened.engine.mutate_rows, 0
+def mutate_rows(*given):
     global commits
     commits += 1
     if commits == stop and not after:
@@ -326,8 +325,8 @@ def apply(*given):
     real(*given)
     if commits == stop:
         os.kill(os.getpid(), signal.SIGKILL)
-commit.apply = apply
-job.sweep(docstore.open(sys.argv[1]), job.SweepOptions(apply=sys.argv[4], threads=1))
+store.opened.engine.mutate_rows = mutate_rows
+job.sweep(store, job.SweepOptions(apply=sys.argv[4], threads=1))
 """
 
 
@@ -402,7 +401,7 @@ def test_random_stores_lose_nothing(tmp_path: Path, seed: int) -> None:
             stood = {
                 (url, at)
                 for url, at, one in store.rejected()
-                if pages.stands(PagePointer(one.of_timestamp, store.cells.row_key(one.of_url)))
+                if pages.is_current(PagePointer(one.of_timestamp, store.cells.row_key(one.of_url)))
             }
             before = captures_of(store)
             kinds = source.choice([("exact", "same_text"), ("exact",), ("exact", "same_text", "near")])

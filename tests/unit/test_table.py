@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from operator import eq
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from docstore.model.types import (
     SetCell,
 )
 from docstore.storage.engine import Engine
-from docstore.storage.table import Table, changed, expired, visible
+from docstore.storage.table import SameValue, Table, changed, expired
 from docstore.tablets.engines.leveldb import LevelDBEngine
 
 ROW = b"com,example)/"
@@ -67,6 +68,11 @@ class WrittenTable(Table):
 @pytest.fixture
 def table(engine: Engine) -> WrittenTable:
     return WrittenTable(engine)
+
+
+def visible(cells: Sequence[Cell], policy: GCPolicy, now: int, same_value: SameValue = eq) -> list[Cell]:
+    dropped = expired(cells, policy, now, same_value)
+    return [cell for cell in cells if cell not in dropped]
 
 
 def column(*ages_and_values: tuple[int, bytes]) -> list[Cell]:

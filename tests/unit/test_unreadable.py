@@ -25,8 +25,8 @@ from docstore.model.keys import row_key
 from docstore.model.plain import iso
 from docstore.model.types import Durability, Schema
 from docstore.reports.check import check
+from docstore.storage.engine import Plan
 from docstore.storage.files import Files
-from docstore.storage.plan import Plan, Stage
 from docstore.storage.values import encode_inline
 from docstore.store import DocumentStore
 from docstore.sweep.clusters import CanonicalPolicy, Survivors
@@ -275,7 +275,7 @@ def test_compaction_moves_a_page_whose_most_similar_page_is_unreadable(tmp_path:
         row = store.table.replacement(row_key(B), record, changed_record)
         assert row is not None
         with store.committer.lock:
-            store.committer.commit(Plan().write(Stage.PAGES, [row]))
+            store.committer.commit(Plan([row]))
         path, offset = damage_value(store, A, BODY)
     with opened(tmp_path) as store:
         report = store.compact()

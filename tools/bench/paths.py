@@ -38,8 +38,8 @@ from docstore.tablets.dictionaries import SiteDictionaries
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.values import MAX_CACHED_BASES_BYTES, LocalValues
 from docstore.writing import writer
-from docstore.writing.batch import Bases, GroupPages
-from docstore.writing.place import ValueWriter
+from docstore.writing.batch import Bases, View
+from docstore.writing.encode import Encoder
 from docstore.writing.prepare import Preparer
 from docstore.writing.stream import GROUP_PAGES
 from docstore.writing.writer import Request
@@ -245,7 +245,7 @@ REST = "the rest: grouping, policies, pages in flight"
 STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     ("kernel: text and fingerprints of the body", ((Kernel, "analyse_many"),)),
     ("row key, timestamp, what is known of the row", ((Preparer, "prepare"),)),
-    ("its own row", ((GroupPages, "history_at"), (Detector, "similarity"))),
+    ("its own row", ((View, "record"), (View, "newest_before"), (Detector, "similarity"))),
     (
         "look-up: bands and fingerprints -> texts -> pages",
         ((HashIndex, "prepare"), (HashIndex, "propose"), (HashIndex, "_first")),
@@ -253,19 +253,18 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
     (
         "rows of candidates",
         (
-            (GroupPages, "page"),
-            (GroupPages, "titled"),
-            (GroupPages, "text"),
-            (GroupPages, "body"),
+            (View, "page"),
+            (View, "titled"),
+            (View, "text"),
+            (View, "body"),
         ),
     ),
     ("verify: exact comparison and the verdict", ((Detector, "judge"),)),
     (
         "bases: rows and bodies of relatives",
         (
-            (GroupPages, "base"),
             (Bases, "at"),
-            (Bases, "use"),
+            (Bases, "new_rows"),
             (BaseRows, "value_of_likely_absent"),
         ),
     ),
@@ -278,12 +277,12 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         ((ValueCodec, "choose_many"),),
     ),
     ("records and cell values", ((LocalValues, "append_pages"),)),
-    ("body, text and long values of a page, around zstd", ((ValueWriter, "write"),)),
+    ("body, text and long values of a page, around zstd", ((Encoder, "encode"),)),
     ("postings", ((HashIndex, "add"), (HashIndex, "mutations"))),
     ("commit: segment written and synced", ((LocalValues, "sync"),)),
     ("commit: keys and values, one LevelDB batch", ((LevelDBEngine, "mutate_rows"),)),
-    ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (writer.Sequencer, "commit"))),
-    ("answer", ((writer, "_result"),)),
+    ("commit: rows, totals, manifest, caches", ((Committer, "commit"), (View, "committed"))),
+    ("answer", ((writer, "result_of"),)),
 )
 
 
@@ -340,7 +339,7 @@ def write_stages(pages: Sequence[Page], schema: docstore.Schema) -> float:
         docstore.open(Path(folder) / "s", create=True, schema=schema) as store,
     ):
         half = store._write_side()
-        preparer = Preparer(half.kernel, now_micros)
+        preparer = Preparer(half.view.kernel, now_micros)
         began = time.thread_time()
         for start in range(0, len(pages), GROUP_PAGES):  # as put_pages, all in this thread
             prepared = preparer.prepare(pages[start : start + GROUP_PAGES])

@@ -22,7 +22,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 from docstore.model.capture import BODY, Column
@@ -37,14 +37,21 @@ from docstore.model.format import (
 )
 from docstore.model.types import DeleteCells, Durability, ReadSpec, RowMutations
 from docstore.storage.captures import sound_records
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan
 from docstore.storage.reports import CompactionReport, Progress
 from docstore.storage.schema import META_FAMILY
 from docstore.storage.table import Table
 from docstore.storage.values import raw_bytes_of
 from docstore.tablets.codec import Dictionary, ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.compaction.encoding import CACHE_BYTES, LEVELS, Level, Relatives, make_dictionaries
+from docstore.tablets.compaction.encoding import (
+    CACHE_BYTES,
+    DICTIONARY_SHARE,
+    LEVELS,
+    Level,
+    Relatives,
+    make_dictionaries,
+)
 from docstore.tablets.compaction.relocation import PAGES, Relocator
 from docstore.tablets.compaction.segments import (
     SegmentsNamed,
@@ -71,6 +78,8 @@ SLICE_BASES = 64
 """Bases freed under one hold of the lock."""
 MOST_GARBAGE = 0.2
 """A segment with at most this part of garbage is skipped, if a run of at least this level wrote it."""
+SLACK_BYTES = 256 << 10
+"""What a run may write before it looks for room: a refused run asks for so much more."""
 COUNTED = ("rows", "values", "raw_bytes", "expired_cells", "damaged_values", "lost_races", "left_values")
 """What the report of a run adds up over its tablets."""
 META = "meta"
@@ -201,12 +210,15 @@ class Compaction:
         report.skipped_segments = len(alone)
         report.old_bytes = sum(row.committed_bytes for row in rows if row.number in old)
         self._total_bytes = report.old_bytes
-        self._check_room(sum(marked.segments[number].live_bytes for number in old if number in marked.segments))
+        live_bytes = sum(marked.segments[number].live_bytes for number in old if number in marked.segments)
+        self._check_room(live_bytes)
         try:
             moves = self._move_all(chosen, rows, alone, first_new)
         except StorageError as error:
             if error.errno in FULL_DISK:  # what stays has to leave room to open the store
-                self._drop_dictionaries(named)
+                with suppress(StorageError):
+                    self._drop_dictionaries(named)
+                self._check_room(live_bytes)  # others have filled the disk meanwhile
             raise
         report.tablets = len(chosen)
         for moved in moves:
@@ -221,20 +233,33 @@ class Compaction:
             # Before their tablet had new dictionaries, writers may have used some from before the purge.
             is_clean = not report.kept_segments and before.isdisjoint(set(opened.dictionaries.names()) - self._made)
             if whole and is_clean and purged == self._purged():
-                plan.remove(Stage.ALLOCATION, [RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")])])
+                plan.rows.append(RowMutations(META, PURGED_ROW, [DeleteCells(META_FAMILY, b"")]))
                 remove_unfinished(opened.files, opened.path / SET_ASIDE_DIRECTORY, kept=0)
             committer.commit(plan)
         self._tell(self._total_bytes)
         report.new_bytes = sum(row.committed_bytes for row in opened.manifest.segments())
 
     def _check_room(self, live_bytes: int) -> None:
-        """Refuse to move values if the disk has no room for their copies: it would be fuller than before."""
-        free_bytes = self._opened.reserve.free_bytes()
-        if free_bytes < live_bytes:
+        """Refuse to move values if the disk has no room for what is written before anything is freed.
+
+        That is a copy of the live values and their dictionaries, LevelDB's log of the new refs, and what LevelDB
+        rewrites at once.
+
+        Args:
+            live_bytes: of the values that are moved.
+        Raises:
+            StorageError: ENOSPC, with the bytes to free.
+        """
+        self._opened.make_reserve()
+        reserve = self._opened.reserve
+        moved_bytes = int(live_bytes * (1 + DICTIONARY_SHARE)) + min(live_bytes // 4, reserve.log_limit_bytes)
+        lacking_bytes = moved_bytes + reserve.compaction_bytes - reserve.free_bytes()
+        if lacking_bytes > 0:
             raise StorageError(
                 errno.ENOSPC,
-                f"a compaction has to copy {live_bytes} live bytes before it frees any, and {free_bytes} are free on "
-                f"the disk of {self._opened.path}; free {live_bytes - free_bytes} bytes, or delete pages",
+                f"a compaction has to copy {live_bytes} live bytes, and tables of LevelDB, before it frees any: the "
+                f"disk of {self._opened.path} is too full; free {lacking_bytes + SLACK_BYTES} bytes, or delete "
+                "pages",
             )
 
     def _free_space(self, report: CompactionReport, named: SegmentsNamed, old: set[int], marks_number: int) -> None:
@@ -242,7 +267,7 @@ class Compaction:
         opened, committer = self._opened, self._committer
         used = Usage()
         with committer.lock:
-            committer.watch = used.add_plan
+            committer.watch = used.add_written
         try:
             used.add_rows(opened.engine, opened.base_rows)
             report.freed_bodies = self._sweep(named, used, old)
@@ -401,7 +426,7 @@ class Compaction:
         for start in range(0, len(free), SLICE_BASES):
             with committer.lock:
                 rows = [opened.base_rows.freed(name) for name in free[start : start + SLICE_BASES]]
-                committer.commit(Plan().remove(Stage.BASES, rows))
+                committer.commit(Plan(rows))
         for name in free:
             used.base_rows.pop(name)
         return len(free)

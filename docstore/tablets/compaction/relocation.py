@@ -35,8 +35,7 @@ from docstore.model.pointers import PagePointer
 from docstore.model.types import Cell, Mutation, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE, Base, value_name
 from docstore.storage.captures import CaptureRecord, capture_of
-from docstore.storage.engine import ScannedRow, all_cells, delete_of
-from docstore.storage.plan import Plan, Stage
+from docstore.storage.engine import Plan, ScannedRow, all_cells, delete_of
 from docstore.storage.reports import CompactionReport
 from docstore.storage.table import Table
 from docstore.storage.unreadable import Place
@@ -212,14 +211,14 @@ class Relocator:
             with self._committer.lock:
                 self._committer.followers.discard(self._follow)
 
-    def _follow(self, plan: Plan, _: bool) -> None:
+    def _follow(self, rows: Sequence[RowMutations], _: bool) -> None:
         """Note the rows that others change.
 
         REQUIRES: the committer's lock.
         """
         if not self._is_committing:
             start, end = self._tablet.start, self._tablet.end
-            keys = (row.row_key for row in plan.rows() if row.table == PAGES)
+            keys = (row.row_key for row in rows if row.table == PAGES)
             self._changed.update(key for key in keys if start <= key and (end is None or key < end))
 
     def _commit(self, plan: Plan) -> None:
@@ -239,7 +238,7 @@ class Relocator:
         while cells := list(islice(dropped, SLICE_CELLS)):
             with self._committer.lock:
                 drops = [delete_of(cell) for cell in cells]
-                self._committer.commit(Plan().remove(Stage.PAGES, [RowMutations(PAGES, row_key, drops)]))
+                self._committer.commit(Plan([RowMutations(PAGES, row_key, drops)]))
             self.moved.expired_cells += len(drops)
 
     # --- planning
@@ -448,11 +447,8 @@ class Relocator:
                 for planned in batch:
                     self._apply(planned, rows)
                 if rows:
-                    plan = Plan()
-                    for key, mutations in rows.items():
-                        stage = Stage.BASES if key[0] == TABLE else Stage.PAGES
-                        plan.write(stage, [RowMutations(*key, mutations)])
-                    self._commit(plan)
+                    bases_first = sorted(rows.items(), key=lambda row: row[0][0] != TABLE)
+                    self._commit(Plan(RowMutations(*key, mutations) for key, mutations in bases_first))
 
     def _apply(self, planned: PlannedRow, rows: dict[tuple[str, bytes], list[Mutation]]) -> None:
         """Add the changes of a row that are still valid.

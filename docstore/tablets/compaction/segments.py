@@ -25,12 +25,11 @@ from docstore.model.format import (
     SEGMENT_LIVE,
     SEGMENT_OF_MARKS,
 )
-from docstore.model.types import Cell, ReadSpec, SetCell
+from docstore.model.types import Cell, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import TABLE, BaseRows
 from docstore.storage.captures import sound_records
 from docstore.storage.engine import Engine, all_cells
 from docstore.storage.files import AppendFile, Files
-from docstore.storage.plan import Plan
 from docstore.storage.table import Table
 from docstore.storage.values import REF_TAG, parse_cell_value, raw_bytes_of
 from docstore.tablets.manifest import Manifest, Tablet
@@ -190,9 +189,9 @@ class Usage:
         """Cell values of bases that captures of several pages have."""
         self._written: set[bytes] = set()
 
-    def add_plan(self, plan: Plan) -> None:
-        """Add the refs of a plan that is committed during the scan of the rows."""
-        for row in plan.rows():
+    def add_written(self, rows: Iterable[RowMutations]) -> None:
+        """Add the refs of rows that are committed during the scan of the rows."""
+        for row in rows:
             if row.table in (PAGES, TABLE):
                 for value in refs_among(Cell(*cell) for cell in row.mutations if isinstance(cell, SetCell)):
                     self._add(value)

@@ -54,6 +54,7 @@ from docstore.storage.engine import (
     check_spec,
     check_table,
 )
+from docstore.storage.files import Files
 from docstore.tablets.engines import cellkeys
 from docstore.tablets.engines.cellkeys import CELL_KIND, FamilyKeys, RowReader, column_head, take_keys
 from docstore.tablets.reserve import RECOVERY_BYTES, recovery_bytes
@@ -315,7 +316,7 @@ class LevelDBEngine:
         CorruptionError: LevelDB finds its files damaged.
     """
 
-    caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES, atomic_batches=True)
+    caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES)
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
@@ -340,6 +341,9 @@ class LevelDBEngine:
                 write_buffer_size=_WRITE_BUFFER_BYTES,
                 lru_cache_size=_CACHE_BYTES,
             )
+            # LevelDB does not sync the new name of CURRENT.  If a power loss took it back, what is synced from here on
+            # to the new log could be found only through a manifest that may have been removed, or was never synced.
+            Files().sync_folder(self.path)
             if database.get(ENGINE_END_KEY, verify_checksums=True) is None:
                 database.put(ENGINE_END_KEY, b"", sync=True)
         except _FOREIGN_ERRORS as error:

@@ -6,6 +6,7 @@ use crate::charset;
 use crate::combined::{self, Combined};
 use crate::flow::Flow;
 use crate::kind;
+use crate::left_out::LeftOut;
 use crate::names::Names;
 use crate::page::{self, Declared};
 use crate::scored::{self, Scored};
@@ -88,6 +89,7 @@ pub struct Analyser {
     options: Options,
     names: Names,
     tags: Vec<Tag>,
+    left_out: LeftOut,
     flow: Flow,
     line: Flow,
     combined: Combined,
@@ -105,6 +107,7 @@ impl Analyser {
             options,
             names: Names::default(),
             tags: Vec::new(),
+            left_out: LeftOut::default(),
             flow: Flow::default(),
             line: Flow::default(),
             combined: Combined::default(),
@@ -145,10 +148,12 @@ impl Analyser {
         tokens::split(source, &mut self.tags, &mut self.names);
         page.encoding.clear();
         page.declared = page::read(source, &self.tags, links, &mut self.line);
+        let kept = self.left_out.read(source, &self.tags);
+        page.declared.headings = page::headings(source, kept, &mut self.line);
         match self.options.extractor {
-            Extractor::Visible => visible(source, &self.tags, &mut self.flow),
-            Extractor::Combined => combined::combined(source, &self.tags, &mut self.combined, &mut self.flow),
-            Extractor::Scored => scored::scored(source, &self.tags, &mut self.scored, &mut self.flow),
+            Extractor::Visible => visible(source, kept, &mut self.flow),
+            Extractor::Combined => combined::combined(source, kept, &mut self.combined, &mut self.flow),
+            Extractor::Scored => scored::scored(source, kept, &mut self.scored, &mut self.flow),
         }
         self.words.cut(self.flow.bytes());
         page.main.clear();

@@ -1,9 +1,12 @@
 //! The default main-content rule: `tests/reference/combined.py`, whose header states it step by step.
 
+use std::ops::Range;
+
 use crate::evidence::{ADVERT, ARTICLE, ARTICLE_BODY, BOILERPLATE, HEADER, HINT, MAIN, WHOLE};
-use crate::flow::Flow;
+use crate::flow::{Flow, Source};
+use crate::left_out::Kept;
+use crate::once::Once;
 use crate::outline::{Block, Outline, Reading};
-use crate::tokens::Tag;
 
 pub const SOLID_WEIGHT: u64 = 40;
 const SOLID_LINK_SHARE: u64 = 3;
@@ -22,19 +25,20 @@ const LENIENT_WEIGHT: u64 = 500;
 pub struct Combined {
     pub page: Outline,
     all: Flow,
+    once: Once,
 }
 
 /// Main content of a page, in `flow`.
-pub fn combined(source: &[u8], tags: &[Tag], buffers: &mut Combined, flow: &mut Flow) {
-    buffers.read(source, tags, Reading::default());
+pub fn combined(source: &[u8], kept: Kept, buffers: &mut Combined, flow: &mut Flow) {
+    buffers.read(source, kept, Reading::default());
     let kept = select(&buffers.page, 0);
     buffers.write(&kept, flow);
 }
 
 impl Combined {
     /// Read a page.
-    pub fn read(&mut self, source: &[u8], tags: &[Tag], reading: Reading) {
-        self.page.read(source, tags, &mut self.all, reading);
+    pub fn read(&mut self, source: &[u8], kept: Kept, reading: Reading) {
+        self.page.read(source, kept, &mut self.all, reading);
     }
 
     /// The text of all blocks, a line feed between.
@@ -42,20 +46,58 @@ impl Combined {
         self.all.bytes()
     }
 
-    /// Blocks on lines of their own, in `flow`.
+    /// Treat as signs the long sentences of some blocks that an earlier one of them has said.
+    pub fn leave_out_repeated(&mut self, kept: &[usize]) {
+        let repeated = self.once.find(&self.page, self.all.bytes(), kept);
+        if !repeated.is_empty() {
+            self.page.signs.extend(repeated);
+            self.page.signs.sort_unstable_by_key(|sign| sign.start);
+        }
+    }
+
+    /// Blocks on lines of their own without signs, in `flow`.
     pub fn write(&self, kept: &[usize], flow: &mut Flow) {
         flow.clear();
+        let mut signs = &self.page.signs[..];
         // Blocks that follow each other stand in the text as they are to stand here, one line feed between.
         let mut run = 0..0;
         for &number in kept {
             let text = &self.page.blocks[number].text;
-            if run.is_empty() || run.end + 1 != text.start {
+            while signs.first().is_some_and(|sign| sign.end <= text.start) {
+                signs = &signs[1..];
+            }
+            let has_sign = signs.first().is_some_and(|sign| sign.start < text.end);
+            if has_sign || run.is_empty() || run.end + 1 != text.start {
                 flow.push_folded(&self.all.bytes()[run.clone()]);
                 run.start = text.start;
             }
             run.end = text.end;
+            if has_sign {
+                self.write_around(text.clone(), signs, flow);
+                run = 0..0;
+            }
         }
         flow.push_folded(&self.all.bytes()[run]);
+    }
+
+    /// The text of one block without signs; empty if it has nothing else.
+    pub fn written(&self, block: &Block) -> String {
+        let mut flow = Flow::default();
+        let before = self.page.signs.partition_point(|sign| sign.end <= block.text.start);
+        self.write_around(block.text.clone(), &self.page.signs[before..], &mut flow);
+        String::from_utf8_lossy(flow.bytes()).into_owned()
+    }
+
+    #[inline(never)]
+    fn write_around(&self, text: Range<usize>, signs: &[Range<usize>], flow: &mut Flow) {
+        flow.end_block();
+        let mut start = text.start;
+        for sign in signs.iter().take_while(|sign| sign.start < text.end) {
+            flow.push(self.all.bytes(), start, sign.start.max(start), Source::Literal);
+            flow.blank();
+            start = sign.end;
+        }
+        flow.push(self.all.bytes(), start, text.end, Source::Literal);
     }
 }
 

@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashSet};
 use crate::combined::{self, Combined, Decision};
 use crate::evidence::{ADVERT, BOILERPLATE, HEADER, HINT, MAIN, WHOLE};
 use crate::flow::Flow;
+use crate::left_out::Kept;
 use crate::marks;
 use crate::names::Names;
 use crate::outline::{Block, Outline, Reading};
 use crate::page::is_space;
 use crate::scored::{Cause, Found, Part, Scored};
 use crate::tables::scorecard::{SIZES, WORDS};
-use crate::tokens::Tag;
 
 const MOST_CAUSES: usize = 4;
 /// Hundredths of a score; weaker causes are not named.
@@ -30,6 +30,8 @@ const PLACES: [&str; 3] = [
 ];
 /// By the kinds of words that the rule looks for.
 const KINDS: [&str; WORDS.len()] = ["has a currency sign", "names cookies, consent or privacy", "claims a copyright"];
+const SIGN: &str = "no text, or text that stands on the page before";
+const TEASER: &str = "one of several short texts with linked headings after the main text";
 const OUTLIER: &str = "a long text that few of many similar elements have";
 const ADVERT_NAME: &str = "a class or id says that it is an advert";
 
@@ -48,15 +50,19 @@ pub struct Explained {
 
 impl Explained {
     fn of(page: &Combined, block: &Block, is_kept: bool, score: Option<i32>, because: Vec<String>) -> Self {
-        let text = String::from_utf8_lossy(&page.text()[block.text.clone()]).into_owned();
+        let text = page.written(block);
+        if text.is_empty() {
+            let text = String::from_utf8_lossy(&page.text()[block.text.clone()]).into_owned();
+            return Self { text, is_kept: false, score, because: vec![SIGN.to_owned()] };
+        }
         Self { text, is_kept, score, because }
     }
 }
 
 /// Each block of a page, with the decision of `combined`.
-pub fn of_combined(source: &[u8], tags: &[Tag]) -> Vec<Explained> {
+pub fn of_combined(source: &[u8], kept: Kept) -> Vec<Explained> {
     let mut buffers = Combined::default();
-    buffers.read(source, tags, Reading::default());
+    buffers.read(source, kept, Reading::default());
     let decision = combined::decide(&buffers.page, 0);
     let blocks = buffers.page.blocks.iter().enumerate();
     blocks
@@ -110,15 +116,16 @@ fn by_evidence(page: &Outline, block: &Block) -> &'static str {
 }
 
 /// Each block of a page, with the decision of `scored`.
-pub fn of_scored(source: &[u8], tags: &[Tag], names: &Names) -> Vec<Explained> {
+pub fn of_scored(source: &[u8], kept: Kept, names: &Names) -> Vec<Explained> {
     let (mut rule, mut flow) = (Scored::default(), Flow::default());
-    rule.read_title(source, tags, &mut flow);
-    let (taken, reading) = rule.read(source, tags);
+    rule.read_title(source, kept.tags, &mut flow);
+    let (taken, reading) = rule.read(source, kept);
     let found = rule.find::<true>(taken, &mut flow);
-    let kept = rule.combined().without_stamps(found.blocks.clone());
+    let main = rule.without_rest(found.blocks.clone());
     let (mut whole, mut without_never) = (Combined::default(), Scored::default());
-    whole.read(source, tags, reading);
-    let not_never = without_never.not_never(source, tags, reading);
+    whole.read(source, kept, reading);
+    whole.page.signs.clone_from(&rule.combined().page.signs);
+    let not_never = without_never.not_never(source, kept, reading);
     let not_never: HashSet<usize> = not_never.iter().map(|block| block.text.start).collect();
     let mut parts = rule.parts().chunk_by(|one, other| one.block == other.block);
     let mut scored = rule.combined().page.blocks.iter().enumerate().peekable();
@@ -126,11 +133,17 @@ pub fn of_scored(source: &[u8], tags: &[Tag], names: &Names) -> Vec<Explained> {
     for block in &whole.page.blocks {
         let Some((number, _)) = scored.next_if(|(_, scored)| scored.text == block.text) else {
             let is_outlier = not_never.contains(&block.text.start);
-            let why = if is_outlier { OUTLIER.to_owned() } else { never_by(&whole.page, block.owner, names) };
+            let why = if rule.teasers().binary_search(&block.text.start).is_ok() {
+                TEASER.to_owned()
+            } else if is_outlier {
+                OUTLIER.to_owned()
+            } else {
+                never_by(&whole.page, block.owner, names)
+            };
             explained.push(Explained::of(&whole, block, false, None, vec![why]));
             continue;
         };
-        let (score, is_kept) = (rule.scores()[number], kept.binary_search(&number).is_ok());
+        let (score, is_kept) = (rule.scores()[number], main.binary_search(&number).is_ok());
         let causes = causes(&rule, block, parts.next().unwrap_or(&[]), if is_kept { 1 } else { -1 });
         let because = why_scored(&found, number, score, is_kept, causes);
         explained.push(Explained::of(&whole, block, is_kept, Some(score), because));
@@ -139,7 +152,6 @@ pub fn of_scored(source: &[u8], tags: &[Tag], names: &Names) -> Vec<Explained> {
 }
 
 fn why_scored(found: &Found, number: usize, score: i32, is_kept: bool, causes: Vec<String>) -> Vec<String> {
-    let decided = if found.chosen.is_empty() { &found.taken } else { &found.chosen };
     let bar = found.bar;
     let only = |why: &str| vec![why.to_owned()];
     let behind = |what: &str| {
@@ -149,10 +161,12 @@ fn why_scored(found: &Found, number: usize, score: i32, is_kept: bool, causes: V
     };
     if !is_kept && found.blocks.binary_search(&number).is_ok() {
         only("a date, a time or a count, which changes although the page does not")
-    } else if found.blocks != *decided {
+    } else if found.is_doubtful {
         only("the chosen text has no word of the title, so everything but boilerplate is kept")
     } else if found.chosen.is_empty() {
         only("no block scores high enough, so the rule `combined` decides")
+    } else if is_kept && found.chosen.binary_search(&number).is_err() {
+        only("preformatted text, or a date of a list or table, within the main text")
     } else if !is_kept && score > bar {
         only("an earlier element that is kept has the same text")
     } else if bar < score && score <= 0 {

@@ -1,6 +1,8 @@
 //! Text on its way out: references replaced, white space folded, blocks on lines: `fold_blocks` and `_fold` of the
 //! reference, done while the text is read.
 
+use std::ops::Range;
+
 use crate::bytes::{self, is_space, is_wide_space, sequence_length};
 use crate::references::reference;
 use crate::sixteen::Sixteen;
@@ -69,6 +71,11 @@ impl Flow {
     #[inline(always)]
     pub fn end_block(&mut self) {
         self.gap = Gap::Line;
+    }
+
+    /// Part the next word from the last one.
+    pub fn blank(&mut self) {
+        self.widen(Gap::Space);
     }
 
     #[inline(always)]
@@ -159,6 +166,51 @@ impl Flow {
                 place = self.special(text, place, how);
             }
         }
+    }
+
+    /// Append `source[start..end]` with a blank in place of what is a sign.
+    ///
+    /// The places of signs are ascending; those that end at `start` or before are taken off.
+    #[inline(always)]
+    pub fn push_shown<B: Bytes>(
+        &mut self,
+        source: &[u8],
+        start: usize,
+        end: usize,
+        how: Source,
+        signs: &mut &[Range<u32>],
+    ) {
+        if signs.first().is_none_or(|sign| sign.start as usize >= end) {
+            self.push_inline::<B>(source, start, end, how);
+        } else {
+            self.push_around(source, start, end, how, signs, |flow, _| flow.blank());
+        }
+    }
+
+    /// Append `source[start..end]`, and give each sign in it to `of_sign`.
+    #[inline(never)]
+    pub fn push_around(
+        &mut self,
+        source: &[u8],
+        mut start: usize,
+        end: usize,
+        how: Source,
+        signs: &mut &[Range<u32>],
+        mut of_sign: impl FnMut(&mut Self, Range<usize>),
+    ) {
+        while let Some(sign) = signs.first().filter(|sign| (sign.start as usize) < end) {
+            let (from, to) = (start.max(sign.start as usize), end.min(sign.end as usize));
+            if from < to {
+                self.push(source, start, from, how);
+                of_sign(self, from..to);
+                start = to;
+            }
+            if sign.end as usize > end {
+                break;
+            }
+            *signs = &signs[1..];
+        }
+        self.push(source, start, end, how);
     }
 
     /// Append what is neither a plain byte nor a space; gives the place behind it.

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use crate::apart::InlineTags;
 use crate::evidence::element_evidence;
-use crate::flow::Flow;
+use crate::flow::{Flow, Source};
+use crate::left_out::Kept;
 use crate::names::{self, properties, CLOSES, KINDS, KNOWN, NOTHING};
 use crate::said::{Remembered, Said};
 use crate::tokens::{mentions, Tag};
@@ -45,6 +46,10 @@ pub struct Block {
     pub pieces: Range<u32>,
     pub weight: u64,
     pub link_weight: u64,
+    /// Of the part in time elements.
+    pub time_weight: u64,
+    /// It has a link to a place on its own page.
+    pub is_local: bool,
     /// Of the leaf tag right before it.
     pub evidence: u8,
     pub is_heading: bool,
@@ -58,6 +63,8 @@ pub struct Outline {
     pub parents: Vec<u32>,
     pub evidence: Vec<u8>,
     pub blocks: Vec<Block>,
+    /// Places of signs in the flow, ascending: they are weighed, and not written.
+    pub signs: Vec<Range<usize>>,
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
     pub said: Remembered,
@@ -89,6 +96,9 @@ struct Begun {
     /// Weight of all that is before it.
     begin: u64,
     link_weight: u64,
+    time_weight: u64,
+    in_time: bool,
+    is_local: bool,
     evidence: u8,
     is_heading: bool,
     leaf: u32,
@@ -96,14 +106,25 @@ struct Begun {
 
 impl Begun {
     fn new(start: usize, piece: u32, begin: u64) -> Self {
-        Self { start, piece, begin, link_weight: 0, evidence: 0, is_heading: false, leaf: 0 }
+        Self {
+            start,
+            piece,
+            begin,
+            link_weight: 0,
+            time_weight: 0,
+            in_time: false,
+            is_local: false,
+            evidence: 0,
+            is_heading: false,
+            leaf: 0,
+        }
     }
 }
 
 struct Read<'a> {
     outline: &'a mut Outline,
     source: &'a [u8],
-    tags: &'a [Tag],
+    kept: Kept<'a>,
     flow: &'a mut Flow,
     reading: Reading,
 }
@@ -113,20 +134,22 @@ impl wide::Work for Read<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) {
-        self.outline.read_on::<B>(self.source, self.tags, self.flow, self.reading);
+        self.outline.read_on::<B>(self.source, self.kept, self.flow, self.reading);
     }
 }
 
 impl Outline {
     /// Read one page.
     #[inline(never)]
-    pub fn read(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, reading: Reading) {
-        wide::run(Read { outline: self, source, tags, flow, reading });
+    pub fn read(&mut self, source: &[u8], kept: Kept, flow: &mut Flow, reading: Reading) {
+        wide::run(Read { outline: self, source, kept, flow, reading });
     }
 
     #[inline(always)]
-    fn read_on<B: Bytes>(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow, how: Reading) {
+    fn read_on<B: Bytes>(&mut self, source: &[u8], kept: Kept, flow: &mut Flow, how: Reading) {
+        let Kept { tags, mut signs } = kept;
         flow.clear();
+        self.signs.clear();
         self.parents.clear();
         self.parents.push(0);
         self.evidence.clear();
@@ -142,21 +165,28 @@ impl Outline {
         self.customs.clear();
         self.apart_count = 0;
         let mut shown = Shown::with(how.noscript);
-        let mut in_link = false;
+        let (mut in_link, mut is_local) = (false, false);
         let mut leaf_height = usize::MAX;
         let mut reading = Begun::new(0, 0, 0);
         if let Some(how) = shown.text {
-            flow.push(source, 0, tags.first().map_or(source.len(), |tag| tag.start as usize), how);
+            let end = tags.first().map_or(source.len(), |tag| tag.start as usize);
+            self.push_signs(source, 0..end, how, &mut signs, flow);
         }
         for (number, tag) in tags.iter().enumerate() {
             let element = tag.name >> 1;
             let mut kind = kind_of(tag);
             let mut is_inline = false;
             match kind {
-                INLINE => is_inline = true,
+                INLINE => {
+                    is_inline = true;
+                    if element == names::NAME_TIME {
+                        reading.in_time = tag.name & 1 == 0;
+                    }
+                }
                 LINK => {
                     let attributes = tag.attributes(source);
                     in_link = attributes.get(1..5) == Some(b"href") || mentions(attributes, b"href");
+                    is_local = in_link && leads_within(attributes);
                     is_inline = true;
                 }
                 LINK_END => {
@@ -200,13 +230,38 @@ impl Outline {
             }
             let end = tags.get(number + 1).map_or(source.len(), |next| next.start as usize);
             if let Some(how) = shown.text {
-                flow.push_inline::<B>(source, tag.end as usize, end, how);
+                if signs.first().is_none_or(|sign| sign.start as usize >= end) {
+                    flow.push_inline::<B>(source, tag.end as usize, end, how);
+                } else {
+                    self.push_signs(source, tag.end as usize..end, how, &mut signs, flow);
+                }
             }
             if in_link {
                 reading.link_weight += flow.weight() - before;
+                reading.is_local |= is_local && flow.weight() != before;
+            }
+            if reading.in_time {
+                reading.time_weight += flow.weight() - before;
             }
         }
         self.end_block(&mut reading, tags.len(), flow);
+    }
+
+    /// Read a text, and note where its signs stand in the flow.
+    #[inline(never)]
+    fn push_signs(
+        &mut self,
+        source: &[u8],
+        text: Range<usize>,
+        how: Source,
+        signs: &mut &[Range<u32>],
+        flow: &mut Flow,
+    ) {
+        flow.push_around(source, text.start, text.end, how, signs, |flow, sign| {
+            let before = flow.bytes().len();
+            flow.push(source, sign.start, sign.end, how);
+            self.signs.push(before..flow.bytes().len());
+        });
     }
 
     /// End the block that is being read at a tag, and begin the next one.
@@ -222,6 +277,8 @@ impl Outline {
                 pieces: reading.piece..next,
                 weight,
                 link_weight: reading.link_weight,
+                time_weight: reading.time_weight,
+                is_local: reading.is_local,
                 evidence: reading.evidence,
                 is_heading: reading.is_heading,
                 leaf: reading.leaf,
@@ -257,6 +314,19 @@ impl Outline {
         self.open_count[name as usize] -= 1;
         self.apart_count -= usize::from(is_inline_name(name));
         Some(name)
+    }
+
+    /// Which elements are preformatted or lie in one that is; empty if there is none.
+    pub fn preformatted(&self) -> Vec<bool> {
+        let is_own = |&(name, _): &(u32, u32)| properties(name << 1) & names::PREFORMATTED != 0;
+        if !self.tags[1..].iter().any(is_own) {
+            return Vec::new();
+        }
+        let mut found = vec![false; self.tags.len()];
+        for element in 1..found.len() {
+            found[element] = is_own(&self.tags[element]) || found[self.parents[element] as usize];
+        }
+        found
     }
 
     /// Whether the name of an element is not among the known ones.
@@ -309,6 +379,18 @@ impl Outline {
         }
         while self.pop().is_some_and(|closed| closed != element) {}
     }
+}
+
+/// Whether a link leads to a place on its own page.
+#[inline(always)]
+fn leads_within(attributes: &[u8]) -> bool {
+    const NAME: &[u8] = b"href=";
+    let is_at = |place: usize| attributes[place..].get(..NAME.len()).is_some_and(|it| it.eq_ignore_ascii_case(NAME));
+    let start = if attributes.len() > 1 && is_at(1) { Some(1) } else { (0..attributes.len()).find(|&at| is_at(at)) };
+    let Some(start) = start else { return false };
+    let value = &attributes[start + NAME.len()..];
+    let value = value.strip_prefix(b"\"").or(value.strip_prefix(b"'")).unwrap_or(value);
+    value.starts_with(b"#")
 }
 
 /// Whether an element has the name of an inline one.

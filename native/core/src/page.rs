@@ -1,6 +1,7 @@
 //! What a page declares, its headings and its links: `tests/reference/page.py`.
 
 use crate::flow::{fold_line, Flow, Source};
+use crate::left_out::Kept;
 use crate::names::{self, properties};
 use crate::references;
 use crate::tokens::{each_attribute, Tag};
@@ -77,13 +78,15 @@ fn note(slot: &mut Option<String>, text: Option<String>) {
     }
 }
 
-/// Text between two places of the tag list, folded to a line.
-fn text_between(source: &[u8], tags: &[Tag], first: usize, last: usize, flow: &mut Flow) -> String {
+/// Text between two places of the tag list without signs, folded to a line.
+fn text_between(source: &[u8], kept: Kept, first: usize, last: usize, flow: &mut Flow) -> String {
+    let Kept { tags, signs } = kept;
+    let mut signs = &signs[signs.partition_point(|sign| sign.end <= tags[first].end)..];
     flow.clear();
     for number in first + 1..=last {
         let start = tags[number - 1].end as usize;
         let end = tags.get(number).map_or(source.len(), |tag| tag.start as usize);
-        flow.push(source, start, end, Source::Text);
+        flow.push_around(source, start, end, Source::Text, &mut signs, |flow, _| flow.blank());
         if number < last && is_break(&tags[number]) {
             flow.end_block();
         }
@@ -97,18 +100,10 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
     let mut meta = Meta::default();
     let mut declared = Declared::default();
     let mut hidden_depth = 0usize;
-    let (mut heading, mut anchor) = (None, None);
+    let mut anchor = None;
     let mut href = String::new();
-    let mut end_heading = |heading: usize, number: usize, flow: &mut Flow| {
-        let text = text_between(source, tags, heading, number, flow);
-        if !text.is_empty() {
-            if !declared.headings.is_empty() {
-                declared.headings.push('\n');
-            }
-            declared.headings.push_str(&text);
-        }
-    };
-    let wanted = names::HIDDEN | names::HEADING | names::DECLARING | if links { names::LINKING } else { 0 };
+    let all = Kept { tags, signs: &[] };
+    let wanted = names::HIDDEN | names::DECLARING | if links { names::LINKING } else { 0 };
     for (number, tag) in tags.iter().enumerate() {
         let kind = properties(tag.name);
         if kind & wanted == 0 {
@@ -117,18 +112,13 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
         let (element, is_end) = (tag.name >> 1, tag.name & 1 == 1);
         if kind & names::HIDDEN != 0 {
             hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
-        } else if kind & names::HEADING != 0 {
-            if let Some(first) = heading.take() {
-                end_heading(first, number, flow);
-            }
-            heading = (!is_end && hidden_depth == 0).then_some(number);
         } else if kind & names::LINKING != 0 {
             if element == names::NAME_AREA && is_end {
                 continue;
             }
             if element == names::NAME_A {
                 if let Some(first) = anchor.take() {
-                    declared.links.push((std::mem::take(&mut href), text_between(source, tags, first, number, flow)));
+                    declared.links.push((std::mem::take(&mut href), text_between(source, all, first, number, flow)));
                 }
             }
             if !is_end && hidden_depth == 0 {
@@ -154,11 +144,8 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
             declare(&mut meta, element, tag.attributes(source));
         }
     }
-    if let Some(first) = heading {
-        end_heading(first, tags.len(), flow);
-    }
     if let Some(first) = anchor {
-        declared.links.push((href, text_between(source, tags, first, tags.len(), flow)));
+        declared.links.push((href, text_between(source, all, first, tags.len(), flow)));
     }
     declared.title = meta.title.filter(|title| !title.is_empty()).or(meta.og_title).unwrap_or_default();
     declared.description = meta.description.or(meta.og_description).or(meta.twitter_description).unwrap_or_default();
@@ -166,6 +153,37 @@ pub fn read(source: &[u8], tags: &[Tag], links: bool, flow: &mut Flow) -> Declar
     declared.lang = meta.lang.or(meta.content_language).unwrap_or_default();
     declared.canonical = meta.canonical.unwrap_or_default();
     declared
+}
+
+/// Text of the headings, one a line.
+#[inline(never)]
+pub fn headings(source: &[u8], kept: Kept, flow: &mut Flow) -> String {
+    let mut headings = String::new();
+    let mut hidden_depth = 0usize;
+    let mut heading = None;
+    for (number, tag) in kept.tags.iter().enumerate() {
+        let kind = properties(tag.name);
+        let is_end = tag.name & 1 == 1;
+        if kind & names::HIDDEN != 0 {
+            hidden_depth = if is_end { hidden_depth.saturating_sub(1) } else { hidden_depth + 1 };
+        } else if kind & names::HEADING != 0 {
+            if let Some(first) = heading.take() {
+                push_line(&mut headings, &text_between(source, kept, first, number, flow));
+            }
+            heading = (!is_end && hidden_depth == 0).then_some(number);
+        }
+    }
+    if let Some(first) = heading {
+        push_line(&mut headings, &text_between(source, kept, first, kept.tags.len(), flow));
+    }
+    headings
+}
+
+fn push_line(lines: &mut String, line: &str) {
+    if !lines.is_empty() && !line.is_empty() {
+        lines.push('\n');
+    }
+    lines.push_str(line);
 }
 
 /// Note what one html, meta or link tag declares.

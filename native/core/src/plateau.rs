@@ -1,8 +1,8 @@
 //! The tag plateau of a page, the span with few tags in it and many outside: `tests/reference/plateau.py`.
 
 use crate::flow::Flow;
+use crate::left_out::Kept;
 use crate::names::NOTHING;
-use crate::tokens::Tag;
 use crate::visible::Shown;
 use crate::words::Words;
 
@@ -18,7 +18,8 @@ pub struct Plateau {
 }
 
 /// Find the tag plateau of a page.
-pub fn plateau(source: &[u8], tags: &[Tag]) -> Plateau {
+pub fn plateau(source: &[u8], kept: Kept) -> Plateau {
+    let Kept { tags, mut signs } = kept;
     let mut found = Plateau { tags: vec![0], ..Plateau::default() };
     found.tags.extend(tags.iter().map(|tag| u32::from(tag.name != NOTHING)));
     let (mut flow, mut words, mut shown) = (Flow::default(), Words::default(), Shown::with(false));
@@ -33,7 +34,8 @@ pub fn plateau(source: &[u8], tags: &[Tag]) -> Plateau {
             start = tag.end as usize;
         }
         if let Some(how) = shown.text {
-            flow.push(source, start, tags.get(number).map_or(source.len(), |tag| tag.start as usize), how);
+            let end = tags.get(number).map_or(source.len(), |tag| tag.start as usize);
+            flow.push_around(source, start, end, how, &mut signs, |flow, _| flow.blank());
         }
         words.cut(flow.bytes());
         found.words.push(words.ends().len() as u32);

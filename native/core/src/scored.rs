@@ -4,22 +4,24 @@ use memchr::memmem;
 
 use crate::around::Around;
 use crate::bytes;
-use crate::combined::{self, Combined, LITTLE_WEIGHT};
+use crate::combined::{self, Combined, LITTLE_WEIGHT, SOLID_WEIGHT};
 use crate::evidence::{ADVERT, MAIN, WHOLE};
 use crate::flow::{Flow, Source};
+use crate::left_out::Kept;
 use crate::marks::Marks;
-use crate::names::{NAME_NOSCRIPT, NAME_TITLE};
+use crate::names::{NAME_DD, NAME_DL, NAME_LI, NAME_NOSCRIPT, NAME_TD, NAME_TH, NAME_TITLE};
 use crate::numbers::Numbers;
 use crate::outline::{Block, Outline, Reading};
 use crate::phrases::{self, OF_CONSENT};
 use crate::said::Remembered;
-use crate::stamps::is_stamp;
+use crate::stamps::{is_by, stamp_of, Stamp};
 use crate::strays::Strays;
 use crate::tables::scorecard::{
     AMOUNT, ANY, FIFTH, HEADING_BEFORE, LIKE, LIKES, NEIGHBOUR, NEIGHBOUR_FATE, NOTHING, PLACE, REPEATED, SAME_ELEMENT,
     SENTENCE, SENTENCE_ENDS, SHAPE, SHARE, SIZES, TAKEN_WEIGHTS, TITLE, WORDS,
 };
-use crate::tokens::Tag;
+use crate::teasers;
+use crate::tokens::{mentions, Tag};
 
 const FEW_SOLID: usize = 16;
 const WRAPPER_SHARE: (u64, u64) = (19, 20);
@@ -31,6 +33,26 @@ const CHANCES: (i32, i32) = (-200, 300);
 const COPY_WEIGHT: u64 = 40;
 const STAMP_WEIGHT: u64 = 48;
 const STAMP_SHARE: u64 = 5;
+const DATUM_WEIGHT: u64 = 400;
+const WRITER_WEIGHT: u64 = 120;
+const BYLINE_WEIGHT: u64 = 60;
+const HEADING_REACH: usize = 4;
+const WRITER_NAMES: [&str; 14] = [
+    "author",
+    "byline",
+    "posted",
+    "publish",
+    "timestamp",
+    "dateline",
+    "pubdate",
+    "post-date",
+    "entry-date",
+    "article-date",
+    "post-meta",
+    "entry-meta",
+    "article-meta",
+    "postmeta",
+];
 const TITLE_SHARE: usize = 5;
 const TITLE_WORD_CHARACTERS: usize = 4;
 const TITLE_WEIGHT: u64 = 8;
@@ -78,6 +100,8 @@ pub struct Scored {
     around: Around,
     alike: Alike,
     strays: Strays,
+    /// Where in the text the blocks begin that are teasers.
+    teasers: Vec<usize>,
     /// Of each block, and of two blocks that are not there before the first and behind the last.
     traits: Vec<Traits>,
     /// Of each block: which of the kinds of words in `WORDS` it has, as bits.
@@ -142,6 +166,8 @@ pub struct Found {
     pub chosen: Vec<usize>,
     /// The bar.
     pub bar: i32,
+    /// Whether the title names none of it, so that all that is not boilerplate counts.
+    pub is_doubtful: bool,
 }
 
 /// The text of the first title element, folded.
@@ -175,32 +201,34 @@ struct Traits {
 }
 
 /// Main content of a page, in `flow`.
-pub fn scored(source: &[u8], tags: &[Tag], buffers: &mut Scored, flow: &mut Flow) {
-    buffers.main(source, tags, flow);
+pub fn scored(source: &[u8], kept: Kept, buffers: &mut Scored, flow: &mut Flow) {
+    buffers.main(source, kept, flow);
 }
 
 impl Scored {
     /// Main content of a page, in `flow`; gives the numbers of its blocks, and how the page was read.
-    pub fn main(&mut self, source: &[u8], tags: &[Tag], flow: &mut Flow) -> (Vec<usize>, Reading) {
-        self.read_title(source, tags, flow);
-        let (taken, reading) = self.read(source, tags);
+    pub fn main(&mut self, source: &[u8], kept: Kept, flow: &mut Flow) -> (Vec<usize>, Reading) {
+        self.read_title(source, kept.tags, flow);
+        let (taken, reading) = self.read(source, kept);
         let found = self.find::<false>(taken, flow);
-        let kept = self.combined.without_stamps(found.blocks);
+        let kept = self.without_rest(found.blocks);
         self.combined.write(&kept, flow);
         (kept, reading)
     }
 
     /// Step 1: the page, the numbers of the blocks that `combined` takes, and how the page was read.
-    pub fn read(&mut self, source: &[u8], tags: &[Tag]) -> (Vec<usize>, Reading) {
+    pub fn read(&mut self, source: &[u8], kept: Kept) -> (Vec<usize>, Reading) {
         let plain = Reading { noscript: false, apart: true };
         let shown = Reading { noscript: true, apart: true };
-        let taken = self.take(source, tags, plain);
-        if weigh(&self.combined.page, &taken) < LITTLE_WEIGHT && tags.iter().any(|tag| tag.name == NAME_NOSCRIPT << 1) {
-            let of_shown = self.take(source, tags, shown);
+        let taken = self.take(source, kept, plain);
+        if weigh(&self.combined.page, &taken) < LITTLE_WEIGHT
+            && kept.tags.iter().any(|tag| tag.name == NAME_NOSCRIPT << 1)
+        {
+            let of_shown = self.take(source, kept, shown);
             if weigh(&self.combined.page, &of_shown) >= LITTLE_WEIGHT {
                 return (of_shown, shown);
             }
-            return (self.take(source, tags, plain), plain);
+            return (self.take(source, kept, plain), plain);
         }
         (taken, plain)
     }
@@ -214,12 +242,73 @@ impl Scored {
         let blocks = if chosen.is_empty() { taken.clone() } else { chosen.clone() };
         let is_doubtful = may_be_doubtful && self.is_of_another(&blocks, flow);
         let blocks = if is_doubtful { combined::lenient(&self.combined.page) } else { blocks };
-        Found { blocks, taken, chosen, bar }
+        Found { blocks: self.with_preformatted(self.with_dates(blocks)), taken, chosen, bar, is_doubtful }
+    }
+
+    /// Main content with the dates and times of lists and tables among it, and the short block before each.
+    fn with_dates(&self, mut found: Vec<usize>) -> Vec<usize> {
+        let page = &self.combined.page;
+        let (Some(&first), Some(&last)) = (found.first(), found.last()) else { return found };
+        let is_short = |number: usize| {
+            let block = &page.blocks[number];
+            let is_text = !block.is_heading && block.link_weight == 0 && block.weight <= STAMP_WEIGHT;
+            is_text && matches!(page.tags[block.owner as usize].0, NAME_DL | NAME_DD | NAME_TD | NAME_TH | NAME_LI)
+        };
+        let mut more = Vec::new();
+        for number in (first..=last).filter(|&number| is_short(number)) {
+            let stamp = stamp_of(self.combined.text(), page.blocks[number].text.clone());
+            let is_date = stamp.is_some_and(|stamp| !stamp.is_counted && !stamp.is_told);
+            if is_date && found.binary_search(&number).is_err() {
+                if number > first && is_short(number - 1) {
+                    more.push(number - 1);
+                }
+                more.push(number);
+            }
+        }
+        if !more.is_empty() {
+            found.append(&mut more);
+            found.sort_unstable();
+            found.dedup();
+        }
+        found
+    }
+
+    /// Main content with the preformatted blocks among it, and those right behind it, that say more than numbers.
+    fn with_preformatted(&self, found: Vec<usize>) -> Vec<usize> {
+        let page = &self.combined.page;
+        let preformatted = page.preformatted();
+        if preformatted.is_empty() || found.is_empty() {
+            return found;
+        }
+        let is_within = |number: usize| preformatted[page.blocks[number].owner as usize];
+        let may_be = |&number: &usize| {
+            let text = &self.combined.text()[page.blocks[number].text.clone()];
+            let says_more = text.iter().any(|byte| byte.is_ascii_alphabetic() || *byte >= 0x80);
+            is_within(number) && says_more && self.first[number].0 as usize == number
+        };
+        let last = found[found.len() - 1];
+        let behind = (last + 1..page.blocks.len()).take_while(|&number| is_within(number));
+        let mut all: Vec<usize> = (found[0]..=last).chain(behind).filter(may_be).chain(found).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Numbers of the blocks that are written, without stamps; long sentences that repeat are signs from now on.
+    pub fn without_rest(&mut self, found: Vec<usize>) -> Vec<usize> {
+        let kept = self.combined.without_stamps(found);
+        self.combined.leave_out_repeated(&kept);
+        kept
     }
 
     /// The page as it was read last, without what is never content.
     pub fn combined(&self) -> &Combined {
         &self.combined
+    }
+
+    /// Where in the text the blocks begin that are teasers, ascending.
+    pub fn teasers(&self) -> &[usize] {
+        &self.teasers
     }
 
     /// The score of each block.
@@ -238,8 +327,8 @@ impl Scored {
     }
 
     /// The blocks of a page that are not in elements that are never content; outlier blocks are among them.
-    pub fn not_never(&mut self, source: &[u8], tags: &[Tag], reading: Reading) -> &[Block] {
-        self.combined.read(source, tags, reading);
+    pub fn not_never(&mut self, source: &[u8], kept: Kept, reading: Reading) -> &[Block] {
+        self.combined.read(source, kept, reading);
         self.around.read(&self.combined.page);
         self.find_words();
         self.drop_never();
@@ -247,9 +336,10 @@ impl Scored {
     }
 
     /// The page without what is never content, and the numbers of the blocks that `combined` takes.
-    fn take(&mut self, source: &[u8], tags: &[Tag], reading: Reading) -> Vec<usize> {
-        self.not_never(source, tags, reading);
+    fn take(&mut self, source: &[u8], kept: Kept, reading: Reading) -> Vec<usize> {
+        self.not_never(source, kept, reading);
         self.drop_strays();
+        self.drop_teasers();
         combined::select(&self.combined.page, FEW_SOLID)
     }
 
@@ -448,13 +538,27 @@ impl Scored {
     fn drop_strays(&mut self) {
         let page = &mut self.combined.page;
         let strays = self.strays.find(page);
-        if strays.is_empty() {
+        self.drop_blocks(&strays);
+    }
+
+    /// Drop cards of other pages behind a story.
+    fn drop_teasers(&mut self) {
+        let teasers = teasers::find(&self.combined.page);
+        self.teasers.clear();
+        self.teasers.extend(teasers.iter().map(|&number| self.combined.page.blocks[number].text.start));
+        self.drop_blocks(&teasers);
+    }
+
+    /// Drop blocks by their numbers, ascending.
+    fn drop_blocks(&mut self, gone: &[usize]) {
+        if gone.is_empty() {
             return;
         }
+        let page = &mut self.combined.page;
         let mut kinds = 0..;
-        self.words.retain(|_| kinds.next().is_some_and(|number| strays.binary_search(&number).is_err()));
+        self.words.retain(|_| kinds.next().is_some_and(|number| gone.binary_search(&number).is_err()));
         let mut blocks = 0..;
-        page.blocks.retain(|_| blocks.next().is_some_and(|number| strays.binary_search(&number).is_err()));
+        page.blocks.retain(|_| blocks.next().is_some_and(|number| gone.binary_search(&number).is_err()));
     }
 
     fn find_first(&mut self) {
@@ -561,15 +665,114 @@ fn pair_bit(pair: &[u8]) -> (usize, u64) {
 impl Combined {
     /// Step 5.
     pub fn without_stamps(&self, mut found: Vec<usize>) -> Vec<usize> {
-        let is_stamp = |&number: &usize| {
+        let stamp = |number: usize| {
             let block = &self.page.blocks[number];
-            !block.is_heading && block.weight <= STAMP_WEIGHT && is_stamp(self.text(), block.text.clone())
+            let may_be = !block.is_heading && block.weight <= STAMP_WEIGHT;
+            may_be.then(|| stamp_of(self.text(), block.text.clone())).flatten()
         };
-        let stamps: Vec<usize> = found.iter().copied().filter(is_stamp).collect();
-        if !stamps.is_empty() && weigh(&self.page, &stamps) * STAMP_SHARE <= weigh(&self.page, &found) {
-            found.retain(|number| stamps.binary_search(number).is_err());
+        let stamps: Vec<Option<Stamp>> = found.iter().map(|&number| stamp(number)).collect();
+        if stamps.iter().all(Option::is_none) {
+            return found;
+        }
+        let dates = Dates {
+            page: &self.page,
+            text: self.text(),
+            sums: combined::subtree_sums(&self.page, self.page.blocks.iter().map(|block| block.weight)),
+            preformatted: self.page.preformatted(),
+            heading: found.iter().position(|&number| self.page.blocks[number].is_heading),
+        };
+        let gone: Vec<usize> = (0..found.len())
+            .filter(|&place| stamps[place].is_some_and(|stamp| dates.go(&found, &stamps, place, stamp)))
+            .map(|place| found[place])
+            .collect();
+        if !gone.is_empty() && weigh(&self.page, &gone) * STAMP_SHARE <= weigh(&self.page, &found) {
+            found.retain(|number| gone.binary_search(number).is_err());
         }
         found
+    }
+}
+
+/// What tells stamps that belong to the page's publication from dates that are text.
+struct Dates<'a> {
+    page: &'a Outline,
+    text: &'a [u8],
+    /// Of each element: the weight of what it holds.
+    sums: Vec<u64>,
+    preformatted: Vec<bool>,
+    /// Place of the first heading among the found blocks.
+    heading: Option<usize>,
+}
+
+impl Dates<'_> {
+    /// Whether a stamp is left out.
+    fn go(&self, found: &[usize], stamps: &[Option<Stamp>], place: usize, stamp: Stamp) -> bool {
+        let (number, blocks) = (found[place], &self.page.blocks);
+        let block = &blocks[number];
+        if self.preformatted.get(block.owner as usize).is_some_and(|&is_within| is_within) {
+            return false;
+        }
+        if stamp.is_counted || stamp.is_told {
+            return true;
+        }
+        if self.is_datum(block) {
+            return false;
+        }
+        if self.names_writer(block) {
+            return true;
+        }
+        let is_bare = |place: usize| stamps.get(place).copied().flatten().is_some_and(Stamp::is_bare_date);
+        if !stamp.is_date || is_bare(place.wrapping_sub(1)) || is_bare(place + 1) {
+            return false;
+        }
+        if block.time_weight * 2 >= block.weight || self.is_near_heading(found, place) {
+            return true;
+        }
+        let beside = [2, 1].map(|step| number.checked_sub(step).map(|at| (at, step)));
+        let beside = beside.into_iter().flatten().chain([1, 2].map(|step| (number + step, step)));
+        beside.filter_map(|(at, step)| blocks.get(at).map(|block| (block, step))).any(|(other, step)| {
+            let is_of_link = other.is_heading && other.link_weight == other.weight;
+            is_of_link || (step == 1 && self.is_byline(other))
+        })
+    }
+
+    fn is_byline(&self, block: &Block) -> bool {
+        let text = &self.text[block.text.clone()];
+        let first = text.split(|&byte| byte == b' ').next().unwrap_or_default();
+        block.weight <= BYLINE_WEIGHT && !block.is_heading && (is_by(first) || self.names_writer(block))
+    }
+
+    /// Whether a block is in a small cell or entry of a table or a definition list, or all of an entry of a list.
+    fn is_datum(&self, block: &Block) -> bool {
+        let mut element = block.owner as usize;
+        let name = self.page.tags[element].0;
+        if name == NAME_DL || (name == NAME_LI && self.sums[element] == block.weight) {
+            return true;
+        }
+        while element != 0 {
+            let name = self.page.tags[element].0;
+            if matches!(name, NAME_TD | NAME_TH | NAME_DD) && self.sums[element] <= DATUM_WEIGHT {
+                return true;
+            }
+            element = self.page.parents[element] as usize;
+        }
+        false
+    }
+
+    /// Whether the tag before a block, or the small element around it, is named for who wrote, or when.
+    fn names_writer(&self, block: &Block) -> bool {
+        let owner = block.owner as usize;
+        let of_owner = if self.sums[owner] <= WRITER_WEIGHT { self.page.tags[owner].1 } else { 0 };
+        let sources = [block.leaf, of_owner].map(|attributes| self.page.said.source(attributes));
+        sources.into_iter().any(|source| WRITER_NAMES.iter().any(|name| mentions(source, name.as_bytes())))
+    }
+
+    /// Whether a block stands right before the first heading, or behind it with nothing but short blocks between.
+    fn is_near_heading(&self, found: &[usize], place: usize) -> bool {
+        let Some(heading) = self.heading else { return false };
+        let is_short = |&number: &usize| self.page.blocks[number].weight < SOLID_WEIGHT;
+        place + 1 >= heading
+            && place <= heading + HEADING_REACH
+            && (place <= heading || found[heading + 1..place].iter().all(is_short))
     }
 }
 

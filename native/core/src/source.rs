@@ -3,6 +3,7 @@
 use crate::combined::{self, Combined};
 use crate::explain::{self, Explained};
 use crate::flow::{Flow, Source as How};
+use crate::left_out::LeftOut;
 use crate::markdown::markdown;
 use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
 use crate::outline::{Outline, Reading};
@@ -36,13 +37,17 @@ impl Source {
     /// All visible text, one block a line.
     pub fn visible(&self) -> String {
         let mut flow = Flow::default();
-        visible(self.text.as_bytes(), &self.tags, &mut flow);
+        visible(self.text.as_bytes(), LeftOut::default().read(self.text.as_bytes(), &self.tags), &mut flow);
         text_of(&flow)
     }
 
     /// What the page declares, its headings and its links.
     pub fn declared(&self) -> Declared {
-        page::read(self.text.as_bytes(), &self.tags, true, &mut Flow::default())
+        let mut flow = Flow::default();
+        let mut declared = page::read(self.text.as_bytes(), &self.tags, true, &mut flow);
+        declared.headings =
+            page::headings(self.text.as_bytes(), LeftOut::default().read(self.text.as_bytes(), &self.tags), &mut flow);
+        declared
     }
 
     /// The address in the first `base` element that has one.
@@ -63,18 +68,20 @@ impl Source {
 
     /// The tag plateau.
     pub fn plateau(&self) -> Plateau {
-        plateau::plateau(self.text.as_bytes(), &self.tags)
+        plateau::plateau(self.text.as_bytes(), LeftOut::default().read(self.text.as_bytes(), &self.tags))
     }
 
     /// Each block of the page, with the decision of the extractor.
     pub fn explain(&self, extractor: Extractor) -> Vec<Explained> {
+        let mut left_out = LeftOut::default();
+        let kept = left_out.read(self.text.as_bytes(), &self.tags);
         match extractor {
-            Extractor::Scored => explain::of_scored(self.text.as_bytes(), &self.tags, &self.names),
-            Extractor::Combined => explain::of_combined(self.text.as_bytes(), &self.tags),
+            Extractor::Scored => explain::of_scored(self.text.as_bytes(), kept, &self.names),
+            Extractor::Combined => explain::of_combined(self.text.as_bytes(), kept),
             Extractor::Visible => {
-                let kept =
+                let shown =
                     |line: &str| Explained { text: line.to_owned(), is_kept: true, score: None, because: vec![] };
-                self.visible().lines().map(kept).collect()
+                self.visible().lines().map(shown).collect()
             }
         }
     }
@@ -82,23 +89,25 @@ impl Source {
     /// The page as Markdown, of the blocks that are its main text; None if no extractor gives this main text.
     pub fn markdown(&self, rule: &mut Scored, url: &str, text: &str) -> Option<String> {
         let source = self.text.as_bytes();
+        let mut left_out = LeftOut::default();
+        let text_tags = left_out.read(source, &self.tags);
         let mut flow = Flow::default();
         let written = |kept: &[usize], page: &Outline, noscript: bool| {
             let kept: Vec<_> = kept.iter().map(|&number| page.blocks[number].pieces.clone()).collect();
-            markdown(source, &self.tags, &kept, noscript, url, self.base().as_deref())
+            markdown(source, text_tags.tags, &kept, noscript, url, self.base().as_deref())
         };
-        let (kept, reading) = rule.main(source, &self.tags, &mut flow);
+        let (kept, reading) = rule.main(source, text_tags, &mut flow);
         if flow.bytes() == text.as_bytes() {
             return Some(written(&kept, &rule.combined().page, reading.noscript));
         }
         let mut page = Combined::default();
-        page.read(source, &self.tags, Reading::default());
+        page.read(source, text_tags, Reading::default());
         let kept = combined::select(&page.page, 0);
         page.write(&kept, &mut flow);
         if flow.bytes() == text.as_bytes() {
             return Some(written(&kept, &page.page, false));
         }
-        visible(source, &self.tags, &mut flow);
+        visible(source, text_tags, &mut flow);
         let all: Vec<usize> = (0..page.page.blocks.len()).collect();
         (flow.bytes() == text.as_bytes()).then(|| written(&all, &page.page, false))
     }
@@ -156,7 +165,8 @@ mod tests {
         let source = Source::new(&text.repeat(3));
         let (mut rule, mut flow) = (crate::scored::Scored::default(), Flow::default());
         rule.read_title(source.text.as_bytes(), &source.tags, &mut flow);
-        let (taken, _) = rule.read(source.text.as_bytes(), &source.tags);
+        let mut left_out = LeftOut::default();
+        let (taken, _) = rule.read(source.text.as_bytes(), left_out.read(source.text.as_bytes(), &source.tags));
         rule.find::<true>(taken, &mut flow);
         let mut sums = vec![crate::tables::scorecard::ANY; rule.scores().len()];
         for part in rule.parts() {

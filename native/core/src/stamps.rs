@@ -5,16 +5,53 @@ use std::sync::OnceLock;
 
 use crate::bytes;
 use crate::sixteen;
-use crate::tables::stamps::{BESIDE_WORDS, SIGN_WORDS};
+use crate::tables::stamps::{BESIDE_WORDS, COUNT_WORDS, DATE_WORDS, TOLD_WORDS};
 
 const YEAR_DIGITS: usize = 4;
+const REST_CHARACTERS: usize = 2;
+const NOT_MONTHS: [&str; 2] = ["年", "日"];
+const BY: [&str; 7] = ["by", "von", "par", "por", "di", "da", "door"];
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const SLOTS: usize = 1024;
+
+/// What a short text is that changes while the page says the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// It counts, or tells how long ago something was.
+    pub is_counted: bool,
+    /// It says that something was published then, or by whom.
+    pub is_told: bool,
+    /// It is one date and nothing else.
+    pub is_date: bool,
+}
+
+impl Stamp {
+    /// Whether it is a date that may be one of a list.
+    pub fn is_bare_date(self) -> bool {
+        self.is_date && !self.is_counted && !self.is_told
+    }
+}
+
+/// What a known word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Month,
+    /// Another word of a date.
+    Date,
+    Count,
+    Told,
+    Beside,
+}
+
+/// Whether a word, as it is written, is one that names a writer after it.
+pub fn is_by(word: &[u8]) -> bool {
+    BY.iter().any(|by| word.eq_ignore_ascii_case(by.as_bytes()))
+}
 
 /// Words of the tables by a key of their first eight bytes; a free slot has the key 0.
 struct Words {
     keys: [u64; SLOTS],
-    known: [(&'static str, bool); SLOTS],
+    known: [(&'static str, Kind); SLOTS],
 }
 
 /// The word's first eight bytes, ASCII letters in lower case, and its length.
@@ -32,16 +69,23 @@ fn slot_of(key: u64) -> usize {
 fn words() -> &'static Words {
     static TABLE: OnceLock<Words> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let mut table = Words { keys: [0; SLOTS], known: [("", false); SLOTS] };
-        for (words, is_sign) in [(&SIGN_WORDS[..], true), (&BESIDE_WORDS, false)] {
+        let mut table = Words { keys: [0; SLOTS], known: [("", Kind::Beside); SLOTS] };
+        let all = [
+            (&DATE_WORDS[..], Kind::Month),
+            (&COUNT_WORDS, Kind::Count),
+            (&TOLD_WORDS, Kind::Told),
+            (&BESIDE_WORDS, Kind::Beside),
+        ];
+        for (words, kind) in all {
             for word in words {
+                let kind = if NOT_MONTHS.contains(word) { Kind::Date } else { kind };
                 let key = key_of(word.as_bytes(), 0, word.len());
                 let mut slot = slot_of(key);
                 while table.keys[slot] != 0 {
                     slot = (slot + 1) % SLOTS;
                 }
                 table.keys[slot] = key;
-                table.known[slot] = (word, is_sign);
+                table.known[slot] = (word, kind);
             }
         }
         table
@@ -49,15 +93,15 @@ fn words() -> &'static Words {
 }
 
 impl Words {
-    /// Whether a word is a sign, where it is known, in small or capital ASCII letters.
+    /// What a word says, where it is known, in small or capital ASCII letters.
     #[inline(always)]
-    fn is_sign(&self, text: &[u8], start: usize, end: usize) -> Option<bool> {
+    fn kind(&self, text: &[u8], start: usize, end: usize) -> Option<Kind> {
         let key = key_of(text, start, end);
         let mut slot = slot_of(key);
         while self.keys[slot] != 0 {
-            let (word, is_sign) = self.known[slot];
+            let (word, kind) = self.known[slot];
             if self.keys[slot] == key && word.as_bytes().eq_ignore_ascii_case(&text[start..end]) {
-                return Some(is_sign);
+                return Some(kind);
             }
             slot = (slot + 1) % SLOTS;
         }
@@ -97,6 +141,7 @@ struct Numbers<'a> {
     /// What stood between that and the run of digits before it, and how many those were.
     before: (&'a [u8], usize),
     has_time: bool,
+    dates: usize,
 }
 
 impl<'a> Numbers<'a> {
@@ -108,7 +153,7 @@ impl<'a> Numbers<'a> {
             let has_year = self.before.1 == YEAR_DIGITS || count == YEAR_DIGITS;
             let is_date = between == b"/" || (matches!(between, b"-" | b".") && has_year);
             self.has_time |= between == b":" && last <= 2 && count == 2;
-            self.has_time |= is_date && between == self.before.0;
+            self.dates += usize::from(is_date && between == self.before.0);
             self.before = (between, last);
         }
         self.last = Some((end, count));
@@ -121,16 +166,19 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Whether a part of a text, valid UTF-8 and white space folded, is a stamp.
+/// What stamp a part of a text is, valid UTF-8 and white space folded; None if it is none.
 ///
 /// All of the text is given, as bytes behind the part can be read at once with it.
-pub fn is_stamp(text: &[u8], part: Range<usize>) -> bool {
+pub fn stamp_of(text: &[u8], part: Range<usize>) -> Option<Stamp> {
     if !has_digit(text, &part) {
-        return false;
+        return None;
     }
     let words = words();
     let mut numbers = Numbers::default();
-    let (mut known, mut total, mut has_sign) = (0, 0, false);
+    let (mut known, mut total, mut years, mut months) = (0, 0, 0, 0);
+    let (mut has_date, mut is_counted, mut is_told) = (false, false, false);
+    // How many runs were read, and whether the first one may have a writer behind it.
+    let (mut runs, mut is_by_first) = (0, false);
     let Range { start: mut place, end } = part;
     let within = &text[..end];
     while place < end {
@@ -142,6 +190,8 @@ pub fn is_stamp(text: &[u8], part: Range<usize>) -> bool {
             numbers.digits(text, start, place);
             known += place - start;
             total += place - start;
+            years += usize::from(place - start == YEAR_DIGITS);
+            runs += 1;
             continue;
         }
         let mut characters = 0;
@@ -159,15 +209,27 @@ pub fn is_stamp(text: &[u8], part: Range<usize>) -> bool {
         }
         numbers.letters();
         total += characters;
-        if let Some(is_sign) = words.is_sign(text, start, place) {
-            known += characters;
-            has_sign |= is_sign;
-        } else if total - known > known + (end - place) {
-            // What is left cannot make up for what is not known.
-            return false;
+        if runs == 0 {
+            is_by_first = is_by(&text[start..place]);
         }
+        if let Some(kind) = words.kind(text, start, place) {
+            known += characters;
+            has_date |= matches!(kind, Kind::Month | Kind::Date);
+            months += usize::from(kind == Kind::Month);
+            is_counted |= kind == Kind::Count;
+            is_told |= kind == Kind::Told;
+        } else {
+            is_told |= runs == 1 && is_by_first;
+            if total - known > known + (end - place) {
+                // What is left cannot make up for what is not known.
+                return None;
+            }
+        }
+        runs += 1;
     }
-    known * 2 >= total && (has_sign || numbers.has_time)
+    let has_sign = has_date || is_counted || numbers.has_time || numbers.dates != 0;
+    let is_date = months + numbers.dates == 1 && years <= 1 && total - known <= REST_CHARACTERS;
+    (known * 2 >= total && has_sign).then_some(Stamp { is_counted, is_told, is_date })
 }
 
 #[cfg(test)]
@@ -176,24 +238,26 @@ mod tests {
 
     #[test]
     fn every_word_is_known_in_any_case() {
-        for word in SIGN_WORDS.iter().chain(&BESIDE_WORDS) {
-            let is_sign = Some(SIGN_WORDS.contains(word));
+        let all = [(&DATE_WORDS[..], Kind::Month), (&COUNT_WORDS, Kind::Count), (&TOLD_WORDS, Kind::Told)];
+        let all = all.into_iter().chain([(&BESIDE_WORDS[..], Kind::Beside)]);
+        for (word, kind) in all.flat_map(|(words, kind)| words.iter().map(move |word| (word, kind))) {
+            let kind = Some(if NOT_MONTHS.contains(word) { Kind::Date } else { kind });
             for text in [word.to_string(), word.to_ascii_uppercase()] {
-                assert_eq!(words().is_sign(text.as_bytes(), 0, text.len()), is_sign);
+                assert_eq!(words().kind(text.as_bytes(), 0, text.len()), kind);
                 let longer = format!("{text}x");
-                assert_eq!(words().is_sign(longer.as_bytes(), 0, text.len()), is_sign);
+                assert_eq!(words().kind(longer.as_bytes(), 0, text.len()), kind);
             }
         }
-        assert_eq!(words().is_sign(b"septembra", 0, 9), None);
+        assert_eq!(words().kind(b"septembra", 0, 9), None);
     }
 
     #[test]
     fn dates_times_and_counts_are_stamps() {
         for text in ["Brian, October 1, 2025, 12:57pm", "3 DAYS AGO", "12 replies", "2025-10-01", "1.10.2025", "3天前"]
         {
-            assert!(is_stamp(text.as_bytes(), 0..text.len()), "{text}");
+            assert!(stamp_of(text.as_bytes(), 0..text.len()).is_some(), "{text}");
             let longer = format!("x 7{text}8: ago");
-            assert!(is_stamp(longer.as_bytes(), 3..3 + text.len()), "{text}");
+            assert!(stamp_of(longer.as_bytes(), 3..3 + text.len()).is_some(), "{text}");
         }
         for text in [
             "10 hours",
@@ -204,9 +268,9 @@ mod tests {
             "yesterday",
             "2025 - 10 - 01",
         ] {
-            assert!(!is_stamp(text.as_bytes(), 0..text.len()), "{text}");
+            assert!(stamp_of(text.as_bytes(), 0..text.len()).is_none(), "{text}");
             let longer = format!("May 1, 2020: {text} 3 days ago");
-            assert!(!is_stamp(longer.as_bytes(), 13..13 + text.len()), "{text}");
+            assert!(stamp_of(longer.as_bytes(), 13..13 + text.len()).is_none(), "{text}");
         }
     }
 }

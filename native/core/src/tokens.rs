@@ -159,12 +159,13 @@ pub fn split(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
 fn split_on<B: Bytes>(source: &[u8], tags: &mut Vec<Tag>, names: &mut Names) {
     tags.clear();
     let mut openings = Openings::new(source);
+    let mut frames = None;
     let mut place = 0;
     while let Some(at) = openings.from::<B>(place).filter(|&at| at + 1 < source.len()) {
         let tag = match source[at + 1] {
-            byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names),
+            byte if byte.is_ascii_alphabetic() => element::<B>(source, at, at + 1, 0, names, &mut frames),
             b'/' if at + 2 == source.len() => return,
-            b'/' if source[at + 2].is_ascii_alphabetic() => element::<B>(source, at, at + 2, 1, names),
+            b'/' if source[at + 2].is_ascii_alphabetic() => element::<B>(source, at, at + 2, 1, names, &mut frames),
             b'!' if source[at + 2..].starts_with(b"--") => Tag::comment(at, comment_end(source, at + 4)),
             b'!' | b'?' | b'/' => Tag::comment(at, (find(b'>', source, at + 2) + 1).min(source.len())),
             _ => {
@@ -193,7 +194,14 @@ fn comment_end(source: &[u8], start: usize) -> usize {
 
 /// The tag whose name begins at `start`.
 #[inline(always)]
-fn element<B: Bytes>(source: &[u8], at: usize, start: usize, closing: u32, names: &mut Names) -> Tag {
+fn element<B: Bytes>(
+    source: &[u8],
+    at: usize,
+    start: usize,
+    closing: u32,
+    names: &mut Names,
+    frames: &mut Option<bool>,
+) -> Tag {
     let bytes = B::load(source, start);
     // What looks like an end of the name mostly is one.
     let likely = bytes.at_most(b' ') | bytes.equal(b'/') | bytes.equal(b'>') | 1 << (B::COUNT - 1);
@@ -214,7 +222,11 @@ fn element<B: Bytes>(source: &[u8], at: usize, start: usize, closing: u32, names
     let tag_name = number << 1 | closing;
     let mut end = content;
     if closing == 0 && names::properties(tag_name) & names::RAW != 0 {
-        end = if number == names::NAME_PLAINTEXT { source.len() } else { raw_end(source, content, name) };
+        end = match number {
+            names::NAME_PLAINTEXT => source.len(),
+            names::NAME_NOFRAMES if *frames.get_or_insert_with(|| has_frameset(source)) => content,
+            _ => raw_end(source, content, name),
+        };
     }
     Tag { start: at as u32, end: end as u32, attributes: attributes as u32, content: content as u32, name: tag_name }
 }
@@ -349,6 +361,14 @@ pub fn each_attribute<'a>(attributes: &'a [u8], mut found: impl FnMut(&'a [u8], 
             place = attribute_end(attributes, place, &mut found);
         }
     }
+}
+
+/// Whether a source has a frameset, so that its noframes elements are text for browsers without frames.
+#[inline(never)]
+fn has_frameset(source: &[u8]) -> bool {
+    const START: &[u8] = b"<frameset";
+    memchr::memchr_iter(b'<', source)
+        .any(|place| source[place..].get(..START.len()).is_some_and(|here| here.eq_ignore_ascii_case(START)))
 }
 
 /// The end of the content of the raw element of that name.

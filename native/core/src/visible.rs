@@ -1,6 +1,7 @@
 //! The extractor `visible`, and which parts of a page are shown: `tests/reference/page.py`.
 
 use crate::flow::{Flow, Source};
+use crate::left_out::Kept;
 use crate::names::{self, properties, NOTHING};
 use crate::tokens::Tag;
 use crate::wide::{self, Bytes};
@@ -66,7 +67,7 @@ pub fn is_break(tag: &Tag) -> bool {
 
 struct Visible<'a> {
     source: &'a [u8],
-    tags: &'a [Tag],
+    kept: Kept<'a>,
     flow: &'a mut Flow,
 }
 
@@ -75,24 +76,25 @@ impl wide::Work for Visible<'_> {
 
     #[inline(always)]
     fn on<B: Bytes>(self) {
-        visible_on::<B>(self.source, self.tags, self.flow);
+        visible_on::<B>(self.source, self.kept, self.flow);
     }
 }
 
 /// All visible text.
 #[inline(never)]
-pub fn visible(source: &[u8], tags: &[Tag], flow: &mut Flow) {
-    wide::run(Visible { source, tags, flow });
+pub fn visible(source: &[u8], kept: Kept, flow: &mut Flow) {
+    wide::run(Visible { source, kept, flow });
 }
 
 #[inline(always)]
-fn visible_on<B: Bytes>(source: &[u8], tags: &[Tag], flow: &mut Flow) {
+fn visible_on<B: Bytes>(source: &[u8], kept: Kept, flow: &mut Flow) {
     flow.clear();
+    let mut signs = kept.signs;
     let mut shown = Shown::with(false);
     let mut start = 0;
-    for tag in tags {
+    for tag in kept.tags {
         if let Some(how) = shown.text {
-            flow.push_inline::<B>(source, start, tag.start as usize, how);
+            flow.push_shown::<B>(source, start, tag.start as usize, how, &mut signs);
         }
         if is_break(tag) {
             flow.end_block();
@@ -104,6 +106,6 @@ fn visible_on<B: Bytes>(source: &[u8], tags: &[Tag], flow: &mut Flow) {
         start = tag.end as usize;
     }
     if let Some(how) = shown.text {
-        flow.push(source, start, source.len(), how);
+        flow.push_shown::<B>(source, start, source.len(), how, &mut signs);
     }
 }

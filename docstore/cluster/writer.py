@@ -1,0 +1,181 @@
+"""Writing groups of pages next to other writers.
+
+What judging a group reads is read ahead in few calls, because each read is a call to another machine.  Pages are judged
+as in any store, against the committed pages and the earlier ones of the group.  Then all pages are sent together, each
+as one conditional mutation; see `commit`.  A page that lost against another process is judged again, with the pages
+that it named, until none is left: so an answer is always about what was committed.  The verdicts come from the core;
+what a slot and a claim are is known in `commit` and `protocol` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from docstore.cluster.backend import BandBuckets
+from docstore.cluster.commit import Slot, SlotCommitter
+from docstore.cluster.engine import FirstQualifiers, HBaseEngine
+from docstore.dedup.buckets import TABLE as POSTINGS
+from docstore.dedup.comparable import REASON_BLANK, status_class
+from docstore.dedup.index import POINTER_SLICE, first_rows, index_query, text_row, titled_row
+from docstore.model.analysis import Analysis
+from docstore.model.capture import STORED_BODY
+from docstore.model.format import CAPTURE_FAMILY
+from docstore.model.pointers import PagePointer, text_number
+from docstore.model.types import PutResult, ReadSpec, RowMutations, VerdictKind
+from docstore.storage.engine import Plan
+from docstore.storage.port import Backend
+from docstore.storage.table import FIRST_RECORDS, Table
+from docstore.writing.batch import BATCH_ANCHORS, PAGES, Batch, View, Write, counts_of_writes
+from docstore.writing.encode import Encoder
+from docstore.writing.judge import Policies, judge
+from docstore.writing.prepare import Prepared
+from docstore.writing.writer import result_of, row_of
+
+
+class HBaseWriter:
+    """See `GroupWriter`.
+
+    Args:
+        opened: the backend.
+        engine: its engine, which reads ahead.
+        buckets: of its index.
+        table: of pages.
+        committer: of this process.
+        clock: microseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        opened: Backend,
+        engine: HBaseEngine,
+        buckets: BandBuckets,
+        table: Table,
+        committer: SlotCommitter,
+        clock: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._buckets = buckets
+        self._committer = committer
+        self._view = View(opened, table, clock, caches=True)
+        self._encoder = Encoder(opened.values, self._view)
+        committer.followers.add(self._view.follow)
+
+    def write(
+        self, pages: Sequence[Prepared], policies: Sequence[Policies]
+    ) -> tuple[list[PutResult], BaseException | None]:
+        """See `GroupWriter`."""
+        writes: dict[int, Write] = {}
+        waiting = list(range(len(pages)))
+        committed = 0
+        with self._committer.lock:
+            try:
+                while waiting:
+                    batch = _of_different_rows(pages, waiting)
+                    self._begin([pages[number] for number in batch])
+                    for number in batch:
+                        writes[number] = write = judge(pages[number], policies[number], self._view)
+                        self._view.add(write)
+                    lost = self._commit(self._view.batch)
+                    waiting = [n for n in waiting if n not in batch or writes[n].pointer in lost]
+                    committed = waiting[0] if waiting else len(pages)
+                    if lost:
+                        self._committer.wait()
+            except BaseException as error:
+                self._committer.drop_placed()
+                return [result_of(writes[number]) for number in range(committed)], error
+            finally:
+                self._view.clear()
+                self._engine.forget_ahead()
+        return [result_of(writes[number]) for number in range(len(pages))], None
+
+    def _begin(self, pages: Sequence[Prepared]) -> None:
+        """Begin a batch, and read ahead what judging its pages needs: rows and postings, then candidates."""
+        view = self._view
+        view.clear()
+        self._engine.forget_ahead()
+        rows = [
+            (page.row_key, ReadSpec((CAPTURE_FAMILY,), until=page.timestamp + 1, cell_limit=FIRST_RECORDS))
+            for page in pages
+            if not page.error
+        ]
+        judged = [page for page in pages if page.analysis is not None and not page.error]
+        analyses = [page.analysed for page in judged]
+        near = [analysis for analysis in analyses if analysis.text_checksum and len(analysis.band_keys)]
+        postings = first_rows(analyses) + self._buckets.rows_of(map(index_query, near))
+        self._engine.read_ahead(PAGES, rows, FirstQualifiers(POSTINGS, postings, POINTER_SLICE))
+        view.begin(pages)
+        self._buckets.read_ahead(map(index_query, near), view.postings)
+        pointers = self._candidates(analyses, near)
+        for page in judged:
+            previous = view.newest_before(page.row_key, page.timestamp)
+            if previous is not None and previous.checksum == page.analysed.body_checksum:  # its values are verified
+                pointers.append(PagePointer(previous.source, page.row_key))
+        # With their values: a page that a verdict names must be readable.
+        specs = [(row_key, ReadSpec(since=at, until=at + 1)) for at, row_key in dict.fromkeys(pointers)]
+        self._engine.read_ahead(PAGES, specs)
+
+    def _candidates(self, analyses: Sequence[Analysis], near: Sequence[Analysis]) -> list[PagePointer]:
+        """The pages that the index leads to; their rows of postings are read in few calls.
+
+        Args:
+            analyses: of the pages that are judged.
+            near: those whose texts are looked up by their bands.
+        """
+        index, new, select = self._view.index, self._view.postings, self._view.detector.candidates_to_read
+        proposed = (select(analysis, index.propose(analysis, new).numbers) for analysis in near)
+        rows = dict.fromkeys(text_row(number) for numbers in proposed for number in numbers)
+        index.read_rows(rows)
+        numbers = [(text_number(one.text_checksum), one.title) for one in analyses if one.text_checksum]
+        titled = [
+            titled_row(number, title)
+            for number, title in numbers
+            if index.first_pages([text_row(int.from_bytes(number, "big"))], new)
+        ]
+        index.read_rows(titled)
+        return index.first_pages(dict.fromkeys((*rows, *first_rows(analyses), *titled)), new)
+
+    def _commit(self, batch: Batch) -> set[PagePointer]:
+        """Write a batch; -> pages that lost."""
+        if not batch.writes and not batch.anchors:
+            return set()
+        encoded = self._encoder.encode(batch.writes)
+        plan = Plan(self._view.posting_rows())
+        plan.rows += (RowMutations(PAGES, row_key, cells) for row_key, cells in batch.anchors.items())
+        slots = [
+            _slot(write, row_of(write, encoded.columns), batch)
+            for write in batch.writes
+            if write.page.analysis is not None
+        ]
+        visits = [row_of(write, encoded.columns) for write in batch.writes if write.page.analysis is None]
+        lost = self._committer.commit_group(plan, slots, visits)
+        counts = Plan()
+        counts.counts = counts_of_writes(write for write in batch.writes if write.pointer not in lost)
+        self._committer.commit(counts)
+        return lost
+
+
+def _of_different_rows(pages: Sequence[Prepared], waiting: Sequence[int]) -> list[int]:
+    """The numbers of the first waiting pages, up to one whose row has a page before it: that has to be committed."""
+    rows: set[bytes] = set()
+    numbers: list[int] = []
+    anchors = 0
+    for number in waiting:
+        page = pages[number]
+        if page.row_key in rows or anchors >= BATCH_ANCHORS:
+            break
+        if not page.error:
+            rows.add(page.row_key)
+        anchors += len(page.anchors)
+        numbers.append(number)
+    return numbers
+
+
+def _slot(write: Write, row: RowMutations, batch: Batch) -> Slot:
+    """A page as it is written: a new page claims its body first."""
+    verdict = write.verdict
+    claim = b""
+    if verdict.kind is VerdictKind.NEW and verdict.reason != REASON_BLANK and verdict.stored == STORED_BODY:
+        claim = bytes((status_class(write.page.page.status),)) + write.page.analysed.body_checksum
+    named = (page for page in (verdict.of, write.contains) if page is not None)
+    needs = frozenset(page for page in named if page in batch.pages)
+    return Slot(write.pointer, row, claim, write.rewrites, needs)

@@ -1,0 +1,248 @@
+"""A batch: its pages may depend on each other, and it gives what the same pages give one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from memory_backend import MemoryBackend
+from pages import changed, page, words
+from stores import contents, stored_value
+
+import docstore
+from docstore import GCPolicy, Page, Policy, PutResult, Schema, StorageError, VerdictKind
+from docstore.dedup.kernel import Kernel
+from docstore.model import capture
+from docstore.model.capture import BODY, MAIN, StoredVerdict
+from docstore.model.format import CAPTURE_CONFIRMED, CAPTURE_REJECTED, CAPTURE_STORED
+from docstore.model.pointers import PagePointer
+from docstore.model.types import DUPLICATES, Durability, Previous
+from docstore.reports.check import check
+from docstore.storage.captures import CaptureRecord, LiveCapture, stored_capture
+from docstore.storage.values import INLINE_TAG
+from docstore.store import DocumentStore
+from docstore.tablets.layout import Layout
+from docstore.writing.judge import judge
+from docstore.writing.prepare import Prepared, Preparer
+
+T0 = 1_700_000_000_000_000
+NOW = T0 + 10_000_000_000
+HTML = (("Content-Type", "text/html"),)
+REFERENCES = dict.fromkeys(DUPLICATES, Policy.REFERENCE)
+LINK = b'<p><a href="https://z.example/%d">a link</a> to another page</p></body>'
+SCHEMAS = {
+    "keeps all": Schema(),
+    "one version": Schema(captures=GCPolicy(max_versions=1)),
+    "two versions, one body": Schema(captures=GCPolicy(max_versions=2), bodies=GCPolicy(max_versions=1)),
+    "by age": Schema(captures=GCPolicy(max_age_seconds=9_995)),
+    "weak checksum": Schema(checksum="crc32"),
+}
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No source counts as slow, so that a busy machine splits no batch."""
+    monkeypatch.setattr("docstore.writing.stream.GROUP_SECONDS", 1e9)
+
+
+def open_store(folder: Path, schema: Schema) -> DocumentStore:
+    return DocumentStore(Layout(folder).open(create=True, schema=schema), Durability.NONE, clock=lambda: NOW)
+
+
+def some_bodies() -> list[bytes]:
+    texts = [words(number, 120) for number in range(3)]
+    texts += [changed(text, number, 5) for number, text in enumerate(texts)]
+    texts += [texts[0] + words(9, 60), words(4, 30)]
+    bodies = [page(text, title) for text in texts for title in ("One", "Two")]
+    return [body.replace(b"</body>", LINK % (number % 3)) for number, body in enumerate(bodies)] + [b"", b"small"]
+
+
+def some_pages(source: random.Random, bodies: list[bytes]) -> list[Page]:
+    urls = [f"https://{name}.example/{number}" for name in "ab" for number in range(4)]
+    pages = []
+    for _ in range(source.randrange(2, 30)):
+        status = source.choice((200, 200, 200, 200, 404, 304))
+        body = b"" if status == 304 else source.choice(bodies)
+        at = T0 + source.randrange(12) * 1000
+        pages.append(Page(source.choice(urls), body, status, HTML, at, docno=source.choice(("", "D-1"))))
+    return pages
+
+
+def one_by_one(store: DocumentStore, pages: list[Page], **options: Any) -> list[PutResult]:
+    return [result for one in pages for result in store.put_pages([one], threads=1, **options)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_batch_gives_what_its_pages_give_one_by_one(tmp_path: Path, name: str, seed: int) -> None:
+    source = random.Random(f"{name} {seed}")
+    bodies = some_bodies()
+    with (
+        open_store(tmp_path / "batch", SCHEMAS[name]) as batch,
+        open_store(tmp_path / "single", SCHEMAS[name]) as single,
+    ):
+        for _ in range(8):
+            pages = some_pages(source, bodies)
+            policies = {kind: source.choice(list(Policy)) for kind in DUPLICATES}
+            policies[VerdictKind.CONTAINED] = source.choice((Policy.FLAG, Policy.REFERENCE))
+            options = {"policies": policies, "anchors": True, "keep_body": source.randrange(5) > 0}
+            commits = batch.committer.commits
+            assert list(batch.put_pages(pages, threads=1, **options)) == one_by_one(single, pages, **options)
+            assert batch.committer.commits <= commits + 1
+        assert contents(batch) == contents(single)
+        assert list(batch.opened.engine.scan("postings")) == list(single.opened.engine.scan("postings"))
+        assert batch.stats()["totals"] == single.stats()["totals"]
+        assert list(check(batch.opened)) == []
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_batch_that_failed_leaves_no_trace_in_later_verdicts(tmp_path: Path, name: str) -> None:
+    source, bodies = random.Random(name), some_bodies()
+    with open_store(tmp_path / "one", SCHEMAS[name]) as one, open_store(tmp_path / "two", SCHEMAS[name]) as two:
+        for _ in range(6):
+            pages, others = some_pages(source, bodies), some_pages(source, bodies)
+            engine = one.opened.engine
+            full = mock.patch.object(engine, "mutate_rows", side_effect=StorageError(28, "no room"))
+            with full, pytest.raises(StorageError):
+                list(one.put_pages(others, threads=1, policies=REFERENCES))
+            assert list(one.put_pages(pages, threads=1)) == list(two.put_pages(pages, threads=1))
+        assert contents(one) == contents(two)
+        assert list(check(one.opened)) == []
+
+
+def test_a_page_stored_by_reference_to_a_page_of_its_batch_shares_its_record(tmp_path: Path) -> None:
+    body = page(words(1, 300))
+    urls = [f"https://{name}.example/" for name in "abc"]
+    pages = [Page(url, body, 200, HTML, T0) for url in urls]
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        results = list(store.put_pages(pages, threads=1, policies={VerdictKind.EXACT: Policy.REFERENCE}))
+        assert [result.stored for result in results] == ["body", "reference", "reference"]
+        first, *others = (stored_value(store, url, BODY) for url in urls)
+        assert others == [first, first]
+        assert [row.cells[0].value for row in store.opened.engine.scan("bodies")].count(first) == 1
+        store.delete(urls[0])
+        store.compact()
+        assert [store.get(url).body for url in urls[1:]] == [body, body]  # type: ignore[union-attr]
+        assert list(check(store.opened)) == []
+
+
+def test_a_page_is_rejected_against_a_page_of_its_batch_only_while_that_is_current(tmp_path: Path) -> None:
+    body, other = page(words(1, 300)), page(words(2, 300))
+    pages = [
+        Page("https://a.example/1", body, 200, HTML, T0),
+        Page("https://a.example/2", body, 200, HTML, T0),
+        Page("https://a.example/1", other, 200, HTML, T0 + 1000),
+        Page("https://a.example/3", body, 200, HTML, T0),
+    ]
+    with docstore.open(tmp_path / "s", create=True, durability="none") as store:
+        results = list(store.put_pages(pages, threads=1, policies={VerdictKind.EXACT: Policy.REJECT}))
+        assert [result.stored for result in results] == ["body", "rejected", "body", "body"]
+        assert results[3].verdict.of_url == pages[0].url
+
+
+# --- the judge alone
+
+
+class Rows:
+    """A view of rows in a dictionary, which judges no page against other rows unless it is told the verdict."""
+
+    def __init__(
+        self, rows: Mapping[tuple[bytes, int], CaptureRecord] = {}, verdict: StoredVerdict | None = None
+    ) -> None:
+        self.rows = dict(rows)
+        self.verdict = verdict or StoredVerdict(VerdictKind.NEW, b"", 0, 0.0, "", b"", 0, 0, Previous.NONE, 0.0, "")
+        self.is_shown = True
+
+    def record(self, row_key: bytes, timestamp: int) -> CaptureRecord | None:
+        return self.rows.get((row_key, timestamp))
+
+    def newest_before(self, row_key: bytes, timestamp: int) -> LiveCapture | None:
+        times = [at for key, at in self.rows if key == row_key and at < timestamp]
+        return stored_capture(self.rows[row_key, max(times)]) if times else None
+
+    def verdict_of(self, row_key: bytes, record: CaptureRecord) -> StoredVerdict:
+        return capture.decode_verdict(record.columns[capture.VERDICT][1:])
+
+    def is_damaged(self, row_key: bytes, record: CaptureRecord) -> bool:
+        return False
+
+    def compare(self, prepared: Prepared) -> tuple[StoredVerdict, PagePointer | None, PagePointer | None]:
+        return self.verdict, None, self.verdict.of
+
+    def cell_value(self, pointer: PagePointer, column: capture.Column) -> bytes | None:
+        record = self.rows.get((pointer.row_key, pointer.timestamp))
+        return None if record is None else record.columns[column]
+
+    def is_current(self, pointer: PagePointer) -> bool:
+        return self.is_shown
+
+    def now(self) -> int:
+        return NOW
+
+
+def prepared(url: str, body: bytes, at: int = T0) -> Prepared:
+    (one,) = Preparer(Kernel("scored", 4, "blake3"), lambda: NOW).prepare([Page(url, body, 200, HTML, at)])
+    return one
+
+
+def judged(view: Rows, one: Prepared, policies: Mapping[VerdictKind, Policy] = {}) -> Any:
+    return judge(one, policies, view)  # type: ignore[arg-type]
+
+
+def test_a_judged_page_says_all_that_is_written() -> None:
+    body = page(words(1, 100))
+    write = judged(Rows(), prepared("https://a.example/", body))
+    assert write.record is not None and write.record.kind == CAPTURE_STORED
+    assert not {BODY, MAIN} & write.record.columns.keys()
+    whole = write.whole_record().columns
+    assert (whole[BODY], whole[MAIN]) == (INLINE_TAG + body, INLINE_TAG + write.page.analysed.main_bytes)
+    assert (write.record.timestamp, write.record.arrived, write.rewrites) == (T0, NOW, False)
+
+
+def test_the_same_bytes_confirm_and_come_to_the_next_free_time_if_they_differ() -> None:
+    body = page(words(1, 100))
+    first = judged(Rows(), prepared("https://a.example/", body))
+    view = Rows({(first.page.row_key, T0): first.whole_record()})
+    known = judged(view, prepared("https://a.example/", body))
+    assert (known.record, known.known_as) == (None, "body")
+    again = judged(view, prepared("https://a.example/", body, T0 + 5000))
+    assert (again.record.kind, again.record.confirms, again.verdict.stored) == (CAPTURE_CONFIRMED, T0, "confirmed")
+    view.rows[first.page.row_key, T0 + 5000] = again.record
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_shown", "stored"),
+    [
+        (Policy.FLAG, True, "body"),
+        (Policy.REFERENCE, True, "reference"),
+        (Policy.REJECT_ANY, True, "rejected"),
+        (Policy.REJECT_ANY, False, "body"),
+        (Policy.REJECT, True, "body"),  # of another host
+    ],
+)
+def test_a_policy_decides_how_a_duplicate_is_stored(policy: Policy, is_shown: bool, stored: str) -> None:
+    body = page(words(1, 100))
+    first = judged(Rows(), prepared("https://a.example/", body))
+    of = first.page.row_key
+    exact = StoredVerdict(VerdictKind.EXACT, of, T0, 1.0, "", b"", 1, 1, Previous.NONE, 0.0, "")
+    view = Rows({(of, T0): first.whole_record()}, exact)
+    view.is_shown = is_shown
+    write = judged(view, prepared("https://b.example/", body), {VerdictKind.EXACT: policy})
+    assert write.verdict.stored == stored
+    assert write.record.kind == (CAPTURE_REJECTED if stored == "rejected" else CAPTURE_STORED)
+
+
+def test_a_backend_that_gives_a_writer_is_written_through_it() -> None:
+    class Refusing(MemoryBackend):
+        def group_writer(self, *_: object) -> Any:
+            return self
+
+        def write(self, pages: list[Prepared], policies: object) -> tuple[list[PutResult], Exception]:
+            return [], StorageError(28, "no room")
+
+    with DocumentStore(Refusing(), Durability.NONE) as store, pytest.raises(StorageError, match="no room"):
+        store.put_page("https://a.example/", b"a page")
