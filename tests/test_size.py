@@ -19,8 +19,8 @@ import pytest
 from tools.size import batch_counts, calls_of, figures, lines_of_code, near_duplicate_put
 
 CEILINGS = {
-    "lines of code of docstore/": 39_480,
-    "lines of code of the core": 28_335,
+    "lines of code of docstore/": 39_490,
+    "lines of code of the core": 28_345,
     "files of docstore/": 182,
     "classes": 429,
     "record types": 209,
@@ -28,7 +28,7 @@ CEILINGS = {
     "files of a put": 37,
     "classes of a put": 48,
     "functions of a put": 229,
-    "caches of a put": 5,
+    "caches of a put": 4,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
     "lines of Rust": 15_450,

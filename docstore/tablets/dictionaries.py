@@ -175,10 +175,14 @@ class DictionaryFiles:
         return [bytes.fromhex(name) for name in names]
 
     def remove(self, checksums: Iterable[bytes]) -> None:
-        """Remove dictionaries without records, durably: they may have bytes of a purged page."""
+        """Remove dictionaries without records, durably, and what a crash left of others: both may have purged bytes."""
         for checksum in checksums:
             self._files.unlink(self._path(checksum))
             self._contents.drop(checksum)
+        with self._lock:  # no other thread is writing one
+            for name in self._files.names(self._folder):
+                if not name.endswith(DICTIONARY_SUFFIX):
+                    self._files.unlink(self._folder / name)
         self._files.sync_folder(self._folder)
 
     def _path(self, checksum: bytes) -> Path:
