@@ -28,7 +28,7 @@ CEILINGS = {
     "files of a put": 37,
     "classes of a put": 48,
     "functions of a put": 229,
-    "caches of a put": 4,
+    "caches of a put": 5,
     "LevelDB keys of a put": 4,
     "LevelDB keys of a group": 2,
     "lines of Rust": 15_450,
