@@ -32,7 +32,6 @@ from urllib.parse import urlsplit
 
 from docstore.archives.entries import BODY_LIMIT_BYTES, DamagedEntry, Entry, PageEntry, SkippedEntry
 from docstore.archives.export import (
-    NOT_MODIFIED,
     ExportReport,
     Selection,
     captures,
@@ -40,6 +39,7 @@ from docstore.archives.export import (
     iso_date,
     record_id,
 )
+from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT
 from docstore.archives.source import modified_micros
 from docstore.archives.wacz import surt
 from docstore.archives.warc import TRUNCATED_HEADER, parse_date
@@ -519,7 +519,6 @@ ROWS_READ: Final = 1024
 _BODIES: Final = ("body", "text")
 _TIMES: Final = ("timestamp", "date")
 _STRINGS: Final = ("url", "fetched_url", "ip", "payload_digest", "docno", "id", "crawl", "dump")
-_PLAIN_TEXT: Final[Headers] = (("Content-Type", "text/plain; charset=utf-8"),)
 _EXPECTED: Final = {
     **dict.fromkeys(_TIMES, "timestamps, dates, or ISO 8601 in strings"),
     **dict.fromkeys(_STRINGS, "strings"),
@@ -720,7 +719,7 @@ class _Rows:
         if body is None and status == NOT_MODIFIED:
             body = b""
         elif body is None:
-            body, headers = self._body("text", index), _PLAIN_TEXT
+            body, headers = self._body("text", index), PLAIN_TEXT
         if body is None:
             return SkippedEntry("no_body", offset)
         if len(body) > body_limit_bytes:

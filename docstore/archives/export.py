@@ -25,7 +25,7 @@ from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
 from docstore.archives.entries import Recorded
-from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, ORIGINAL_PREFIX, parse_fields
+from docstore.archives.http import ADDED_HEADER, ENCODING_HEADERS, NOT_MODIFIED, ORIGINAL_PREFIX, parse_fields
 from docstore.archives.warc import RECORDED_DIGEST, RECORDED_FAMILY, TRUNCATED_HEADER, parse_recorded
 from docstore.dedup.kernel import words
 from docstore.model import capture
@@ -44,7 +44,6 @@ if TYPE_CHECKING:  # types alone
     from docstore.attach import Store
 
 SOFTWARE = f"docstore {__version__}"
-NOT_MODIFIED = 304
 TOO_LATE = "its time is after the year 9999, which this format cannot write; Parquet can (--format parquet)"
 ROWS_AHEAD = 256
 """Rows whose newest captures are read by one call: with one request a row, a served store takes twice as long."""

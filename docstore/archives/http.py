@@ -42,6 +42,9 @@ MEMBERS_LIMIT = 10_000
 CODINGS_LIMIT = 5
 """Content codings of a body, as in curl: each may unpack all of it."""
 
+NOT_MODIFIED = 304
+PLAIN_TEXT: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
+"""Headers of a page whose file has its text alone."""
 ENCODING_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 """Headers that say how a body was sent.  An export has it decoded, so it renames those that do not match."""
 ORIGINAL_PREFIX = "X-Docstore-Original-"

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from docstore.archives.entries import DamagedEntry, Entry, PageEntry, ReadOptions, SkippedEntry
-from docstore.archives.http import Refused
+from docstore.archives.http import NOT_MODIFIED, PLAIN_TEXT, Refused
 from docstore.archives.source import Source
 from docstore.archives.warc import parse_date
 from docstore.model.capture import encode_note
 from docstore.model.types import Headers, Page
 
 JSON_LINES_START: Final = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{(?=[^\n]*"url"[ \t]*:|[^\n]{32768})')
-"""The first line is an object with a URL; a line that is longer than what detection sees counts, too."""
+"""The first line is an object with a URL.  If a line is longer than detection reads, its URL may come later."""
 FIELDS_NOTE: Final = "fields"
 """Name of the note with the fields that docstore has no place for."""
 
@@ -37,16 +37,14 @@ _COMPUTED: Final = ("verdict", "of_url", "similarity", "body_bytes")
 """Fields of an export that the store computes again."""
 _OTHERS: Final = ("html", "body_base64", "status", "headers", "ip", "payload_digest", "language_score")
 _TAKEN: Final = {*_URLS, *_TIMES, *_TEXTS, *_LANGUAGES, *_NUMBERS, *_CRAWLS, *_COMPUTED, *_OTHERS}
-_PLAIN_TEXT: Final[Headers] = (("Content-Type", "text/plain; charset=utf-8"),)
 _HTML: Final[Headers] = (("Content-Type", "text/html; charset=utf-8"),)
-_NOT_MODIFIED: Final = 304
 
 
 def read_json_lines(source: Source, options: ReadOptions = ReadOptions()) -> Iterator[Entry]:
     """Every line of a JSON Lines file, in order; damage is an entry, never an exception.
 
-    A page without a time gets that of the file, `Source.modified`.  The offset of an entry is that of its line; in a
-    compressed file that of its member, and reasons have the number of the line, the first one is 1.
+    A page without a time gets the time of the file, `Source.modified`.  The offset of an entry is where its line
+    begins, or in a compressed file where its member begins.  Reasons name the number of the line, counted from 1.
     """
     line_limit_bytes = 2 * options.body_limit_bytes  # base64 and escapes make a line longer than its body
     number = 0
@@ -120,13 +118,13 @@ def _page(fields: Mapping[str, Any], url: str, modified: int | None) -> Page | N
             raise Refused(f"body_base64 is not base64 ({error})") from error
     elif isinstance(fields.get("html"), str):
         body, headers = _utf8(fields["html"]), _typed(headers, _HTML)
-    elif status == _NOT_MODIFIED:
+    elif status == NOT_MODIFIED:
         body = b""
     else:
         text = next((fields[name] for name in _TEXTS if isinstance(fields.get(name), str)), None)
         if text is None:
             return None
-        body, headers = _utf8(text), _typed(headers, _PLAIN_TEXT)
+        body, headers = _utf8(text), _typed(headers, PLAIN_TEXT)
     return Page(
         url,
         body,
@@ -147,11 +145,11 @@ def _notes(fields: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
         score = fields.get("language_score")
         scored = {"score": score} if isinstance(score, int | float) else {}
         notes.append(("lang", encode_note("", {"lang": language, **scored})))
-    has_title = isinstance(fields.get("body_base64"), str) or isinstance(fields.get("html"), str)
+    has_body = isinstance(fields.get("body_base64"), str) or isinstance(fields.get("html"), str)
     rest = {
         name: value
         for name, value in fields.items()
-        if name not in _TAKEN and value not in (None, "") and not (name == "title" and has_title)
+        if name not in _TAKEN and value not in (None, "") and not (name == "title" and has_body)
     }
     if rest:
         notes.append((FIELDS_NOTE, encode_note("", rest)))

@@ -1,7 +1,6 @@
 """The types of the data model: cells, mutations, families, pages, verdicts; and which pages cannot be stored.  No I/O.
 
-The terms are Bigtable's.  Types are NamedTuples, because a cold `docstore get` would need as long to import
-`dataclasses` as to start Python.
+The terms are Bigtable's.  Types are NamedTuples, because a write makes many of them.
 
 Clients check pages here, too, before they send them.  Times out of range are refused, because seconds taken for
 microseconds are a time of 1970, and such a version is hidden by every other one; and a version of the far future stays

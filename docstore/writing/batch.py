@@ -566,9 +566,10 @@ class View(StoredPages):
         self.bases.follow(rows, known)
         absent = self.batch.absent
         for table, row_key, mutations in rows:
-            families = {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}  # DeleteRow names none
-            if table != PAGES or CAPTURE_FAMILY not in families:
+            if table != PAGES:
                 continue
+            if CAPTURE_FAMILY not in {getattr(one, "family", CAPTURE_FAMILY) for one in mutations}:
+                continue  # a delete of the whole row names no family
             absent.discard(row_key)
             if row_key in self._rows:
                 self._rows.drop(row_key)
