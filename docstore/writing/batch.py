@@ -581,7 +581,7 @@ COUNTED_REASONS = frozenset({REASON_CROWDED, REASON_DOUBTFUL, REASON_TITLE_MISMA
 """Reasons that make a verdict less sure; the other reasons say why there is no verdict."""
 
 
-def counts_of_writes(writes: Iterable[Write]) -> Counter[str]:
+def counts_of_writes(writes: Sequence[Write]) -> Counter[str]:
     """What pages and visits of a batch add to the totals of a store."""
     pages = [(write.verdict, len(write.page.page.body)) for write in writes if write.page.analysis is not None]
     return counts_of(pages, sum(write.page.analysis is None for write in writes))
