@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -35,7 +35,7 @@ from docstore.model.format import (
     MANIFEST_FAMILY,
     MANIFEST_QUALIFIER,
 )
-from docstore.model.types import Cell, DeleteRow, ReadSpec, RowMutations, SetCell
+from docstore.model.types import DeleteRow, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import value_name
 from docstore.storage.cache import LruCache
 from docstore.storage.engine import Engine, Plan
@@ -334,18 +334,18 @@ class SiteDictionaries:
 
     Args:
         files: the dictionaries, by checksum.
-        read_row: reads a row of a table; the row of a scope names its dictionary.
+        row_of_scope: gives the value of the row of a scope, which names its dictionary; None if there is no row.
         tablet_of: gives the number of the tablet of a row key.
     Attributes:
         unreadable: dictionaries that cannot be read; their scopes make new ones.
     """
 
     def __init__(
-        self, files: Contents, read_row: Callable[[str, bytes], Sequence[Cell]], tablet_of: Callable[[bytes], int]
+        self, files: Contents, row_of_scope: Callable[[bytes], bytes | None], tablet_of: Callable[[bytes], int]
     ) -> None:
         self.unreadable = UnreadableValues()
         self._files = files
-        self._read_row = read_row
+        self._row_of_scope = row_of_scope
         self._tablet_of = tablet_of
         self._scopes: OrderedDict[bytes, _Scope] = OrderedDict()
         self._sample_bytes = 0
@@ -464,12 +464,8 @@ class SiteDictionaries:
         if scope is not None:
             self._scopes.move_to_end(name)
             return scope
-        stored = self._read_row("meta", DICTIONARY_ROW_PREFIX + name)
-        if stored:
-            stage, checksum = stored[0].value[0], stored[0].value[1:]
-            scope = _Scope(checksum, stage)
-        else:
-            scope = _Scope(b"", 0)
+        stored = self._row_of_scope(DICTIONARY_ROW_PREFIX + name)
+        scope = _Scope(stored[1:], stored[0]) if stored else _Scope(b"", 0)
         self._scopes[name] = scope
         self._evict()
         return scope
@@ -533,6 +529,11 @@ class SiteDictionaries:
         return dictionary
 
 
+def row_of_scope(engine: Engine, row_key: bytes) -> bytes | None:
+    """The value of the row of a scope."""
+    return engine.value_at("meta", row_key, MANIFEST_FAMILY, MANIFEST_QUALIFIER, 0)
+
+
 def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, bytes]) -> Plan:
     """The plan that sets a tablet's dictionaries, and removes those of its sites."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
@@ -551,8 +552,8 @@ def plan_for_tablet(engine: Engine, tablet: Tablet, checksums: Mapping[Column, b
 def tablet_dictionaries(engine: Engine, tablet: Tablet) -> dict[Column, bytes]:
     """The checksums of a tablet's dictionaries, by column."""
     prefix = DICTIONARY_ROW_PREFIX + b"tablet " + tablet.number.to_bytes(8, "big")
-    cells = {column: engine.read_row("meta", prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
-    return {column: stored[0].value[1:] for column, stored in cells.items() if stored}
+    rows = {column: row_of_scope(engine, prefix + _COLUMN_NAMES[column]) for column in COLUMNS}
+    return {column: stored[1:] for column, stored in rows.items() if stored}
 
 
 def checksums_in_use(engine: Engine) -> Iterator[bytes]:

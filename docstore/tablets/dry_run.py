@@ -9,8 +9,9 @@ removed when it is closed; the lower store stays open.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from heapq import merge
 from itertools import groupby, islice
 from pathlib import Path
@@ -33,7 +34,7 @@ from docstore.storage.reports import CompactionReport, Problem
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries, row_of_scope
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.layout import LocalBackend
 from docstore.tablets.manifest import Manifest
@@ -78,9 +79,10 @@ class OverlayEngine:
             sorted({*upper, *lower})[:limit] if upper else lower for upper, lower in zip(uppers, lowers, strict=True)
         ]
 
-    def absent_rows(self, table: str, row_keys: Iterable[bytes]) -> set[bytes]:
+    def value_at(self, table: str, row_key: bytes, family: str, qualifier: bytes, timestamp: int) -> bytes | None:
         """See `Engine`."""
-        return self._lower.absent_rows(table, self._upper.absent_rows(table, row_keys))
+        upper = self._upper.value_at(table, row_key, family, qualifier, timestamp)
+        return self._lower.value_at(table, row_key, family, qualifier, timestamp) if upper is None else upper
 
     def scan(
         self, table: str, start: bytes = b"", end: bytes | None = None, spec: ReadSpec = EVERYTHING
@@ -214,7 +216,7 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
     dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries)
-    dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
+    dictionaries = SiteDictionaries(dictionary_files, partial(row_of_scope, engine), manifest.tablet_number)
     replaced = {
         "engine": engine,
         "bodies": bodies,

@@ -66,7 +66,7 @@ from docstore.storage.schema import META_FAMILY, SCHEMA_QUALIFIER, SCHEMA_ROW, d
 from docstore.storage.table import Table
 from docstore.tablets.codec import ValueCodec
 from docstore.tablets.commit import Committer
-from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries
+from docstore.tablets.dictionaries import DictionaryFiles, SiteDictionaries, row_of_scope
 from docstore.tablets.engines.leveldb import LevelDBEngine
 from docstore.tablets.leftovers import SetAside, list_set_aside
 from docstore.tablets.losses import (
@@ -423,7 +423,7 @@ class Layout:
             folder = self._path / DICTIONARY_DIRECTORY
             files.make_folder(folder)
             dictionary_files = DictionaryFiles(files, folder)
-            dictionaries = SiteDictionaries(dictionary_files, engine.read_row, manifest.tablet_number)
+            dictionaries = SiteDictionaries(dictionary_files, partial(row_of_scope, engine), manifest.tablet_number)
             values = LocalValues(bodies, ValueCodec(), dictionaries, base_rows.stored_value)
             reserve.take_back()
             if is_new:  # last, so that a crash during creation leaves no store

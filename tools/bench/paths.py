@@ -265,7 +265,7 @@ STAGES: tuple[tuple[str, tuple[tuple[object, str], ...]], ...] = (
         (
             (Bases, "at"),
             (Bases, "new_rows"),
-            (BaseRows, "value_of_likely_absent"),
+            (BaseRows, "cell_value"),
         ),
     ),
     (
