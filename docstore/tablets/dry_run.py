@@ -27,6 +27,7 @@ from docstore.model.format import (
 )
 from docstore.model.types import Cell, Durability, ReadSpec, RowMutations, SetCell
 from docstore.storage.bases import BaseRows
+from docstore.storage.cache import Memory
 from docstore.storage.engine import EVERYTHING, Engine, RunStorage, ScannedRow
 from docstore.storage.files import Files
 from docstore.storage.port import Backend
@@ -208,22 +209,24 @@ def open_overlay(lower: LocalBackend) -> Overlay:
     """Open a temporary overlay over an open store."""
     folder = tempfile.TemporaryDirectory(prefix="docstore-dry-run-")
     path = Path(folder.name)
-    upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True)
+    memory = Memory(lower.memory.limit_bytes // 2)
+    upper = LevelDBEngine(path / ENGINE_DIRECTORY, create=True, memory=memory)
     for name in (SEGMENT_DIRECTORY, DICTIONARY_DIRECTORY):
         lower.files.make_folder(path / name)
     engine = OverlayEngine(lower.engine, upper)
     bodies = OverlayBodies(lower.files, path / SEGMENT_DIRECTORY, lower.bodies)
     base_rows = BaseRows(engine)
     manifest = Manifest.load(engine)
-    dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries)
-    dictionaries = SiteDictionaries(dictionary_files, partial(row_of_scope, engine), manifest.tablet_number)
+    dictionary_files = DictionaryFiles(lower.files, path / DICTIONARY_DIRECTORY, lower.dictionaries, memory)
+    dictionaries = SiteDictionaries(dictionary_files, partial(row_of_scope, engine), manifest.tablet_number, memory)
     replaced = {
         "engine": engine,
+        "memory": memory,
         "bodies": bodies,
         "base_rows": base_rows,
         "manifest": manifest,
         "dictionaries": dictionary_files,
-        "values": LocalValues(bodies, ValueCodec(), dictionaries, base_rows.cell_value),
+        "values": LocalValues(bodies, ValueCodec(memory=memory), dictionaries, base_rows.cell_value, memory),
         "scratch": None,
         "reserve": Reserve(lower.files, path / RESERVE_FILE),
         "runs": lower.runs and RunStorage(upper, path / INDEX_DIRECTORY, lower.files),

@@ -35,7 +35,7 @@ from docstore.model.types import Mutation, Previous, RowMutations, SetCell, Verd
 from docstore.reading.index import kernel_of, open_buckets
 from docstore.storage.bases import LARGEST_BASE_BYTES, Base, BaseRows, value_name
 from docstore.storage.bases import TABLE as BASES
-from docstore.storage.cache import LruCache
+from docstore.storage.cache import LruCache, Memory
 from docstore.storage.captures import CaptureRecord, LiveCapture, decode_capture
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import NONE_PENDING, TIMESTAMP_STEP_MICROS, Pending, Table
@@ -131,14 +131,10 @@ class Batch:
         return len(self.writes) >= GROUP_PAGES or self.body_bytes >= GROUP_BYTES or self.anchor_count >= BATCH_ANCHORS
 
 
-ROWS_BYTES = 24 << 20
-"""Some 16,000 pages: nearly every candidate is one of the last pages of the same site."""
-ROW_BYTES = 600
+ROW_BYTES = 1600
 """Memory of a cached page without its cell values, roughly."""
-MAX_CACHED_BASE_ROWS = 16_384
-"""About 2 MB: most pages of a template are deltas against the same base."""
-BASES_BYTES = 48 << 20
-"""Of cached bodies and texts: most pages resemble recent ones."""
+BASE_ROW_BYTES = 128
+"""Memory of a cached row of a base.  Most pages of a template are deltas against the same base."""
 
 
 class Bases:
@@ -147,15 +143,16 @@ class Bases:
     Args:
         values: reads values.
         rows: of bases.
+        memory: shares for rows of bases, and for bodies and texts: most pages resemble recent ones.
         caches: cache these rows too; then `follow` must be told of each commit.
     """
 
-    def __init__(self, values: Values, rows: BaseRows, *, caches: bool) -> None:
+    def __init__(self, values: Values, rows: BaseRows, memory: Memory, *, caches: bool) -> None:
         self._values = values
         self._stored = rows
-        self._rows: LruCache[bytes, bytes] = LruCache(MAX_CACHED_BASE_ROWS if caches else 0)
+        self._rows: LruCache[bytes, bytes] = memory.cache("rows of bases", lambda row: BASE_ROW_BYTES, holds=caches)
         """Cell value of a base by name; b"" if there was no such row when the value was read."""
-        self._bases: LruCache[bytes, Base] = LruCache(BASES_BYTES, lambda base: len(base.raw))
+        self._bases: LruCache[bytes, Base] = memory.cache("bases", lambda base: len(base.raw))
         """By the cell value of a body or text: the base to use for a similar page.  `_rows` has the row of each, unless
         this object stored the value itself."""
         self._new: dict[bytes, bytes] = {}
@@ -331,6 +328,7 @@ class View(StoredPages):
         kernel: that pages are analysed with.
         index, detector, bases: over this view.
         now: gives the time.
+        memory: of the store.
 
     Args:
         opened: the backend.
@@ -342,19 +340,23 @@ class View(StoredPages):
     def __init__(self, opened: Backend, table: Table, now: Callable[[], int], *, caches: bool) -> None:
         super().__init__(table, opened.values)
         self.now = now
+        self.memory = opened.memory
         self.kernel = kernel_of(opened)
-        self.index = HashIndex(opened.engine, open_buckets(opened, table), caches=caches)
-        self.bases = Bases(opened.values, opened.base_rows, caches=caches)
+        self.index = HashIndex(opened.engine, open_buckets(opened, table), opened.memory if caches else None)
+        self.bases = Bases(opened.values, opened.base_rows, opened.memory, caches=caches)
         schema = opened.schema
-        self.detector = Detector(self.index, self.kernel, self, Thresholds.of(schema), title_rule=schema.title_rule)
+        thresholds = Thresholds.of(schema)
+        self.detector = Detector(
+            self.index, self.kernel, self, thresholds, title_rule=schema.title_rule, memory=opened.memory
+        )
         self.batch = Batch()
         self._times: TakenTimes | None = None  # made when needed: few rows have long runs of taken times
         self._caches = caches
-        self._is_alone = opened.engine.caps.single_writer
         self._collects = table.collects_captures or table.collects_bodies
-        cached_bytes = ROWS_BYTES if caches and not table.ages_captures else 0
-        self._rows: LruCache[bytes, dict[int, StoredPage]] = LruCache(
-            cached_bytes, lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()])
+        self._rows: LruCache[bytes, dict[int, StoredPage]] = opened.memory.cache(
+            "pages",
+            lambda row: sum([ROW_BYTES + sum(map(len, page.columns.values())) for page in row.values()]),
+            holds=caches and not table.ages_captures,
         )
         """Committed pages of recent rows, by time.  Filled only under the commit lock, so that no commit comes between
         a read and its fill."""

@@ -54,6 +54,7 @@ from docstore.model.types import (
     RowMutations,
     SetCell,
 )
+from docstore.storage.cache import Memory
 from docstore.storage.engine import (
     EVERYTHING,
     Caps,
@@ -271,8 +272,7 @@ _CAPTURES = PAGES, CAPTURE_FAMILY
 _TABLES = {table: (tag, BARE_TABLES.get(table)) for table, tag in TABLE_TAGS.items()}
 _COPY_PAIRS = 1000
 _LARGEST_CELL_BYTES = 1 << 20
-_WRITE_BUFFER_BYTES = 32 << 20
-_CACHE_BYTES = 64 << 20
+_LEAST_BUFFER_BYTES = 1 << 20
 _FILTER_BITS = 10
 """Of each key, in memory for open tables: a `get` of an absent key reads no block, but for one in a hundred."""
 _BLOCK_BYTES = 16 << 10
@@ -330,6 +330,7 @@ class LevelDBEngine:
     Args:
         path: the directory.
         create: make it if it is missing; else a missing one is StoreUnavailable.
+        memory: shares for LevelDB's blocks and memtable.
     Attributes:
         path: the directory.
         log_limit_bytes: a longer log is rewritten as a table, because recovery needs free space of the log's size.
@@ -341,9 +342,10 @@ class LevelDBEngine:
 
     caps = Caps(single_writer=True, largest_cell_bytes=_LARGEST_CELL_BYTES)
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False, memory: Memory | None = None) -> None:
         self.path = Path(path)
-        self.log_limit_bytes = _WRITE_BUFFER_BYTES
+        self._memory = memory or Memory()
+        self.log_limit_bytes = self._memory.share("memtable")
         self.keep_room: Callable[[], int] = lambda: AMPLE_BYTES
         self._create = create
         self._log = self.path / "none.log"
@@ -360,8 +362,8 @@ class LevelDBEngine:
                 paranoid_checks=True,
                 block_size=_BLOCK_BYTES,
                 bloom_filter_bits=_FILTER_BITS,
-                write_buffer_size=_WRITE_BUFFER_BYTES,
-                lru_cache_size=_CACHE_BYTES,
+                write_buffer_size=max(self._memory.share("memtable"), _LEAST_BUFFER_BYTES),
+                lru_cache_size=self._memory.share("blocks"),
             )
             # LevelDB does not sync the new name of CURRENT.  If a power loss took it back, what is synced from here on
             # to the new log could be found only through a manifest that may have been removed, or was never synced.
