@@ -27,6 +27,7 @@ from docstore.model.types import (
     Page,
     Policies,
     Policy,
+    PutOptions,
     PutResult,
     ReadSpec,
     Schema,
@@ -35,7 +36,6 @@ from docstore.model.types import (
     Verdict,
     WriteOptions,
     checked_crawl,
-    checked_policies,
     checked_spec,
     micros,
     page_of,
@@ -191,12 +191,8 @@ class DocumentStore:
         headers: Headers | Mapping[str, str] = (),
         status: int = 200,
         fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
         crawl: str = "",
+        **options: Unpack[PutOptions],
     ) -> PutResult:
         """Write one fetched page and get its verdict.  Threads that write at the same time share commits.
 
@@ -206,20 +202,16 @@ class DocumentStore:
             headers: as received.
             status: HTTP status; 304 records a visit that confirms the stored version.
             fetched_at: microseconds since 1970, or a datetime with a time zone; None means now.
-            policies: what to do per verdict, instead of the schema's, such as ``{"exact": "reject"}``.
-            anchors: write the texts of the page's links into the `anchor` family of the linked pages.
-            links: give the result its `links`.
-            any_time: accept a time before 1990, or more than a day ahead of the clock.
-            keep_body: store the body; False stores only text and fingerprints, if bodies are kept elsewhere.
             crawl: label of the crawl that fetched it; of a capture that is there already the label stays.
+            options: see `PutOptions`.
         Returns: the verdict, and how the page was stored; it is committed.
         Raises:
             InvalidArgument: the URL, the time or another field cannot be stored, or `policies` names no verdict or no
                 policy.
             StorageError: not applied; free space, and write it again.
         """
-        options = self._options(policies, anchors, links, any_time, keep_body)
-        return self._writer().put(page_of(url, body, headers, status, fetched_at, crawl), options)
+        page = page_of(url, body, headers, status, fetched_at, crawl)
+        return self._writer().put(page, WriteOptions.of(self.schema.policies, **options))
 
     @checked
     async def put_page_async(
@@ -230,12 +222,8 @@ class DocumentStore:
         headers: Headers | Mapping[str, str] = (),
         status: int = 200,
         fetched_at: Time | None = None,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
         crawl: str = "",
+        **options: Unpack[PutOptions],
     ) -> PutResult:
         """As `put_page`, without blocking the event loop.  Tasks that write at the same time share commits.
 
@@ -246,40 +234,24 @@ class DocumentStore:
         page = page_of(url, body, headers, status, fetched_at, crawl)
         if self._writes is None:
             await asyncio.to_thread(self._writer)
-        future = self.submit_page(
-            page, policies=policies, anchors=anchors, links=links, any_time=any_time, keep_body=keep_body
-        )
-        return await asyncio.wrap_future(future)
+        return await asyncio.wrap_future(self.submit_page(page, **options))
 
     @checked
-    def submit_page(
-        self,
-        page: Page,
-        *,
-        policies: Policies | None = None,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
-    ) -> Future[PutResult]:
+    def submit_page(self, page: Page, **options: Unpack[PutOptions]) -> Future[PutResult]:
         """As `put_page`, without waiting: the result comes when it is committed.
 
         Pages keep their order, but a page whose analysis takes more than two seconds is overtaken by later ones.
         Cancelling the future writes nothing if the page is not taken yet.
         """
-        return self._writer().submit(page, self._options(policies, anchors, links, any_time, keep_body))
+        return self._writer().submit(page, WriteOptions.of(self.schema.policies, **options))
 
     @checked
     def put_pages(
         self,
         pages: Iterable[Page | tuple[str, bytes]],
         *,
-        policies: Policies | None = None,
         threads: int = 2,
-        anchors: bool = False,
-        links: bool = False,
-        any_time: bool = False,
-        keep_body: bool = True,
+        **options: Unpack[PutOptions],
     ) -> Iterator[PutResult]:
         """Write many pages; yields their results in order, each after its commit.
 
@@ -289,21 +261,17 @@ class DocumentStore:
 
         Args:
             pages: `Page` objects, or (url, body) pairs.
-            policies: what to do per verdict, instead of the schema's.
             threads: that analyse pages; any number gives the same store, and with a fast source the same bytes.
-            anchors: write the texts of each page's links into the `anchor` family of the linked pages.
-            links: give each result its `links`.
-            any_time: accept times before 1990, and more than a day ahead of the clock.
-            keep_body: store bodies.
+            options: see `PutOptions`.
         Raises:
             StorageError: pages without a result are not applied.
             StoreUnavailable: the store was closed; pages without a result are not applied.
         """
-        return self._writer().put_all(pages, self._options(policies, anchors, links, any_time, keep_body), threads)
+        return self._writer().put_all(pages, WriteOptions.of(self.schema.policies, **options), threads)
 
     def put_prepared(self, prepared: Iterable[Prepared], *, policies: Policies | None = None) -> Iterator[PutResult]:
         """As `put_pages`, for pages that a `Preparer` with this store's schema prepared, also in another process."""
-        return self._writer().put_prepared(prepared, self._options(policies))
+        return self._writer().put_prepared(prepared, WriteOptions.of(self.schema.policies, policies=policies))
 
     @checked
     def add_anchor(
@@ -771,9 +739,6 @@ class DocumentStore:
         return self.opened.codec_stats(self._committer)
 
     # --- pieces
-
-    def _options(self, policies: Policies | None, *others: bool) -> WriteOptions:
-        return WriteOptions(dict(self.schema.policies) if policies is None else checked_policies(policies), *others)
 
     def _check_open(self) -> None:
         if self._closed:
