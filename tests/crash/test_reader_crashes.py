@@ -24,7 +24,7 @@ from docstore.reports.check import check
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is no child: Linux")
 
-PAGES = 2000
+PAGES = 800
 """Enough for several groups, although a pipe is read in pieces of 256 KB."""
 PATIENCE_SECONDS = 500
 """A test that waits longer hangs."""
@@ -103,7 +103,7 @@ def running(folder: Path) -> Iterator[Running]:
         reader = int(writer.stdout.readline())
         with pipe.open("wb") as stream:
             for number in range(PAGES):
-                body = page(words(number, 120))
+                body = page(words(number, 300))
                 stream.write(gzip.compress(record(message(body), f"http://h.example/{number}")))
             stream.flush()
             yield Running(writer, reader)
