@@ -313,6 +313,33 @@ def sweep_again(root: Path) -> object:
         return contents(store)
 
 
+def fill_and_expect_rejection(work: Work) -> None:
+    """Pages of one host that are near to others of it: a sweep rejects some of them."""
+    fill(work)
+    work.open()
+    work.put(a_page("b.example/same", near(4, 2)), a_page("b.example/other", near(9, 1)))
+    work.store.close()
+    on_host = {url: known[0] for url, known in work.promise.pages.items() if known and "//b.example/" in url}
+    work.promised(in_flight={url: (body, None) for url, body in on_host.items()})
+
+
+def sweep_and_reject(work: Work) -> None:
+    work.open()
+    _reject(work.store)
+    assert len(list(work.store.rejected())) > 1
+
+
+def _reject(store: DocumentStore) -> None:
+    sweep(store, SweepOptions(threads=1, apply="reject", kinds=("exact", "same_text", "near")))
+    assert not list(store.orphans())
+
+
+def reject_again(root: Path) -> object:
+    with docstore.open(root / "s") as store:
+        _reject(store)
+        return contents(store)
+
+
 def purge(work: Work) -> None:
     """A page whose bytes are in a segment, and one that a dictionary was sampled from."""
     work.open()
@@ -567,6 +594,7 @@ PROTOCOLS = {
     "index runs": Protocol(index_runs, limits={"flush_texts": 6}),
     "compaction": Protocol(compact, fill_with_garbage, compact_again, {"flush_texts": 6}),
     "sweep and apply": Protocol(sweep_and_apply, again=sweep_again),
+    "sweep that rejects": Protocol(sweep_and_reject, fill_and_expect_rejection, reject_again),
     "purge": Protocol(purge),
     "delete": Protocol(delete),
     "delete of a crawl": Protocol(delete_crawl),
@@ -579,7 +607,15 @@ PROTOCOLS = {
 }
 PROTOCOLS |= {
     f"{name}, row by row": PROTOCOLS[name]._replace(is_torn=True)
-    for name in ("group commit", "compaction", "sweep and apply", "purge", "delete", "delete of a crawl")
+    for name in (
+        "group commit",
+        "compaction",
+        "sweep and apply",
+        "sweep that rejects",
+        "purge",
+        "delete",
+        "delete of a crawl",
+    )
 }
 PROTOCOLS["every write, row by row"] = Protocol(every_write, fill_with_families, write_all_again, is_torn=True)
 
@@ -760,7 +796,7 @@ def assert_sound(record: Record, crash: Crash, root: Path, *, is_deep: bool) -> 
         if is_deep:
             store.compact()
             after = promise.pages | {result.url: _known(PROBE, result.verdict)}
-            _assert_kept(store, promise._replace(pages=after), verdicts=record.name != "sweep and apply")
+            _assert_kept(store, promise._replace(pages=after), verdicts=not record.name.startswith("sweep"))
             _assert_no_problems(store, promise, may_lack=may_lack)
             if promise.purged:
                 _assert_purged(store)
