@@ -639,6 +639,7 @@ TRAPS = (
     "&CounterClockwise", "=", " ", "\n", "\u0301", "\u0327\u0301", "\u094d", "\u1100", "\u00ad", "\u3000", "\u4e2d",
     "\uff9e", "a", "a ", "\u00e9", "\x80", "<div class='a b c'>", "<p id=ad>", "<meta charset=", "<html lang=x>",
     "<pre>\n", "<noscript>", "</template>", "</plaintext>", "<!---", "<a b", "<a\n", "<title></titl",
+    "<template>", "<p>word ", "e\u0301", "&amp;",
     "<span class=ad>", "<p><span class=ad>", "<li><ins id=ads>", "<x-ad>", "</span>",
 )  # fmt: skip
 BLOCKS = ("<table><tr><td>x", "<div class=footer>", "</div>", "<a href=x>", "<li>y", "<p>&", "<b", "<article>text ")

@@ -7,7 +7,6 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,6 @@ DAY = 86_400_000_000
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 URL = "https://a.example/"
 Captures = list[tuple[Any, ...]]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[docstore.DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -60,12 +60,6 @@ class Groups:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "s", create=True, durability="none") as opened:
-        yield opened
-
-
-@pytest.fixture
 def groups(store: DocumentStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Groups]:
     made = Groups(monkeypatch)
     yield made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,6 @@ BODY_BYTES = page(TEXT)
 SAME_TEXT = BODY_BYTES.replace(b"<body>", b"<body class='other'>")
 REJECT = SweepOptions(apply="reject", threads=1)
 REFERENCE = SweepOptions(apply="reference", threads=1)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[DocumentStore]:
-    with docstore.open(tmp_path / "store", create=True, durability="none") as opened:
-        yield opened
 
 
 def put(store: DocumentStore, name: str, body: bytes = BODY_BYTES, at: int = 1, **options: Any) -> docstore.PutResult:
