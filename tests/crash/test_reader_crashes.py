@@ -130,15 +130,6 @@ def test_a_reader_whose_writer_is_killed_ends(tmp_path: Path) -> None:
     assert_sound(tmp_path, both.counted)
 
 
-def test_a_writer_whose_reader_is_killed_says_so(tmp_path: Path) -> None:
-    with running(tmp_path) as both:
-        os.kill(both.reader, signal.SIGKILL)
-        assert "SIGKILL" in both.rest()
-        assert both.reader_ends()
-    assert both.writer.returncode == 6
-    assert_sound(tmp_path, both.counted)
-
-
 def test_an_interrupt_ends_both(tmp_path: Path) -> None:
     with running(tmp_path) as both:
         both.interrupt()
