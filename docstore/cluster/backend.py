@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,27 +16,16 @@ from docstore.cluster.client import Client, messages
 from docstore.cluster.coding import BARE, CLAIM, FAMILIES, LARGE, SPLITS, WRITERS
 from docstore.cluster.commit import SlotCommitter, totals
 from docstore.cluster.engine import HBaseEngine
+from docstore.cluster.rowindex import RowIndex
 from docstore.cluster.upkeep import StoreUpkeep
 from docstore.cluster.values import CellValues, ChunkRows, DictionaryRows
-from docstore.dedup.buckets import (
-    BUCKET_LIMIT,
-    NO_KEYS,
-    NOTHING_NEW,
-    TABLE,
-    Buckets,
-    IndexQuery,
-    NewPostings,
-    Proposal,
-    RowBuckets,
-    row_key_of,
-)
-from docstore.model.analysis import BANDS
+from docstore.dedup.index import TextIndex
 from docstore.model.errors import CorruptionError, InvalidArgument, StoreUnavailable, UnsupportedFormat
 from docstore.model.format import BAND_SECRET_BYTES, BAND_SECRET_ROW, IDENTITY_BYTES, IDENTITY_ROW
-from docstore.model.sets import Keys
 from docstore.model.types import Condition, Durability, Schema, SetCell
 from docstore.storage.bases import BaseRows
-from docstore.storage.engine import Engine, RunStorage
+from docstore.storage.cache import Memory
+from docstore.storage.engine import RunStorage
 from docstore.storage.files import read_only_error
 from docstore.storage.port import Backend, Committer, GroupWriter
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
@@ -74,6 +63,7 @@ class HBaseBackend:
         identity: bytes,
         band_secret: bytes,
         session: bytes,
+        memory: Memory,
         *,
         read_only: bool,
     ) -> None:
@@ -83,12 +73,13 @@ class HBaseBackend:
         self.values = values
         self._chunks = chunks
         self.base_rows = BaseRows(engine)
+        self.memory = memory
         self.schema = schema
         self.identity = identity
         self.band_secret = band_secret
         self.session = session
-        self.buckets = BandBuckets(engine)
-        self.index: Buckets | None = self.buckets
+        self.rows = RowIndex(engine)
+        self.index: TextIndex | None = self.rows
         self._read_only = read_only
 
     @property
@@ -107,7 +98,7 @@ class HBaseBackend:
         from docstore.cluster.writer import HBaseWriter  # loads the detector, which reading does not need
 
         assert isinstance(committer, SlotCommitter)
-        return HBaseWriter(cast("Backend", self), self.engine, self.buckets, table, committer, clock)
+        return HBaseWriter(cast("Backend", self), self.engine, self.rows, table, committer, clock)
 
     def overlay(self) -> Backend:
         raise InvalidArgument("a store on HBase has no dry run: write to a store in a directory instead")
@@ -170,6 +161,8 @@ class HBaseBackend:
             "format_version": FORMAT_VERSION,
             "totals": totals(self.engine),
             "regions": regions,
+            "memory_bytes": self.memory.limit_bytes,
+            "caches": self.memory.stats(),
             "lost": [],
             "unreadable": [value.asdict() for value in self.values.unreadable.listed()],
         }
@@ -178,46 +171,6 @@ class HBaseBackend:
         if self.index is not None:
             self.index.close()
         self.engine.close()
-
-
-class BandBuckets(RowBuckets):
-    """Rows only for the bands, read together for a group: for engines on which each row costs a call.
-
-    Other fingerprints are not looked up, so a text that is contained in a longer page is not found.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self._ahead: tuple[NewPostings, dict[bytes, list[bytes]]] = NOTHING_NEW, {}
-        """Rows that were read ahead, and the postings of the batch that they were read for."""
-
-    def rows_of(self, queries: Iterable[IndexQuery]) -> list[bytes]:
-        """The rows that look-ups read."""
-        keys = {key for query in queries for key in query.band_keys[:BANDS].tolist()}
-        return [row_key_of(key) for key in sorted(keys)]
-
-    def read_ahead(self, queries: Iterable[IndexQuery], new: NewPostings) -> None:
-        """Read the rows for the look-ups of a batch in one call."""
-        row_keys = self.rows_of(queries)
-        read = self._engine.qualifiers_of_rows(TABLE, row_keys, BUCKET_LIMIT)
-        self._ahead = new, dict(zip(row_keys, read, strict=True))
-
-    def stored(self, row_keys: Sequence[bytes], new: NewPostings) -> list[list[bytes]]:
-        """See `RowBuckets`."""
-        batch, ahead = self._ahead
-        known = ahead if batch is new else {}
-        missing = [row_key for row_key in row_keys if row_key not in known]
-        read = self._engine.qualifiers_of_rows(TABLE, missing, BUCKET_LIMIT) if missing else []
-        found = known | dict(zip(missing, read, strict=True)) if missing else known
-        return [found[row_key] for row_key in row_keys]
-
-    def propose(self, query: IndexQuery, new: NewPostings = NOTHING_NEW) -> Proposal:
-        """See `Buckets`."""
-        return super().propose(query._replace(fingerprints=NO_KEYS, runs=NO_KEYS), new)
-
-    def post(self, new: NewPostings, text: int, *keys: Keys) -> None:
-        """See `Buckets`; without fingerprints, which are the second keys."""
-        super().post(new, text, keys[0], *keys[2:])
 
 
 # --- tables
@@ -304,13 +257,21 @@ class Layout:
     def _has_tables(self, client: Client) -> bool:
         return client.has_table(self._namespace, _META)
 
-    def open(self, *, create: bool, schema: Schema | None, read_only: bool | None = False) -> HBaseBackend:
+    def open(
+        self,
+        *,
+        create: bool,
+        schema: Schema | None,
+        read_only: bool | None = False,
+        memory_bytes: int | None = None,
+    ) -> HBaseBackend:
         """Open the store; with `create` make it first if there is none.
 
         Args:
             create: make it if there is none.
             schema: of a new store; if the store exists, its schema has to be the same.
             read_only: refuse writes.
+            memory_bytes: that it may hold in memory; None for the default.
         Raises:
             StoreUnavailable: there is none, or no gateway answers.
             UnsupportedFormat: the store has another format version.
@@ -330,9 +291,10 @@ class Layout:
             if schema is not None and stored != schema:
                 raise InvalidArgument(f"the store was made with another schema: {stored}; open it without one")
             chunks = ChunkRows(client, self._namespace)
+            memory = Memory(memory_bytes, read_only=bool(read_only))
             # HBase splits regions itself: all small sites share the sample of one tablet.
             rows = DictionaryRows(engine, chunks)
-            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0)
+            dictionaries = SiteDictionaries(rows, rows.scope, lambda row_key: 0, memory)
             return HBaseBackend(
                 self._address,
                 client,
@@ -343,6 +305,7 @@ class Layout:
                 _cell(engine, IDENTITY_ROW),
                 _cell(engine, BAND_SECRET_ROW) if stored.keyed_bands else b"",
                 session,
+                memory,
                 read_only=bool(read_only),
             )
         except BaseException:

@@ -18,7 +18,7 @@ from docstore.model.pointers import PagePointer, normal_digest
 from docstore.model.types import Verdict, VerdictKind
 from docstore.reading.collapse import Loss, Orphan, Similar
 from docstore.reading.documents import Document, DocumentReader
-from docstore.reading.index import kernel_of, open_buckets
+from docstore.reading.index import kernel_of, open_texts
 from docstore.storage.captures import LiveCapture
 from docstore.storage.port import Backend, Values
 from docstore.storage.table import Table
@@ -36,7 +36,7 @@ class IndexQueries:
         self._table = table
         self._thresholds = Thresholds.of(opened.schema)
         self._kernel = kernel_of(opened)
-        self._buckets = open_buckets(opened, table)
+        self._texts = open_texts(opened, table)
         self._reader = DocumentReader(table, opened.values)
 
     def similar(self, page: bytes | str, *, threshold: float | None, limit: int) -> list[Similar]:
@@ -59,7 +59,12 @@ class IndexQueries:
         analysis = self._kernel.analyse(body, content_type)
         pages = StoredPages(self._table, self._opened.values)
         detector = Detector(
-            self._index(), self._kernel, pages, self._thresholds, title_rule=self._opened.schema.title_rule
+            self._index(),
+            self._kernel,
+            pages,
+            self._thresholds,
+            title_rule=self._opened.schema.title_rule,
+            memory=self._opened.memory,
         )
         found: dict[PagePointer, Similar] = {}
         for pointer, kind in detector.equal(row_key, body, analysis, status=status):
@@ -95,7 +100,7 @@ class IndexQueries:
 
     def _index(self) -> HashIndex:
         """An index of one question's own: the sequencer's belongs to the sequencer."""
-        return HashIndex(self._opened.engine, self._buckets)
+        return HashIndex(self._opened.engine, self._texts)
 
 
 def _similar(

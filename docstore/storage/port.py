@@ -6,7 +6,7 @@ directory.  It offers:
     rows         `engine`: cells by row; read at any time, written only by plans
     values       `values`: long values
     bases        `base_rows`: values that deltas are made against
-    postings     rows of `engine`; if `runs` is not None, buckets may be files instead
+    postings     rows of `engine`; if `runs` is not None, those of the keys of texts are files
     lease        from open to `close`: this process is the only writer
     commit       `committer`, the only commit point
     writing      `group_writer`, if several processes write; else None
@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from docstore.model.types import Durability, Mutation, Policy, PutResult, RowMutations, Schema, VerdictKind
 from docstore.storage.bases import BaseRows, NewPage
+from docstore.storage.cache import Memory
 from docstore.storage.engine import Engine, Plan, RunStorage
 from docstore.storage.reports import BackupReport, CompactionReport, Problem, Progress
 from docstore.storage.table import Table
@@ -168,9 +169,10 @@ class Backend(Protocol):
         schema: of the store.
         engine: rows of cells.
         base_rows: bases of deltas.
+        memory: what it may hold in memory.
         band_secret: key of the bins of bands; b"" for none.
         runs: where an index may keep sorted runs; None if postings are rows.
-        index: the buckets of the index; None if they are not open: reading does not open them.  Closed with the
+        index: of texts by their keys; None if they are not open: reading does not open them.  Closed with the
             backend.
         lower: for an overlay, the backend under it.
     """
@@ -179,6 +181,7 @@ class Backend(Protocol):
     schema: Schema
     engine: Engine
     base_rows: BaseRows
+    memory: Memory
     band_secret: bytes
     runs: RunStorage | None
     index: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from stores import before_refs_change, change_capture, records_of, stored_value
 
 import docstore
 from docstore import Page, Policy, VerdictKind
-from docstore.dedup import index
 from docstore.model.capture import BODY
 from docstore.model.format import CODEC_ZSTD_DELTA
-from docstore.model.types import Cell, Durability, GCPolicy, RowMutations, Schema
+from docstore.model.types import Durability, GCPolicy, RowMutations, Schema
 from docstore.reports.check import check
 from docstore.storage.bases import value_name
 from docstore.storage.engine import Plan
@@ -26,6 +25,7 @@ from docstore.tablets.compaction import job, relocation
 from docstore.tablets.compaction.segments import Usage
 from docstore.tablets.layout import Layout
 from docstore.tablets.record import SegmentNames
+from docstore.writing import maintenance
 
 T0 = 1_700_000_000_000_000
 HTML = (("content-type", "text/html"),)
@@ -232,19 +232,23 @@ class CountingLock:
         self.reads: list[int] = []
         self.mutations: list[int] = []
         engine = store.opened.engine
-        real_read, real_mutate = engine.read_row, engine.mutate_rows
+        real_mutate = engine.mutate_rows
 
-        def read_row(*args: Any) -> list[Cell]:
-            if self._depth:
-                self.reads[-1] += 1
-            return real_read(*args)
+        def counted(real: Callable[..., object]) -> Callable[..., object]:
+            def read(*args: Any) -> object:
+                if self._depth:
+                    self.reads[-1] += 1
+                return real(*args)
+
+            return read
 
         def mutate_rows(rows: Sequence[RowMutations], durability: Durability) -> None:
             if self._depth:
                 self.mutations[-1] += sum(len(row.mutations) for row in rows)
             real_mutate(rows, durability)
 
-        monkeypatch.setattr(engine, "read_row", read_row)
+        for name in ("read_row", "value_at"):
+            monkeypatch.setattr(engine, name, counted(getattr(engine, name)))
         monkeypatch.setattr(engine, "mutate_rows", mutate_rows)
         monkeypatch.setattr(store.committer, "lock", self)
 
@@ -266,7 +270,7 @@ def test_a_base_with_very_many_deltas_is_moved_in_slices(store: DocumentStore, m
     sharing = [Page(f"https://i.example/{n}", base, 200, HTML, T0) for n in range(60)]
     store.put_page("https://a.example/", base, headers=HTML, fetched_at=T0)
     list(store.put_pages([*deltas, *sharing], policies={VerdictKind.EXACT: Policy.REFERENCE}))
-    for module, name in ((job, "SLICE_BASES"), (relocation, "APPLY_MOVES"), (index, "REMOVED_AT_ONCE")):
+    for module, name in ((job, "SLICE_BASES"), (relocation, "APPLY_MOVES"), (maintenance, "REMOVED_AT_ONCE")):
         monkeypatch.setattr(module, name, 8)
     lock = CountingLock(store, monkeypatch)
     store.compact()  # pages share the base, and others are deltas against it
