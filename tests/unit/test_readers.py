@@ -251,7 +251,7 @@ def test_no_file_is_read_for_an_entity_or_dtd(tmp_path: Path) -> None:
     assert text is not None and text.title == "a &secret; b"
 
 
-HUGE = share(8 << 20, 8)
+HUGE = share(8 << 20, 16)
 
 
 @pytest.mark.parametrize(
