@@ -64,15 +64,15 @@ class Memory:
     """What an open store may hold in memory, divided among its caches.
 
     Args:
-        limit_bytes: of all; None for the default of a writer or reader.
+        limit: of all: bytes, or text such as "512 MB"; None for the default of a writer or reader.
         read_only: the store is open for reading only.
     Attributes:
         limit_bytes: of all.
         caches: those that were made, by name of their share.
     """
 
-    def __init__(self, limit_bytes: int | None = None, *, read_only: bool = False) -> None:
-        self.limit_bytes = DEFAULT_BYTES[read_only] if limit_bytes is None else limit_bytes
+    def __init__(self, limit: str | int | None = None, *, read_only: bool = False) -> None:
+        self.limit_bytes = DEFAULT_BYTES[read_only] if limit is None else parse_memory(limit)
         if self.limit_bytes < LEAST_BYTES[read_only]:
             raise InvalidArgument(
                 f"memory is at least {LEAST_BYTES[0] // MB}MB, or {LEAST_BYTES[1] // MB}MB of a store that is open for "
@@ -95,7 +95,7 @@ class Memory:
             cost: memory of a value in bytes, without that of its entry.
             holds: False for one that never holds anything.
         """
-        made: LruCache[Any, Any] = LruCache(self.share(name) if holds else 0, lambda value: ENTRY_BYTES + cost(value))
+        made: LruCache[Any, Any] = LruCache(self.share(name) if holds else 0, cost, ENTRY_BYTES)
         self.caches[name] = made
         return made
 
@@ -123,11 +123,13 @@ class LruCache(Generic[K, V]):
     Args:
         capacity: of all values together, in the unit of `cost`; a value that costs more is not cached.
         cost: of a value; None for 1 each, then `capacity` is their number.
+        entry_cost: of each entry, next to its value.
     """
 
-    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None) -> None:
+    def __init__(self, capacity: int, cost: Callable[[V], int] | None = None, entry_cost: int = 0) -> None:
         self._capacity = capacity
         self._cost = cost
+        self._entry_cost = entry_cost
         self.used = self.hits = self.misses = 0
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = Lock()
@@ -157,7 +159,7 @@ class LruCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Cache a value in place of the key's last one; it becomes the most recently used."""
-        cost = 1 if self._cost is None else self._cost(value)
+        cost = 1 if self._cost is None else self._cost(value) + self._entry_cost
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
