@@ -44,7 +44,6 @@ from docstore.model.types import (
 from docstore.reading.cells import CellStore
 from docstore.reading.collapse import ClusterLookup
 from docstore.reading.documents import Document, DocumentReader
-from docstore.storage.cache import parse_memory
 from docstore.storage.table import Table, declared_families
 
 if TYPE_CHECKING:  # loaded at the first write, or the first snippet
@@ -85,10 +84,8 @@ def open_store(
         create: make the store if there is none.
         schema: for a new store.  An existing store keeps its own; a different one is refused.
         durability: what an acknowledged write survives: "sync" power loss, "flush" kill -9, "none" an orderly close.
-        read_only: change nothing in the directory, so that a read-only medium will do.  Any number of processes may
-            read so at a time, while none writes.  None: only if the directory cannot be written to.
-        memory: that the store may hold, such as "512 MB" or a number of bytes, all caches together; mapped files do not
-            count.  None: 512 MB, or 64 MB if it is open for reading only.
+        read_only: change nothing in the directory; any number of processes may, while none writes.  None: if need be.
+        memory: that the store may hold, such as "2 GB", without mapped files; None: 512 MB, of a reader 64 MB.
     Raises:
         StoreUnavailable: there is none, or another process holds it.
         UnsupportedFormat: it was written by a newer docstore.
@@ -100,9 +97,7 @@ def open_store(
         raise InvalidArgument(f"there is no durability {durability!r}; use sync, flush or none") from error
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgument(f"schema must be a Schema, such as Schema(near_threshold=0.9), not {schema!r:.100}")
-    memory_bytes = None if memory is None else parse_memory(memory)
-    opened = open_backend(path, create=create, schema=schema, read_only=read_only, memory_bytes=memory_bytes)
-    return DocumentStore(opened, level)
+    return DocumentStore(open_backend(path, memory, create=create, schema=schema, read_only=read_only), level)
 
 
 def now_micros() -> int:
@@ -240,8 +235,8 @@ class DocumentStore:
     def submit_page(self, page: Page, **options: Unpack[PutOptions]) -> Future[PutResult]:
         """As `put_page`, without waiting: the result comes when it is committed.
 
-        Pages keep their order, but a page whose analysis takes more than two seconds is overtaken by later ones.
-        Cancelling the future writes nothing if the page is not taken yet.
+        Pages keep their order, but one whose analysis takes more than two seconds is overtaken.  A future that is
+        cancelled before its page is taken writes nothing.
         """
         return self._writer().submit(page, WriteOptions.of(self.schema.policies, **options))
 
@@ -352,10 +347,7 @@ class DocumentStore:
     # --- maintenance
 
     def acknowledge_lost(self) -> int:
-        """Clear the list of what was lost: `lost` and lost commits; returns how many entries it had.
-
-        Call it when the pages are fetched again, restored, or not needed.
-        """
+        """Clear the lists of lost captures and commits, which are fetched again or not needed; -> entries they had."""
         self._check_open()
         self.opened.check_writable()
         count = len(self.opened.lost) + len(self.opened.lost_commits)
