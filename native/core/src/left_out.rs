@@ -14,6 +14,7 @@ use crate::names::{
 };
 use crate::page::{is_space, values};
 use crate::references::decode;
+use crate::sixteen;
 use crate::tokens::{mentions, Tag};
 use crate::wide::{self, Bytes, Groups};
 
@@ -98,7 +99,7 @@ pub struct Kept<'a> {
 }
 
 /// First bytes by which words are told apart.
-const READ_AHEAD: usize = 4;
+const READ_AHEAD: usize = 3;
 
 /// Looks for `WORDS` in the attributes of start tags; gives whether a tag may be left out, or change what another is.
 struct FindWords<'a> {
@@ -341,14 +342,19 @@ impl LeftOut {
     /// signs.
     fn find_sign(&mut self, source: &[u8], tags: &[Tag], number: usize) {
         let (tag, next) = (tags[number], tags[number + 1]);
-        let text = &source[tag.end as usize..next.start as usize];
-        if text.len() > SIGN_BYTES || text.is_empty() {
+        let (start, end) = (tag.end as usize, next.start as usize);
+        if end - start > SIGN_BYTES || start == end {
             return;
         }
         let is_link = tag.name == NAME_A << 1 && next.name == NAME_A << 1 | 1;
-        if text.iter().any(|byte| matches!(byte, b'#' | b'&' | 0xc2..)) {
+        let may_be_sign = (start..end).step_by(16).any(|place| {
+            let bytes = sixteen::load(source, place);
+            let special = bytes.equal(b'#') | bytes.equal(b'&') | bytes.high();
+            special.trailing_zeros() < (end - place) as u32
+        });
+        if may_be_sign {
             let mut decoded = Vec::new();
-            decode(text, false, &mut decoded);
+            decode(&source[start..end], false, &mut decoded);
             let text = std::str::from_utf8(&decoded).unwrap_or_default().trim_matches(is_space);
             let is_sign = is_link && LINK_SIGNS.contains(&text) && tag.attributes(source).contains(&b'#');
             if is_sign || text == PILCROW {
