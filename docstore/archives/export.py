@@ -31,10 +31,12 @@ from docstore.dedup.kernel import words
 from docstore.model import capture
 from docstore.model.capture import IDENTIFIED_HEADER, STORED_TEXT
 from docstore.model.errors import CorruptionError, InvalidArgument
+from docstore.model.keys import row_key
 from docstore.model.plain import LAST_MICROS, Plain
 from docstore.model.types import Cell, Headers, Page, ReadSpec, VerdictKind, micros
 from docstore.reading.cells import Row
 from docstore.reading.documents import Capture, Document
+from docstore.reading.shown import markdown_of
 from docstore.storage.unreadable import Place, Unreadable
 from docstore.version import __version__
 
@@ -700,10 +702,11 @@ def document_number(url: str, timestamp: int) -> str:
 
 
 class JsonLinesExport(PageWriter):
-    """Writes one object for each page; `bodies` adds the body in base64."""
+    """Writes one object for each page; `bodies` adds the body in base64, `markdown` the main text as Markdown."""
 
-    def __init__(self, stream: BinaryIO, *, bodies: bool = False) -> None:
+    def __init__(self, stream: BinaryIO, *, bodies: bool = False, markdown: bool = False) -> None:
         self._stream = stream
+        self._markdown = markdown
         self._bodies = bodies
 
     def write(self, page: ExportPage, /) -> None:
@@ -727,6 +730,9 @@ class JsonLinesExport(PageWriter):
             "crawl": source.crawl,
             "body_bytes": len(source.body),
         }
+        if self._markdown:
+            key = row_key(page.url or source.url)
+            fields["markdown"] = markdown_of(source.url, key, source.body, source.headers, page.text)
         if self._bodies:
             fields["body_base64"] = base64.b64encode(source.body).decode()
         line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

@@ -41,6 +41,9 @@ pub struct Block {
     pub owner: u32,
     /// Its place in the flow.
     pub text: Range<usize>,
+    /// The pieces of the source that it is made of: piece 0 is the text before the first tag, piece n the content and
+    /// the text behind tag n - 1.
+    pub pieces: Range<u32>,
     pub weight: u64,
     pub link_weight: u64,
     /// Of the part in time elements.
@@ -88,6 +91,8 @@ pub struct Reading {
 /// The block that is being read.
 struct Begun {
     start: usize,
+    /// Its first piece.
+    piece: u32,
     /// Weight of all that is before it.
     begin: u64,
     link_weight: u64,
@@ -100,9 +105,10 @@ struct Begun {
 }
 
 impl Begun {
-    fn new(start: usize, begin: u64) -> Self {
+    fn new(start: usize, piece: u32, begin: u64) -> Self {
         Self {
             start,
+            piece,
             begin,
             link_weight: 0,
             time_weight: 0,
@@ -161,7 +167,7 @@ impl Outline {
         let mut shown = Shown::with(how.noscript);
         let (mut in_link, mut is_local) = (false, false);
         let mut leaf_height = usize::MAX;
-        let mut reading = Begun::new(0, 0);
+        let mut reading = Begun::new(0, 0, 0);
         if let Some(how) = shown.text {
             let end = tags.first().map_or(source.len(), |tag| tag.start as usize);
             self.push_signs(source, 0..end, how, &mut signs, flow);
@@ -196,7 +202,7 @@ impl Outline {
             match kind {
                 INLINE | LINK | LINK_END | SPACE => {}
                 _ => {
-                    self.end_block(&mut reading, flow);
+                    self.end_block(&mut reading, number, flow);
                     if kind == LEAF || (kind == NO_ELEMENT && tag.name & 1 != 0) {
                         while self.apart_count != 0 && self.stack.len() > leaf_height && self.closes_inline() {}
                         leaf_height = if kind == LEAF { self.stack.len() } else { usize::MAX };
@@ -238,7 +244,7 @@ impl Outline {
                 reading.time_weight += flow.weight() - before;
             }
         }
-        self.end_block(&mut reading, flow);
+        self.end_block(&mut reading, tags.len(), flow);
     }
 
     /// Read a text, and note where its signs stand in the flow.
@@ -258,15 +264,17 @@ impl Outline {
         });
     }
 
-    /// End the block that is being read, and begin the next one.
+    /// End the block that is being read at a tag, and begin the next one.
     #[inline(always)]
-    fn end_block(&mut self, reading: &mut Begun, flow: &mut Flow) {
+    fn end_block(&mut self, reading: &mut Begun, tag: usize, flow: &mut Flow) {
+        let next = tag as u32 + 1;
         let weight = flow.weight() - reading.begin;
         if weight != 0 {
             let end = flow.bytes().len();
             self.blocks.push(Block {
                 owner: self.stack[self.stack.len() - 1].0,
                 text: reading.start + usize::from(reading.start != 0)..end,
+                pieces: reading.piece..next,
                 weight,
                 link_weight: reading.link_weight,
                 time_weight: reading.time_weight,
@@ -278,7 +286,7 @@ impl Outline {
             reading.start = end;
         }
         flow.end_block();
-        *reading = Begun::new(reading.start, flow.weight());
+        *reading = Begun::new(reading.start, next, flow.weight());
     }
 
     /// Whether an inline tag opens or closes an element.

@@ -1,11 +1,15 @@
 //! What is asked of a page's source beside its analysis: its visible text, what it declares, an explanation.
 
+use crate::combined::{self, Combined};
 use crate::explain::{self, Explained};
 use crate::flow::{Flow, Source as How};
 use crate::left_out::LeftOut;
+use crate::markdown::markdown;
 use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
+use crate::outline::{Outline, Reading};
 use crate::page::{self, is_space, Declared};
 use crate::plateau::{self, Plateau};
+use crate::scored::Scored;
 use crate::tokens::{self, Tag};
 use crate::visible::visible;
 use crate::Extractor;
@@ -80,6 +84,32 @@ impl Source {
                 self.visible().lines().map(shown).collect()
             }
         }
+    }
+
+    /// The page as Markdown, of the blocks that are its main text; None if no extractor gives this main text.
+    pub fn markdown(&self, rule: &mut Scored, url: &str, text: &str) -> Option<String> {
+        let source = self.text.as_bytes();
+        let mut left_out = LeftOut::default();
+        let text_tags = left_out.read(source, &self.tags);
+        let mut flow = Flow::default();
+        let written = |kept: &[usize], page: &Outline, noscript: bool| {
+            let kept: Vec<_> = kept.iter().map(|&number| page.blocks[number].pieces.clone()).collect();
+            markdown(source, text_tags.tags, &kept, noscript, url, self.base().as_deref())
+        };
+        let (kept, reading) = rule.main(source, text_tags, &mut flow);
+        if flow.bytes() == text.as_bytes() {
+            return Some(written(&kept, &rule.combined().page, reading.noscript));
+        }
+        let mut page = Combined::default();
+        page.read(source, text_tags, Reading::default());
+        let kept = combined::select(&page.page, 0);
+        page.write(&kept, &mut flow);
+        if flow.bytes() == text.as_bytes() {
+            return Some(written(&kept, &page.page, false));
+        }
+        visible(source, text_tags, &mut flow);
+        let all: Vec<usize> = (0..page.page.blocks.len()).collect();
+        (flow.bytes() == text.as_bytes()).then(|| written(&all, &page.page, false))
     }
 
     /// The value of the first attribute of that name.
