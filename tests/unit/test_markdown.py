@@ -53,7 +53,7 @@ def shown(text: str) -> str:
         ("a<br>b<br><br>c<br>", "a\\\nb\n\nc"),
         ("<b>a</b>b <i>c </i>d <b><i>e</i></b> <s>f</s>", "**a**b *c* d ***e*** ~~f~~"),
         ("<b>(a)</b>b x<b>(c)</b> y <b>(d)</b>", "(a)b x(c) y **(d)**"),
-        ("<b>a <i>b</b> c</i>", "**a *b*** c"),
+        ("<b>a <i>b</b> c</i>", "**a *b*** *c*"),
         ("<code>a`b</code> <kbd>c|</kbd><code>`</code>", "``a`b`` `` c|` ``"),
         (
             "<a href=x>a</a>!<a href='/y (z)'>b</a>",
@@ -101,9 +101,10 @@ def shown(text: str) -> str:
             "a $$x_1 < y$$ b",
         ),
         (
-            "a <span class=katex><span class=katex-mathml><math><mi>x</mi><annotation encoding=application/x-tex>x^2"
-            "</annotation></math></span><span class=katex-html><span>x</span>2</span></span> b",
-            "a $x^2$ b",
+            "a long line <span class=katex><span class=katex-mathml><math><mi>x</mi><annotation encoding=application/x-tex>x^2"
+            "</annotation></math></span><span class=katex-html aria-hidden=true>"
+            "<span>x</span>2</span></span> b",
+            "a long line $x^2$ b",
         ),
         ("<p>a <script type=math/tex>x_1*y</script>, b", "a $x_1*y$, b"),
         ("<script src=mathjax.js></script>a \\(x_1 * y*\\) b_ \\", "a \\(x_1 * y*\\) b\\_ \\\\"),

@@ -15,13 +15,13 @@ use crate::visible::Shown;
 use crate::wide::{self, Bytes};
 
 /// What a tag is; 0 opens or closes an element, and all but the first four end the block.
-const ELEMENT: u8 = 0;
-const INLINE: u8 = 1;
-const SPACE: u8 = 2;
-const LINK: u8 = 3;
-const LINK_END: u8 = 4;
-const LEAF: u8 = 5;
-const NO_ELEMENT: u8 = 6;
+pub const ELEMENT: u8 = 0;
+pub const INLINE: u8 = 1;
+pub const SPACE: u8 = 2;
+pub const LINK: u8 = 3;
+pub const LINK_END: u8 = 4;
+pub const LEAF: u8 = 5;
+pub const NO_ELEMENT: u8 = 6;
 
 /// By name: the open elements that a start tag closes first.
 static IMPLIED: [Option<&[u32]>; KNOWN] = {
@@ -67,6 +67,8 @@ pub struct Outline {
     pub signs: Vec<Range<usize>>,
     /// Each element's name, and the number of its attributes in `said`.
     pub tags: Vec<(u32, u32)>,
+    /// Of each element: the number of its start tag.
+    pub starts: Vec<u32>,
     pub said: Remembered,
     inline_tags: InlineTags,
     /// What the names say of elements that are not among the known ones, by number.
@@ -157,6 +159,8 @@ impl Outline {
         self.blocks.clear();
         self.tags.clear();
         self.tags.push((NOTHING, 0));
+        self.starts.clear();
+        self.starts.push(u32::MAX);
         self.stack.clear();
         self.stack.push((0, NOTHING));
         self.open_count.clear();
@@ -218,7 +222,7 @@ impl Outline {
                             reading.is_heading = properties(tag.name) & names::HEADING != 0;
                         }
                         NO_ELEMENT => {}
-                        _ if tag.name & 1 == 0 => self.open(source, tag, how, is_inline),
+                        _ if tag.name & 1 == 0 => self.open(source, tags, number, how, is_inline),
                         _ => self.close(element),
                     }
                 }
@@ -349,7 +353,9 @@ impl Outline {
         *self.customs[place].get_or_insert_with(|| Said::of_name(name))
     }
 
-    fn open(&mut self, source: &[u8], tag: &Tag, how: Reading, is_inline: bool) {
+    fn open(&mut self, source: &[u8], tags: &[Tag], number: usize, how: Reading, is_inline: bool) {
+        let tag = &tags[number];
+        self.starts.push(number as u32);
         let element = tag.name >> 1;
         if let Some(implied) = IMPLIED.get(element as usize).copied().flatten() {
             while self.stack.last().is_some_and(|(_, top)| implied.contains(top) || is_inline_name(*top)) {
@@ -400,7 +406,7 @@ fn is_inline_name(element: u32) -> bool {
 }
 
 #[inline(always)]
-fn kind_of(tag: &Tag) -> u8 {
+pub fn kind_of(tag: &Tag) -> u8 {
     if tag.name == NOTHING {
         return INLINE;
     }

@@ -4,9 +4,9 @@ use crate::combined::{self, Combined};
 use crate::explain::{self, Explained};
 use crate::flow::{Flow, Source as How};
 use crate::left_out::LeftOut;
-use crate::markdown::markdown;
+use crate::markdown::{markdown, Chosen};
 use crate::names::{Names, NAME_BASE, NAME_SCRIPT};
-use crate::outline::{Outline, Reading};
+use crate::outline::Reading;
 use crate::page::{self, is_space, Declared};
 use crate::plateau::{self, Plateau};
 use crate::scored::Scored;
@@ -90,26 +90,27 @@ impl Source {
     pub fn markdown(&self, rule: &mut Scored, url: &str, text: &str) -> Option<String> {
         let source = self.text.as_bytes();
         let mut left_out = LeftOut::default();
-        let text_tags = left_out.read(source, &self.tags);
+        let read = left_out.read(source, &self.tags);
         let mut flow = Flow::default();
-        let written = |kept: &[usize], page: &Outline, noscript: bool| {
-            let kept: Vec<_> = kept.iter().map(|&number| page.blocks[number].pieces.clone()).collect();
-            markdown(source, text_tags.tags, &kept, noscript, url, self.base().as_deref())
+        let written = |kept: &[usize], combined: &Combined, noscript: bool| {
+            let (page, text) = (&combined.page, std::str::from_utf8(combined.text()).unwrap_or_default());
+            let chosen = Chosen { source, tags: read.tags, signs: read.signs, page, text, kept, noscript };
+            markdown(chosen, url, self.base().as_deref())
         };
-        let (kept, reading) = rule.main(source, text_tags, &mut flow);
+        let (kept, reading) = rule.main(source, read, &mut flow);
         if flow.bytes() == text.as_bytes() {
-            return Some(written(&kept, &rule.combined().page, reading.noscript));
+            return Some(written(&kept, rule.combined(), reading.noscript));
         }
         let mut page = Combined::default();
-        page.read(source, text_tags, Reading::default());
+        page.read(source, read, Reading::default());
         let kept = combined::select(&page.page, 0);
         page.write(&kept, &mut flow);
         if flow.bytes() == text.as_bytes() {
-            return Some(written(&kept, &page.page, false));
+            return Some(written(&kept, &page, false));
         }
-        visible(source, text_tags, &mut flow);
+        visible(source, read, &mut flow);
         let all: Vec<usize> = (0..page.page.blocks.len()).collect();
-        (flow.bytes() == text.as_bytes()).then(|| written(&all, &page.page, false))
+        (flow.bytes() == text.as_bytes()).then(|| written(&all, &page, false))
     }
 
     /// The value of the first attribute of that name.

@@ -2,58 +2,42 @@
 //!
 //! Text is gathered in runs of the same style, so that marks come out nested however they were nested in the page.
 
-use crate::bytes::{is_space, is_wide_space, sequence_length};
-use crate::references::decode;
+use std::ops::Range;
 
 /// Styles of text, as bits.
-pub const STRONG: u8 = 1;
-pub const EMPHASIS: u8 = 2;
-pub const STRUCK: u8 = 4;
-pub const CODE: u8 = 8;
+pub const STRONG: u32 = 1;
+pub const EMPHASIS: u32 = 2;
+pub const STRUCK: u32 = 4;
+/// Code has at least this style: the number of its element times it.
+pub const CODE: u32 = 8;
 
 /// Marks that open and close, a link before the others.
-const MARKS: [(u8, &str); 3] = [(STRONG, "**"), (EMPHASIS, "*"), (STRUCK, "~~")];
+const MARKS: [(u32, &str); 3] = [(STRONG, "**"), (EMPHASIS, "*"), (STRUCK, "~~")];
 const LINK: usize = MARKS.len();
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Text,
-    /// Markdown, as it is to be written.
-    Made,
-    Break,
-}
-
-/// A part of a paragraph.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    kind: Kind,
-    start: usize,
-    end: usize,
-    style: u8,
-    /// Number of the link in `Inline::links`, from 1 on; 0 for none.
-    link: u32,
-}
-
-/// What separates a piece from the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Gap {
+/// What separates a run from the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Gap {
+    #[default]
     Nothing,
     Space,
     Break,
 }
 
-/// A run without the white space around it.
-struct Piece<'a> {
-    kind: Kind,
-    text: &'a str,
+/// A part of a paragraph in one style, without the white space around it.
+struct Run {
+    /// Its place in the page's text; of what is Markdown already, in `Inline::made`.
+    text: Range<usize>,
+    is_made: bool,
     gap: Gap,
-    style: u8,
+    style: u32,
+    /// Number of the link in `Inline::links`, from 1 on; 0 for none.
     link: u32,
-    /// By mark: the number of the last piece up to which it goes on.
+    /// By mark: the number of the last run up to which it goes on.
     reach: [usize; LINK + 1],
 }
 
-impl Piece<'_> {
+impl Run {
     /// Whether it has a mark, of which a link is the last.
     fn has(&self, mark: usize) -> bool {
         if mark == LINK {
@@ -65,13 +49,13 @@ impl Piece<'_> {
 
     /// Whether it is written as the text that it is.
     fn is_plain(&self) -> bool {
-        self.kind == Kind::Text && self.style & CODE == 0
+        !self.is_made && self.style < CODE
     }
 }
 
 /// Where text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Form {
     Paragraph,
     Heading,
     Cell,
@@ -79,18 +63,24 @@ pub enum Place {
 
 /// The paragraph that is being read.
 #[derive(Default)]
-pub struct Inline {
-    text: Vec<u8>,
+pub struct Inline<'a> {
+    /// The text of the page, of which runs are parts.
+    text: &'a str,
     runs: Vec<Run>,
-    /// White space follows, and the style that it has.
-    gap: Option<u8>,
+    made: String,
+    /// What separates the next run from the last one.
+    gap: Gap,
     /// Addresses of the page's links.
     pub links: Vec<String>,
     /// What stands between `\(` and `\)` is a formula.
-    pub keeps_formulas: bool,
+    keeps_formulas: bool,
 }
 
-impl Inline {
+impl<'a> Inline<'a> {
+    pub fn new(text: &'a str, keeps_formulas: bool) -> Self {
+        Self { text, keeps_formulas, ..Self::default() }
+    }
+
     /// Whether nothing was gathered.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -98,146 +88,96 @@ impl Inline {
 
     /// Forget what was gathered.
     pub fn clear(&mut self) {
-        self.text.clear();
         self.runs.clear();
-        self.gap = None;
+        self.made.clear();
+        self.gap = Gap::Nothing;
     }
 
-    /// Where the next text will stand.
-    pub fn len(&self) -> usize {
-        self.text.len()
+    /// Whether the last run is Markdown already.
+    pub fn ends_made(&self) -> bool {
+        self.runs.last().is_some_and(|run| run.is_made)
     }
 
-    /// Let white space of a style follow.
-    pub fn gap(&mut self, style: u8) {
-        self.gap = self.gap.or(Some(style));
-    }
-
-    /// Take back what was gathered from a place on, if it has no letter and no digit.
-    pub fn drop_sign(&mut self, place: usize) {
-        let text = self.text.get(place..).unwrap_or_default();
-        if !String::from_utf8_lossy(text).contains(char::is_alphanumeric) {
-            self.text.truncate(place);
-            self.runs.retain(|run| run.start < place);
-            if let Some(run) = self.runs.last_mut() {
-                run.end = run.end.min(place);
-            }
-        }
+    /// Let white space follow; gives whether a line has ended here before.
+    pub fn widen(&mut self, gap: Gap) -> bool {
+        let has_ended = self.gap == Gap::Break;
+        self.gap = self.gap.max(gap);
+        has_ended
     }
 
     /// Gather Markdown that stands as it is.
     pub fn push_made(&mut self, markdown: &str, link: u32) {
-        self.begin(Kind::Made, 0, link);
-        self.text.extend_from_slice(markdown.as_bytes());
-        self.end();
+        let start = self.made.len();
+        self.made.push_str(markdown);
+        self.add(start..self.made.len(), true, 0, link);
     }
 
-    /// Gather an image.
-    pub fn push_image(&mut self, alt: &str, address: &str, link: u32) {
-        let mut made = "![".to_owned();
-        for character in alt.chars() {
-            made.push_str(if matches!(character, '[' | ']' | '\\' | '`' | '<' | '*' | '_' | '&') { "\\" } else { "" });
-            made.push(character);
-        }
-        made.push_str("](");
-        push_address(address, &mut made);
-        made.push(')');
-        self.push_made(&made, link);
-    }
-
-    /// End the line; gives whether two lines end here.
-    pub fn push_break(&mut self) -> bool {
-        let is_second = self.runs.last().is_some_and(|run| run.kind == Kind::Break);
-        self.gap = None;
-        if !self.runs.is_empty() && !is_second {
-            self.begin(Kind::Break, 0, 0);
-        }
-        is_second
-    }
-
-    /// Gather text; character references count, white space is folded.
-    pub fn push(&mut self, source: &[u8], style: u8, link: u32) {
-        let mut decoded = Vec::new();
-        if memchr::memchr(b'&', source).is_some() {
-            decode(source, false, &mut decoded);
-        }
-        let text = if decoded.is_empty() { source } else { &decoded };
-        let (mut place, mut has_begun) = (0, false);
-        while let Some(&byte) = text.get(place) {
-            let length = sequence_length(byte);
-            if is_space(byte) || (length > 1 && is_wide_space(&text[place..(place + length).min(text.len())])) {
-                self.gap(style);
-                place += length;
+    /// Gather a part of the text, in which single blanks and line ends separate words.
+    pub fn push(&mut self, range: Range<usize>, style: u32, link: u32) {
+        let bytes = self.text.as_bytes();
+        let mut start = range.start;
+        while start < range.end {
+            if matches!(bytes[start], b' ' | b'\n') {
+                // The first line end may come of an image; an element that breaks the line has said so.
+                self.widen(if start == range.start || bytes[start] == b' ' { Gap::Space } else { Gap::Break });
+                start += 1;
                 continue;
             }
-            if !has_begun {
-                self.begin(Kind::Text, style, link);
-                has_begun = true;
-            } else if self.gap.take().is_some() {
-                self.text.push(b' ');
+            let end = memchr::memchr(b'\n', &bytes[start..range.end]).map_or(range.end, |at| start + at);
+            let has_blank = bytes[end - 1] == b' ';
+            self.add(start..end - usize::from(has_blank), false, style, link);
+            self.gap = if has_blank { Gap::Space } else { Gap::Nothing };
+            start = end;
+        }
+    }
+
+    fn add(&mut self, text: Range<usize>, is_made: bool, style: u32, link: u32) {
+        let gap = if self.runs.is_empty() { Gap::Nothing } else { self.gap };
+        self.gap = Gap::Nothing;
+        if let Some(last) = self.runs.last_mut().filter(|last| !is_made && !last.is_made && last.link == link) {
+            let between = &self.text[last.text.end..text.start];
+            // Spans of code that touch are one.
+            let is_same = last.style == style
+                || (between.is_empty() && style.min(last.style) >= CODE && (style ^ last.style) & (CODE - 1) == 0);
+            if is_same && between == ["", " ", "\n"][gap as usize] && gap != Gap::Break {
+                last.text.end = text.end;
+                return;
             }
-            // Up to what is, or may begin, white space.
-            let may_end = |&byte: &u8| byte <= b' ' || matches!(byte, 0xc2 | 0xe1..=0xe3);
-            let start = place;
-            place += length;
-            place += text[place.min(text.len())..].iter().position(may_end).unwrap_or(text.len());
-            place = place.min(text.len());
-            self.text.extend_from_slice(&text[start..place]);
         }
-        if has_begun {
-            self.end();
-        }
-    }
-
-    /// Begin a run, or go on with the last one.
-    fn begin(&mut self, kind: Kind, style: u8, link: u32) {
-        let start = self.text.len();
-        // Spans of code with a space between are not one.
-        let is_apart = style & CODE != 0 && self.gap.is_some_and(|gap| gap & CODE == 0);
-        let is_same = |run: &Run| run.kind == kind && run.style == style && run.link == link;
-        let goes_on = |run: &Run| kind == Kind::Text && !is_apart && is_same(run);
-        if !self.runs.last().is_some_and(goes_on) {
-            self.runs.push(Run { kind, start, end: start, style, link });
-        }
-        if self.gap.take().is_some() {
-            self.text.push(b' ');
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(run) = self.runs.last_mut() {
-            run.end = self.text.len();
-        }
+        self.runs.push(Run { text, is_made, gap, style, link, reach: [0; LINK + 1] });
     }
 
     /// What was gathered as Markdown; lines end only in a paragraph.
-    pub fn write(&self, place: Place, out: &mut String) {
-        let text = std::str::from_utf8(&self.text).unwrap_or_default();
-        if let ([Run { kind: Kind::Text, style: 0, link: 0, .. }], true) = (&self.runs[..], self.is_plain()) {
-            return out.push_str(text.trim_matches(' '));
+    pub fn write(&mut self, form: Form, out: &mut String) {
+        if let [Run { text, is_made: false, style: 0, link: 0, .. }] = &self.runs[..] {
+            let text = &self.text[text.clone()];
+            if !text.bytes().any(|byte| SPECIAL[usize::from(byte)]) {
+                return out.push_str(text);
+            }
         }
-        let pieces = self.pieces(text, place);
+        self.reach(form);
+        let runs = &self.runs;
         let begin = out.len();
-        // Open marks, outermost first, and up to which piece a mark is not to be opened.
+        // Open marks, outermost first, and up to which run a mark is not to be opened.
         let mut open: Vec<usize> = Vec::new();
         let mut refused = [0; LINK];
-        for (number, piece) in pieces.iter().enumerate() {
-            let before = number.checked_sub(1).map(|before| &pieces[before]);
-            let goes_on = |&mark: &usize| piece.has(mark) && before.is_some_and(|before| before.reach[mark] >= number);
+        for (number, run) in runs.iter().enumerate() {
+            let before = number.checked_sub(1).map(|before| &runs[before]);
+            let goes_on = |&mark: &usize| run.has(mark) && before.is_some_and(|before| before.reach[mark] >= number);
             let kept = open.iter().position(|mark| !goes_on(mark)).unwrap_or(open.len());
             let has_closed = kept < open.len();
             while open.len() > kept {
                 let mark = open.pop().unwrap_or_default();
                 self.close(mark, before.map_or(0, |before| before.link), out);
             }
-            let gap = if number == 0 { Gap::Nothing } else { piece.gap };
+            let gap = if number == 0 { Gap::Nothing } else { run.gap };
             match gap {
                 Gap::Nothing => {}
-                Gap::Break if place == Place::Paragraph => out.push_str("\\\n"),
+                Gap::Break if form == Form::Paragraph => out.push_str("\\\n"),
                 _ => out.push(' '),
             }
-            let mut missing: Vec<usize> = (0..=LINK).filter(|mark| piece.has(*mark) && !open.contains(mark)).collect();
-            missing.sort_by_key(|&mark| std::cmp::Reverse((piece.reach[mark], mark)));
+            let mut missing: Vec<usize> = (0..=LINK).filter(|mark| run.has(*mark) && !open.contains(mark)).collect();
+            missing.sort_by_key(|&mark| std::cmp::Reverse((run.reach[mark], mark)));
             for mark in missing {
                 if mark == LINK {
                     if out.len() > begin && out.ends_with('!') {
@@ -247,32 +187,28 @@ impl Inline {
                     out.push('[');
                 } else if refused[mark] > number
                     || (has_closed && gap == Gap::Nothing && MARKS[mark].0 != STRUCK)
-                    || !may_open(&pieces, number, mark, out[begin..].chars().next_back())
+                    || !self.may_open(number, mark, out[begin..].chars().next_back())
                 {
-                    refused[mark] = piece.reach[mark] + 1;
+                    refused[mark] = run.reach[mark] + 1;
                     continue;
                 } else {
                     out.push_str(MARKS[mark].1);
                 }
                 open.push(mark);
             }
-            let after = pieces.get(number + 1).map_or(' ', first_of);
-            match piece.kind {
-                Kind::Made if place == Place::Cell => out.push_str(&piece.text.replace('|', "\\|")),
-                Kind::Made | Kind::Break => out.push_str(piece.text),
-                Kind::Text if piece.style & CODE != 0 => push_code(piece.text, place == Place::Cell, out),
-                Kind::Text => self.escape(piece, place, after, begin, out),
+            let after = runs.get(number + 1).map_or(' ', |next| self.first_of(next));
+            let text = self.text_of(run);
+            match (run.is_made, form == Form::Cell) {
+                (true, true) => out.push_str(&text.replace('|', "\\|")),
+                (true, false) => out.push_str(text),
+                (false, is_cell) if run.style >= CODE => push_code(text, is_cell, out),
+                _ => self.escape(text, run.link != 0, form, after, begin, out),
             }
         }
-        let last = pieces.last().map_or(0, |piece| piece.link);
+        let last = runs.last().map_or(0, |run| run.link);
         while let Some(mark) = open.pop() {
             self.close(mark, last, out);
         }
-    }
-
-    /// Whether nothing has to be escaped.
-    fn is_plain(&self) -> bool {
-        !self.text.iter().any(|&byte| SPECIAL[usize::from(byte)])
     }
 
     fn close(&self, mark: usize, link: u32, out: &mut String) {
@@ -285,39 +221,55 @@ impl Inline {
         }
     }
 
-    fn pieces<'a>(&self, text: &'a str, place: Place) -> Vec<Piece<'a>> {
-        let mut pieces: Vec<Piece> = Vec::with_capacity(self.runs.len());
-        let mut gap = Gap::Nothing;
-        for run in &self.runs {
-            let whole = &text[run.start..run.end];
-            let trimmed = whole.trim_matches(' ');
-            if run.kind == Kind::Break {
-                gap = Gap::Break;
-            } else if whole.starts_with(' ') {
-                gap = gap.max(Gap::Space);
-            }
-            if trimmed.is_empty() {
-                continue;
-            }
-            let style = if place == Place::Heading { run.style & !STRONG } else { run.style };
-            let link = run.link;
-            pieces.push(Piece { kind: run.kind, text: trimmed, gap, style, link, reach: [pieces.len(); LINK + 1] });
-            gap = if whole.ends_with(' ') { Gap::Space } else { Gap::Nothing };
-        }
-        for number in (1..pieces.len()).rev() {
-            for mark in 0..=LINK {
-                let goes_on = pieces[number - 1].has(mark) && pieces[number].has(mark);
-                if goes_on && (mark != LINK || pieces[number - 1].link == pieces[number].link) {
-                    pieces[number - 1].reach[mark] = pieces[number].reach[mark];
+    /// Find how far each mark goes on.
+    fn reach(&mut self, form: Form) {
+        for number in (0..self.runs.len()).rev() {
+            let (before, behind) = self.runs.split_at_mut(number + 1);
+            let run = &mut before[number];
+            run.style &= if form == Form::Heading { !STRONG } else { u32::MAX };
+            run.reach = [number; LINK + 1];
+            if let Some(next) = behind.first() {
+                for mark in 0..=LINK {
+                    if run.has(mark) && next.has(mark) && (mark != LINK || run.link == next.link) {
+                        run.reach[mark] = next.reach[mark];
+                    }
                 }
             }
         }
-        pieces
+    }
+
+    fn text_of(&self, run: &Run) -> &str {
+        if run.is_made {
+            &self.made[run.text.clone()]
+        } else {
+            &self.text[run.text.clone()]
+        }
+    }
+
+    /// The first character of a run as it is written, or a space.
+    fn first_of(&self, run: &Run) -> char {
+        match run.gap {
+            Gap::Nothing if run.is_plain() && run.link == 0 => self.text_of(run).chars().next().unwrap_or(' '),
+            Gap::Nothing => '[',
+            _ => ' ',
+        }
+    }
+
+    /// Whether a mark is read as one that opens before a run, and its end as one that closes.
+    fn may_open(&self, number: usize, mark: usize, before: Option<char>) -> bool {
+        let is_apart = |each: char| each.is_whitespace() || each.is_ascii_punctuation();
+        let (run, last) = (&self.runs[number], &self.runs[self.runs[number].reach[mark]]);
+        let behind = self.runs.get(run.reach[mark] + 1).map_or(' ', |next| self.first_of(next));
+        let is_word = |run: &Run, each: Option<char>| {
+            let is_bare = run.is_plain() && run.link == 0 && run.style == MARKS[mark].0;
+            is_bare && each.is_some_and(char::is_alphanumeric)
+        };
+        (is_word(run, self.text_of(run).chars().next()) || before.is_none_or(is_apart))
+            && (is_word(last, self.text_of(last).chars().next_back()) || is_apart(behind))
     }
 
     /// Append text, so that it is read as it is.
-    fn escape(&self, piece: &Piece, place: Place, after: char, begin: usize, out: &mut String) {
-        let text = piece.text;
+    fn escape(&self, text: &str, is_link: bool, form: Form, after: char, begin: usize, out: &mut String) {
         let bytes = text.as_bytes();
         let (mut done, mut at) = (0, 0);
         let mut ends_formula = [true; 3];
@@ -347,12 +299,12 @@ impl Inline {
                     byte == b'\\' && (next.is_ascii_punctuation() || at + 1 == bytes.len())
                 }
                 b'\\' => next.is_ascii_punctuation() || at + 1 == bytes.len(),
-                b'[' => piece.link != 0,
-                b']' => piece.link != 0 || matches!(next, '(' | '[' | ':'),
+                b'[' => is_link,
+                b']' => is_link || matches!(next, '(' | '[' | ':'),
                 b'<' => next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?'),
                 b'&' => is_reference(&bytes[at + 1..]),
                 b'~' => next == '~' || before() == '~',
-                b'|' => place == Place::Cell,
+                b'|' => form == Form::Cell,
                 _ => byte == b'`',
             };
             if is_escaped {
@@ -377,31 +329,6 @@ static SPECIAL: [bool; 256] = {
     }
     special
 };
-
-/// The first character of a piece as it is written, or a space.
-fn first_of(piece: &Piece) -> char {
-    if piece.gap != Gap::Nothing {
-        return ' ';
-    }
-    if piece.is_plain() && piece.link == 0 {
-        piece.text.chars().next().unwrap_or(' ')
-    } else {
-        '['
-    }
-}
-
-/// Whether a mark is read as one that opens before a piece, and its end as one that closes.
-fn may_open(pieces: &[Piece], number: usize, mark: usize, before: Option<char>) -> bool {
-    let is_apart = |each: char| each.is_whitespace() || each.is_ascii_punctuation();
-    let (piece, last) = (&pieces[number], &pieces[pieces[number].reach[mark]]);
-    let behind = pieces.get(piece.reach[mark] + 1).map_or(' ', first_of);
-    let is_word = |piece: &Piece, each: Option<char>| {
-        let is_bare = piece.is_plain() && piece.link == 0 && piece.style == MARKS[mark].0;
-        is_bare && each.is_some_and(char::is_alphanumeric)
-    };
-    (is_word(piece, piece.text.chars().next()) || before.is_none_or(is_apart))
-        && (is_word(last, last.text.chars().next_back()) || is_apart(behind))
-}
 
 /// A span of code whose fence is longer than any in its text.
 fn push_code(text: &str, in_cell: bool, out: &mut String) {

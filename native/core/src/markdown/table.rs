@@ -1,5 +1,6 @@
-//! A table of data, row by row, as GFM has them.
+//! A table of data as GFM has them.
 
+use super::{number_in, Chosen};
 use crate::names::*;
 use crate::tokens::{mentions, Tag};
 
@@ -7,80 +8,69 @@ use crate::tokens::{mentions, Tag};
 const MOST_COLUMNS: usize = 100;
 const MOST_SPAN: usize = 20;
 
-/// A table that is being read.
-#[derive(Default)]
-pub struct Table {
-    /// The text of the cell that is being read.
-    pub cell: Option<String>,
-    rows: Vec<Vec<String>>,
-    row: Vec<String>,
-    /// By column: rows that a cell of a row before still spans.
-    spans: Vec<usize>,
-    /// The first row is a head.
-    has_head: bool,
-    /// All cells of the row are heads.
-    is_head: bool,
-}
-
-impl Table {
-    pub fn begin_row(&mut self, is_head: bool) {
-        if !self.row.is_empty() {
-            self.end_row();
+/// The table that is an element, with the texts of its cells, as Markdown.
+pub fn written(of: &Chosen, table: usize, mut texts: Vec<(usize, String)>) -> String {
+    texts.sort_by_key(|(cell, _)| *cell);
+    let mut texts = texts.into_iter().peekable();
+    let mut rows = vec![Vec::new()];
+    // By column: rows that a cell of a row before still spans.
+    let mut spans: Vec<usize> = Vec::new();
+    let mut has_head = false;
+    for element in table + 1..of.page.parents.len() {
+        if (of.page.parents[element] as usize) < table {
+            break;
         }
-        self.is_head = true;
-        self.has_head |= is_head && self.rows.is_empty();
-    }
-
-    pub fn begin_cell(&mut self) {
-        while let Some(rows) = self.spans.get_mut(self.row.len()).filter(|rows| **rows != 0) {
-            *rows -= 1;
-            self.row.push(String::new());
-        }
-        self.cell = Some(String::new());
-    }
-
-    pub fn end_cell(&mut self, is_head: bool, columns: usize, rows: usize) {
-        let (first, columns) = (self.row.len(), columns.clamp(1, MOST_SPAN));
-        self.is_head &= is_head;
-        self.row.push(self.cell.take().unwrap_or_default());
-        self.row.resize(first + columns, String::new());
-        if rows > 1 && first + columns <= MOST_COLUMNS {
-            self.spans.resize(self.spans.len().max(first + columns), 0);
-            self.spans[first..first + columns].fill(rows - 1);
-        }
-    }
-
-    pub fn end_row(&mut self) {
-        let row = std::mem::take(&mut self.row);
-        self.spans.iter_mut().skip(row.len()).for_each(|rows| *rows = rows.saturating_sub(1));
-        if row.iter().any(|cell| !cell.is_empty()) {
-            self.has_head |= self.is_head && self.rows.is_empty();
-            self.rows.push(row);
-        }
-    }
-
-    /// The table as Markdown; "" without a row.
-    pub fn written(mut self) -> String {
-        self.end_row();
-        let width = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        if width != 0 && !self.has_head {
-            self.rows.insert(0, Vec::new());
-        }
-        let mut made = String::new();
-        for (number, row) in self.rows.iter().enumerate() {
-            let filled = if number == 0 { width } else { width.min(MOST_COLUMNS) };
-            made.push_str(if number == 0 { "|" } else { "\n|" });
-            for column in 0..row.len().max(filled) {
-                let cell = row.get(column).map_or("", String::as_str);
-                made.extend([" ", cell, if cell.is_empty() { "|" } else { " |" }]);
+        let name = of.page.tags[element].0;
+        let is_first = rows.len() == 1;
+        let row = rows.last_mut().expect("there is a row");
+        if name == NAME_TR {
+            spans.iter_mut().skip(row.len()).for_each(|rows| *rows = rows.saturating_sub(1));
+            if row.iter().any(|cell: &String| !cell.is_empty()) {
+                rows.push(Vec::new());
+            } else {
+                row.clear();
             }
-            if number == 0 {
-                made.push_str("\n|");
-                made.push_str(&" --- |".repeat(width));
+        } else if name == NAME_TD || name == NAME_TH {
+            let attributes = of.tags[of.page.starts[element] as usize].attributes(of.source);
+            let span = |name| number_in(attributes, name).unwrap_or(1) as usize;
+            while let Some(rows) = spans.get_mut(row.len()).filter(|rows| **rows != 0) {
+                *rows -= 1;
+                row.push(String::new());
+            }
+            let is_head = name == NAME_TH || of.page.tags[of.page.parents[of.page.parents[element] as usize] as usize].0 == NAME_THEAD;
+            has_head = if is_first { is_head && (has_head || row.is_empty()) } else { has_head };
+            let (first, columns, down) = (row.len(), span("colspan").clamp(1, MOST_SPAN), span("rowspan"));
+            let mut text = String::new();
+            while let Some((_, more)) = texts.next_if(|(cell, _)| *cell <= element) {
+                text.extend([if text.is_empty() { "" } else { " " }, &more]);
+            }
+            row.push(text);
+            row.resize(first + columns, String::new());
+            if down > 1 && first + columns <= MOST_COLUMNS {
+                spans.resize(spans.len().max(first + columns), 0);
+                spans[first..first + columns].fill(down - 1);
             }
         }
-        made
     }
+    rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+    if !has_head {
+        rows.insert(0, Vec::new());
+    }
+    let mut made = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let filled = if number == 0 { width } else { width.min(MOST_COLUMNS) };
+        made.push_str(if number == 0 { "|" } else { "\n|" });
+        for column in 0..row.len().max(filled) {
+            let cell = row.get(column).map_or("", String::as_str);
+            made.extend([" ", cell, if cell.is_empty() { "|" } else { " |" }]);
+        }
+        if number == 0 {
+            made.push_str("\n|");
+            made.push_str(&" --- |".repeat(width));
+        }
+    }
+    made
 }
 
 /// Whether the table that begins at a tag holds data, and no parts of the page.
