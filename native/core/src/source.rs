@@ -21,6 +21,15 @@ pub struct Source {
     names: Names,
 }
 
+/// Buffers of `Source::markdown`; what they remember of a site's tags makes its next page faster.
+#[derive(Default)]
+pub struct Buffers {
+    left_out: LeftOut,
+    flow: Flow,
+    rule: Scored,
+    combined: Combined,
+}
+
 impl Source {
     /// Cut a source; U+0000 is read as U+FFFD.
     ///
@@ -87,30 +96,28 @@ impl Source {
     }
 
     /// The page as Markdown, of the blocks that are its main text; None if no extractor gives this main text.
-    pub fn markdown(&self, rule: &mut Scored, url: &str, text: &str) -> Option<String> {
+    pub fn markdown(&self, buffers: &mut Buffers, url: &str, text: &str) -> Option<String> {
         let source = self.text.as_bytes();
-        let mut left_out = LeftOut::default();
+        let Buffers { left_out, flow, rule, combined: page } = buffers;
         let read = left_out.read(source, &self.tags);
-        let mut flow = Flow::default();
         let written = |kept: &[usize], combined: &Combined, noscript: bool| {
             let (page, text) = (&combined.page, std::str::from_utf8(combined.text()).unwrap_or_default());
             let chosen = Chosen { source, tags: read.tags, signs: read.signs, page, text, kept, noscript };
             markdown(chosen, url, self.base().as_deref())
         };
-        let (kept, reading) = rule.main(source, read, &mut flow);
+        let (kept, reading) = rule.main(source, read, flow);
         if flow.bytes() == text.as_bytes() {
             return Some(written(&kept, rule.combined(), reading.noscript));
         }
-        let mut page = Combined::default();
         page.read(source, read, Reading::default());
         let kept = combined::select(&page.page, 0);
-        page.write(&kept, &mut flow);
+        page.write(&kept, flow);
         if flow.bytes() == text.as_bytes() {
-            return Some(written(&kept, &page, false));
+            return Some(written(&kept, page, false));
         }
-        visible(source, read, &mut flow);
+        visible(source, read, flow);
         let all: Vec<usize> = (0..page.page.blocks.len()).collect();
-        (flow.bytes() == text.as_bytes()).then(|| written(&all, &page, false))
+        (flow.bytes() == text.as_bytes()).then(|| written(&all, page, false))
     }
 
     /// The value of the first attribute of that name.

@@ -194,8 +194,7 @@ impl Postings {
         batch: Option<PyRef<'py, Self>>,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let mixed: Vec<u64> = keys.to_vec(python)?.into_iter().map(mix_key).collect();
-        let (owners, texts) =
-            postings::find(&self.views()?, &self.tables(&batch), &mixed, limit).map_err(damaged)?;
+        let (owners, texts) = postings::find(&self.views()?, &self.tables(&batch), &mixed, limit).map_err(damaged)?;
         Ok((words_as_bytes(python, &owners)?, words_as_bytes(python, &texts)?))
     }
 

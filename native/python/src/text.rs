@@ -6,8 +6,7 @@ use std::cell::RefCell;
 use docstore_kernel::analysis::TEXT_LIMIT_BYTES;
 use docstore_kernel::markdown;
 use docstore_kernel::page::is_space;
-use docstore_kernel::scored::Scored;
-use docstore_kernel::source::{self, Source};
+use docstore_kernel::source::{self, Buffers, Source};
 use docstore_kernel::words::{self, Words};
 use docstore_kernel::{bytes, charset, kind, Extractor};
 use pyo3::exceptions::PyValueError;
@@ -17,8 +16,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::{detached, KEPT_BODY_BYTES};
 
 thread_local! {
-    /// What it remembers of a site's tags makes its next page faster.
-    static SCORED: RefCell<Scored> = RefCell::default();
+    static BUFFERS: RefCell<Buffers> = RefCell::default();
     pub static WORDS: RefCell<(Words, Vec<u8>)> = RefCell::default();
 }
 
@@ -176,7 +174,7 @@ fn markdown_of(
     let mut found = None;
     if kind::is_html(body, &content_type.to_string_lossy()) {
         let (_, source) = decoded(python, body, content_type)?;
-        found = detached(python, || SCORED.with_borrow_mut(|rule| Source::new(&source).markdown(rule, url, &text)))?;
+        found = detached(python, || BUFFERS.with_borrow_mut(|buffers| Source::new(&source).markdown(buffers, url, &text)))?;
     }
     Ok(found.unwrap_or_else(|| markdown::of_lines(&text)))
 }

@@ -37,7 +37,8 @@ pub fn written(of: &Chosen, table: usize, mut texts: Vec<(usize, String)>) -> St
                 *rows -= 1;
                 row.push(String::new());
             }
-            let is_head = name == NAME_TH || of.page.tags[of.page.parents[of.page.parents[element] as usize] as usize].0 == NAME_THEAD;
+            let is_head = name == NAME_TH
+                || of.page.tags[of.page.parents[of.page.parents[element] as usize] as usize].0 == NAME_THEAD;
             has_head = if is_first { is_head && (has_head || row.is_empty()) } else { has_head };
             let (first, columns, down) = (row.len(), span("colspan").clamp(1, MOST_SPAN), span("rowspan"));
             let mut text = String::new();
