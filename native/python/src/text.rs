@@ -174,7 +174,8 @@ fn markdown_of(
     let mut found = None;
     if kind::is_html(body, &content_type.to_string_lossy()) {
         let (_, source) = decoded(python, body, content_type)?;
-        found = detached(python, || BUFFERS.with_borrow_mut(|buffers| Source::new(&source).markdown(buffers, url, &text)))?;
+        found =
+            detached(python, || BUFFERS.with_borrow_mut(|buffers| Source::new(&source).markdown(buffers, url, &text)))?;
     }
     Ok(found.unwrap_or_else(|| markdown::of_lines(&text)))
 }

@@ -14,6 +14,7 @@ use crate::tokens::{mentions, Tag};
 const REACH: usize = 1000;
 /// Elements around code that may name its language.
 const AROUND: usize = 5;
+const MOST_ATTRIBUTES_BYTES: usize = 1000;
 /// Words in classes of line numbers.
 const GUTTERS: [&str; 8] = ["linenos", "lineno", "linenumber", "line-number", "lnt", "ln", "gutter", "hljs-ln-numbers"];
 /// Words that stand in classes in the place of a language.
@@ -108,6 +109,9 @@ pub fn end_of(tags: &[Tag], number: usize) -> usize {
 
 /// The language that a class names.
 fn language_of(attributes: &[u8]) -> Option<String> {
+    if attributes.len() > MOST_ATTRIBUTES_BYTES {
+        return None;
+    }
     let [class, lang, language] = values(attributes, ["class", "data-lang", "data-language"]);
     let class = class.unwrap_or_default();
     let (mut found, mut before) = (lang.or(language), "");

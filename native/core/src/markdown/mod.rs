@@ -330,7 +330,7 @@ impl Writer<'_> {
     }
 
     fn end_paragraph(&mut self) {
-        self.between.iter_mut().for_each(|between| between.is_ended = true);
+        self.between.iter_mut().rev().take_while(|last| !last.is_ended).for_each(|last| last.is_ended = true);
         if self.inline.is_empty() {
             return;
         }
